@@ -1,0 +1,176 @@
+"""A program as CUDA: what a run of elements shares, what each element computes, and how operands are reached."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skuda.codegen.expr import BOOL, INT, Node
+from skuda.codegen.lowering import Lowering, lowered
+from skuda.codegen.printers import Printer
+from skuda.codegen.spec import Program
+from skuda.operation import Attribute, Operand
+
+_CPP = {INT: "i64", BOOL: "bool"}
+
+
+@dataclass(frozen=True)
+class Member:
+    """A value that a run of elements shares: made once, used by each."""
+
+    type: str
+    name: str
+    value: str
+    prepared: bool
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """An operand or attribute as a parameter of a C++ function."""
+
+    type: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Output:
+    """One output's formula as a C++ method."""
+
+    operand: Operand
+    type: str
+    parameters: tuple[Parameter, ...]
+    formula: str
+
+
+class CudaPrinter(Printer):
+    """C++ of what is computed for each element; what a run shares becomes a member."""
+
+    target = "cuda"
+    spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
+    precedence = {**Printer.precedence, "not": 7, "where": 0}
+
+    def __init__(self, each: set[str]):
+        self.each = each
+        self.members: dict[tuple, Member] = {}
+        self.once = _OncePrinter()
+
+    def varies(self, node: Node) -> bool:
+        """Whether a value differs between the elements of a run."""
+        return bool(node.names() & self.each)
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op not in ("number",) and not self.varies(node):
+            return self.shared(node)
+        rule = lowered(node, self.varies)
+        if rule is not None:
+            return self.prepared(*rule)
+        return super().written(node, own)
+
+    def shared(self, node: Node) -> str:
+        """The member that holds a value which is the same for the whole run."""
+        name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
+        return self.member((node,), _CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
+
+    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
+        """The call that a lowering rule makes of a value."""
+        once = tuple(found[name] for name in rule.once)
+        stem = rule.holder.lower()
+        taken = sum(key[0] == rule.holder for key in self.members)
+        name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
+        arguments = ", ".join(self.once.text(node) for node in once)
+        member = self.member((rule.holder, *once), f"{rule.holder}<C>", name, arguments, prepared=True)
+        return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
+
+    def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
+        if key not in self.members:
+            self.members[key] = Member(type, name, value, prepared)
+        return self.members[key].name
+
+
+class _OncePrinter(Printer):
+    """C++ of what is computed once a run: plain, no rule applies."""
+
+    target = "cuda"
+    spelled = CudaPrinter.spelled
+    precedence = CudaPrinter.precedence
+
+
+class CudaProgram:
+    """What a template needs to know of one program.
+
+    Attributes:
+        name: of the function form; every C++ name of the program starts with it.
+        operation: the operation.
+        members: what a run of elements shares.
+        shared_parameters: what the members are made from.
+        outputs: formulas, one method each.
+        arrays: operands that are read for each element, in the shape of the output.
+        parameters: operands that a run of elements shares.
+        scalars: operands that are one value.
+        values: attributes that the formulas use.
+    """
+
+    def __init__(self, program: Program):
+        op = program.operation
+        self.operation = op
+        self.name = op.function
+        self.formulas = program.formula_texts
+        self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
+        self.scalars = tuple(o for o in op.inputs if o.scalar and o.dims != op.space)
+        self.parameters = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
+        self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
+        printer = CudaPrinter({operand.name for operand in self.arrays})
+        self.outputs = tuple(
+            Output(
+                operand,
+                _CPP.get(program.formulas[operand.name].kind, "C"),
+                tuple(self.parameter(o) for o in self.arrays if o.name in program.formulas[operand.name].names()),
+                printer.text(program.formulas[operand.name]),
+            )
+            for operand in op.outputs
+        )
+        self.members = tuple(printer.members.values())
+        made_from = set().union(
+            *(
+                n.names()
+                for key in printer.members
+                for n in key
+                if isinstance(n, Node)
+            )
+        ) if printer.members else set()
+        self.shared_parameters = tuple(
+            self.parameter(item)
+            for item in (*self.parameters, *self.scalars, *self.values)
+            if item.name in made_from
+        )
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Type letters in template order."""
+        return self.operation.kernel_letters
+
+    @property
+    def compute(self) -> str:
+        """The compute type C, in terms of a type letter."""
+        op = self.operation
+        floats = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types and _is_float(op, o.element)]
+        primary = [letter for letter in floats if letter != "S"] or floats
+        return f"compute_t<{primary[0]}>" if primary else "f32"
+
+    def parameter(self, item: Operand | Attribute) -> Parameter:
+        """As the formula's methods take it: widened."""
+        element = item.element if isinstance(item, Operand) else item.type
+        op = self.operation
+        if element == "C":
+            return Parameter("C", item.name)
+        if element in op.types:
+            return Parameter("C" if _is_float(op, element) else "i64", item.name)
+        return Parameter({"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64"), item.name)
+
+
+def _is_float(op, letter: str) -> bool:
+    from skuda.dtypes import DTYPES
+
+    word = op.types[letter][0]
+    while word in op.types:
+        word = op.types[word][0]
+    return DTYPES[word].kind == "float"

@@ -1,0 +1,235 @@
+"""A row in words and in Python: what the plan, reference and documentation templates need to know of it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
+from skuda.codegen.spec import Program, Row
+from skuda.operation import COMPUTE, Attribute, Operand
+from skuda.reference import FORMULA_NAMES
+from skuda.sku import Direction
+
+
+@dataclass(frozen=True)
+class Heading:
+    """What every file says at its top."""
+
+    name: str
+    doc: str
+    origin: str
+
+
+@dataclass(frozen=True)
+class Imports:
+    """What a reference module imports."""
+
+    numpy: bool
+    names: tuple[str, ...]
+
+
+class Described:
+    """One row."""
+
+    def __init__(self, row: Row):
+        self.row = row
+        self.programs = tuple(DescribedProgram(program) for program in row.programs)
+
+    def heading(self, file_name: str) -> Heading:
+        """The top of its files."""
+        return Heading(self.row.name, self.row.doc, f"{file_name} [{self.row.name}]")
+
+    @property
+    def reference_imports(self) -> Imports:
+        """Names that the row's NumPy formulas call."""
+        text = " ".join(formula for program in self.programs for formula in program.numpy.values())
+        words = set(re.findall(r"[A-Za-z_]\w*", text))
+        return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
+
+
+class DescribedProgram:
+    """One direction of a row."""
+
+    def __init__(self, program: Program):
+        self.operation = program.operation
+        self.formulas = program.formula_texts
+        self.backward = self.operation.direction is Direction.BACKWARD
+        self.numpy = {name: NumpyPrinter().text(node) for name, node in program.formulas.items()}
+        self.requirements = [
+            (text, requirement.names, PythonPrinter().text(node))
+            for (text, node), requirement in zip(program.requirements, self.operation.requirements, strict=True)
+        ]
+        self._formulas = program.formulas
+
+    # ---- Python ----
+
+    @cached_property
+    def descriptor_fields(self) -> list[str]:
+        """Dataclass fields: dimensions, attributes, element types; those without a default first."""
+        op = self.operation
+        fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
+        chosen = [a for a in op.attributes if a.type != "axis"]
+        fields += [f"{a.name}: {_python_type(a)}" for a in chosen if a.default is None]
+        fields += [f"{a.name}: {_python_type(a)} | None = None" for a in chosen if a.default is not None]
+        return fields + [f"{field}: str | None = None" for field in op.element_fields.values()]
+
+    @cached_property
+    def descriptor_docs(self) -> list[str]:
+        """One line for each descriptor field."""
+        op = self.operation
+        lines = [
+            f"{d.name}: length of {'any number of axes: an int, or a tuple of them' if d.many else 'one axis'}."
+            for d in op.dims
+        ]
+        lines += [f"{a.name}: {_attribute_doc(a)}." for a in op.attributes if a.type != "axis"]
+        for letter, field in op.element_fields.items():
+            lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
+        return lines
+
+    def words(self, letter: str) -> str:
+        """The element types that a letter may be."""
+        return " ".join(dict.fromkeys(types[letter] for types in self.operation.combinations))
+
+    def preferred(self, letter: str) -> str:
+        """What a letter is if nothing is said."""
+        first = self.operation.types[letter][0]
+        return f"that of {first}" if first in self.operation.types else first
+
+    @cached_property
+    def options(self) -> list[str]:
+        """Keyword arguments that the function hands on."""
+        names = []
+        if self.operation.asked_letter:
+            names.append("dtype")
+        if self.reads_packed:
+            names += ["input_dtype", "shape"]
+        return [f"{name}={name}" for name in (*names, "out", "stream")]
+
+    @cached_property
+    def reads_packed(self) -> bool:
+        """Whether some input may hold two elements to a byte."""
+        op = self.operation
+        return any(op.may_be_packed(operand.element) for operand in op.inputs)
+
+    @cached_property
+    def signature(self) -> str:
+        """Parameters of the function form."""
+        op = self.operation
+        parts = [*(operand.name for operand in op.inputs), "*"]
+        required = [a.name for a in op.attributes if a.default is None]
+        parts += required
+        for attribute in op.attributes:
+            if attribute.default is not None:
+                default = attribute.default if attribute.type == "axis" else None
+                parts.append(f"{attribute.name}={default}")
+        return ", ".join([*parts, *(f"{option.split('=')[0]}=None" for option in self.options)])
+
+    @cached_property
+    def attribute_items(self) -> list[str]:
+        """The attributes as entries of a dict display."""
+        return [f'"{attribute.name}": {attribute.name}' for attribute in self.operation.attributes]
+
+    @cached_property
+    def reference_parameters(self) -> str:
+        """Parameters of the generated reference."""
+        op = self.operation
+        return ", ".join(["C", *(o.name for o in op.inputs), *op.formula_attributes])
+
+    @cached_property
+    def function_docs(self) -> list[str]:
+        """One line for each parameter of the function form."""
+        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows]
+
+    @cached_property
+    def returns(self) -> str:
+        """What the function form returns."""
+        outputs = [f"{o.name} {o.signature}" for o in self.operation.outputs]
+        packed = any(self.operation.may_be_packed(o.element) for o in self.operation.outputs)
+        tail = "; 4-bit codes two to a byte, low nibble first" if packed else ""
+        return (outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})") + tail + "."
+
+    # ---- documentation ----
+
+    @cached_property
+    def argument_rows(self) -> list[tuple[str, str, str]]:
+        """(name, type, meaning) of each argument of the function form."""
+        op = self.operation
+        rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
+        ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
+        rows += [(a.name, a.type, _attribute_doc(a) + ".") for a in ordered]
+        if op.asked_letter:
+            rows.append(("dtype", op.asked_letter, f"element type {op.asked_letter}: {self.words(op.asked_letter)}."))
+        if self.reads_packed:
+            rows.append(("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4."))
+            rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
+        rows.append(("out", "array", "written instead of a new array; may be an input of the same type and shape."))
+        rows.append(("stream", "stream", "what to launch on; the current stream of the arrays' library if None."))
+        return rows
+
+    @cached_property
+    def latex(self) -> dict[str, str]:
+        """Each output's formula."""
+        printer = LatexPrinter()
+        return {
+            name: rf"\mathit{{{name}}} = {printer.text(node)}".replace("_", r"\_").replace(r"\\_", r"\_")
+            for name, node in self._formulas.items()
+        }
+
+    @cached_property
+    def type_text(self) -> str:
+        """What each type letter may be."""
+        op = self.operation
+        letters = [f"{letter}: {self.words(letter)}" for letter in op.types]
+        uses = {operand.element for operand in op.operands}
+        if COMPUTE in uses:
+            letters.append("C: f64 where T is f64, else f32")
+        return "; ".join(letters)
+
+    @cached_property
+    def guarantee_text(self) -> str:
+        """The promise, in words."""
+        if self.operation.exact:
+            return (
+                "exact: every step is correctly rounded in C (f64 where T is f64, else f32) and the result is rounded "
+                "once at the store, so CPU and GPU, and every layout and alignment, give the same bits"
+            )
+        return (
+            "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for every layout "
+            "and alignment of one machine; transcendental functions follow the libraries of CUDA and NumPy"
+        )
+
+    @cached_property
+    def rules(self) -> list[tuple[str, str]]:
+        """What its intrinsics do with NaN, ties and limits."""
+        used = set().union(*(node.intrinsics() for node in self._formulas.values()))
+        return [(name, INTRINSICS[name].rule) for name in INTRINSICS if name in used and INTRINSICS[name].rule]
+
+
+def _operand_meaning(operand: Operand) -> str:
+    if operand.scalar:
+        return "one value: a number, or an array of one element (read on the device, no synchronisation)."
+    return "array, any strides."
+
+
+def _python_type(attribute: Attribute) -> str:
+    return "float" if attribute.type == COMPUTE else "int"
+
+
+def _attribute_doc(attribute: Attribute) -> str:
+    if attribute.type == "axis":
+        text = f"which axis {attribute.axis_of} is; may be negative"
+    elif attribute.type == "size":
+        text = "a positive length"
+    elif attribute.type == COMPUTE:
+        text = "a number in the compute type"
+    elif attribute.type == "i32":
+        text = "an integer"
+    else:
+        text = f"an integer that {attribute.type} can hold"
+    if attribute.default is None:
+        return text
+    default = f"the {attribute.default} of {attribute.type}" if isinstance(attribute.default, str) else attribute.default
+    return f"{text}; {default} if not given"

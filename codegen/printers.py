@@ -1,0 +1,95 @@
+"""Formulas as text: CUDA C++, NumPy and LaTeX, one printer over the typed tree each.
+
+Numbers are written as the compute type's (`C(0.5)`), so that every step of a formula happens in that type in every
+target.
+"""
+
+from __future__ import annotations
+
+from skuda.codegen.expr import REAL, Node
+from skuda.codegen.intrinsics import INTRINSICS
+
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5}
+_PRECEDENCE |= {"*": 6, "/": 6, "neg": 7}
+_ATOM = 9
+
+
+class Printer:
+    """Writes infix text with as few parentheses as the target needs.
+
+    Class attributes are the target's spellings; a subclass is one target.
+    """
+
+    target = ""
+    spelled: dict[str, str] = {}
+    precedence = _PRECEDENCE
+
+    def text(self, node: Node, outer: int = 0) -> str:
+        """The text of a value, in parentheses where its surroundings bind tighter than `outer`."""
+        own = self.precedence.get(node.op, _ATOM)
+        written = self.written(node, own)
+        return f"({written})" if own < outer else written
+
+    def written(self, node: Node, own: int) -> str:
+        """The text of a value without parentheses around it."""
+        if node.op == "name":
+            return self.name(node)
+        if node.op == "number":
+            return self.number(node)
+        if node.op in INTRINSICS:
+            spelling = getattr(INTRINSICS[node.op], self.target)
+            return spelling.format(*(self.text(argument) for argument in node.args))
+        sign = self.spelled.get(node.op, node.op)
+        if len(node.args) == 1:
+            return f"{sign}{self.text(node.args[0], own)}"
+        left, right = node.args
+        # a - (b - c) and a / (b / c) keep their parentheses, and so does a + (b + c): it rounds otherwise
+        return f"{self.text(left, own)} {sign} {self.text(right, own + 1)}"
+
+    def name(self, node: Node) -> str:
+        """An operand or attribute."""
+        return node.text
+
+    def number(self, node: Node) -> str:
+        """A number as the compute type's, or as an exact integer."""
+        return f"C({node.text})" if node.kind == REAL else node.text
+
+
+class NumpyPrinter(Printer):
+    """NumPy expressions over arrays that were widened to C, or to int64."""
+
+    target = "numpy"
+    spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
+    # & and | bind tighter than comparisons, so comparisons inside them always need parentheses
+    precedence = {**_PRECEDENCE, "or": 5, "and": 5, "not": 8, "neg": 7}
+
+
+class PythonPrinter(Printer):
+    """Plain Python over numbers: conditions on attributes."""
+
+    target = "numpy"
+    spelled = {"neg": "-", "not": "not "}
+
+    def number(self, node: Node) -> str:
+        return node.text
+
+
+class LatexPrinter(Printer):
+    """The formula for documentation."""
+
+    target = "latex"
+    spelled = {
+        "*": r"\cdot", "<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=",
+        "and": r"\wedge", "or": r"\vee", "not": r"\neg ", "neg": "-",
+    }  # fmt: skip
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "/":
+            return rf"\frac{{{self.text(node.args[0])}}}{{{self.text(node.args[1])}}}"
+        return super().written(node, own)
+
+    def name(self, node: Node) -> str:
+        return r"\mathit{" + node.text.replace("_", r"\_") + "}"
+
+    def number(self, node: Node) -> str:
+        return node.text

@@ -1,0 +1,70 @@
+"""A JSON Schema (draft-07) of spec files, for completion and hover in editors."""
+
+from __future__ import annotations
+
+import json
+
+from skuda.codegen.expr import IDENTIFIER
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.dtypes import DTYPES
+
+
+def schema_text() -> str:
+    """The schema as JSON text."""
+    return json.dumps(_schema(), indent=2) + "\n"
+
+
+def _schema() -> dict:
+    names = f"^{IDENTIFIER.pattern}$"
+    operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*$"
+    formula = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*=[\s\S]+$"
+    words = {"type": "string", "anyOf": [{"enum": list(DTYPES)}, {"pattern": "^[A-Z]$"}]}
+    calls = ", ".join(INTRINSICS)
+
+    def table(pattern: str, description: str) -> dict:
+        value = {"type": "string", "pattern": pattern}
+        return {
+            "type": "object",
+            "description": description,
+            "patternProperties": {names: value},
+            "additionalProperties": False,
+        }
+
+    row = {
+        "type": "object",
+        "required": ["inputs", "outputs"],
+        "additionalProperties": False,
+        "properties": {
+            "kind": {"type": "string", "description": "category.name", "pattern": r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$"},
+            "doc": {"type": "string", "description": "One sentence; goes into comments, docstrings and pages."},
+            "types": {
+                "type": "object",
+                "description": "What each type letter may be, preferred first. T defaults to f32 f64 f16 bf16.",
+                "patternProperties": {"^[ABD-Z]$": {"anyOf": [words, {"type": "array", "items": words, "minItems": 1}]}},
+                "additionalProperties": False,
+            },
+            "inputs": table(operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."),
+            "attrs": table(r"^.+$", "name: type = default; types are a letter, i32, C, size, or `axis of d`."),
+            "requires": {
+                "description": "Conditions on attributes, checked when a plan is selected.",
+                "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
+            },
+            "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
+            "backward": table(formula, "d_<input>: Type[dimensions] = formula over d_<output> and the inputs."),
+        },
+    }
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "skuda operations",
+        "type": "object",
+        "required": ["ops"],
+        "additionalProperties": False,
+        "properties": {
+            "functions": {
+                "type": "object",
+                "description": "name(parameter, ...): formula, expanded where it is called.",
+                "additionalProperties": {"type": "string"},
+            },
+            "ops": {"type": "object", "patternProperties": {names: row}, "additionalProperties": False},
+        },
+    }

@@ -1,0 +1,112 @@
+// Element types, their widening to the compute type and their one narrowing at the store.
+// Conversions are spelled in PTX, so that no CUDA header is needed and a kernel compiles in tens of milliseconds.
+#pragma once
+
+using s8 = signed char;
+using u8 = unsigned char;
+using i32 = int;
+using u32 = unsigned int;
+using i64 = long long;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+struct f16 { unsigned short bits; };
+struct bf16 { unsigned short bits; };
+struct s4;  // two to a byte, low nibble first
+struct u4;
+
+// What an element is computed in: f32 for half types and f32, f64 for f64, an exact 64-bit integer for codes.
+template <typename E> struct compute { using type = i64; };
+template <> struct compute<f16> { using type = f32; };
+template <> struct compute<bf16> { using type = f32; };
+template <> struct compute<f32> { using type = f32; };
+template <> struct compute<f64> { using type = f64; };
+template <> struct compute<bool> { using type = bool; };
+template <typename E> using compute_t = typename compute<E>::type;
+
+// What an element is stored in.
+template <typename E> struct storage { using type = E; static constexpr int bits = 8 * sizeof(E); };
+template <> struct storage<s4> { using type = u8; static constexpr int bits = 4; };
+template <> struct storage<u4> { using type = u8; static constexpr int bits = 4; };
+template <typename E> using storage_t = typename storage<E>::type;
+
+__device__ inline i64 widen(s8 x) { return x; }
+__device__ inline i64 widen(u8 x) { return x; }
+__device__ inline i64 widen(i32 x) { return x; }
+__device__ inline i64 widen(i64 x) { return x; }
+__device__ inline bool widen(bool x) { return x; }
+__device__ inline f32 widen(f32 x) { return x; }
+__device__ inline f64 widen(f64 x) { return x; }
+__device__ inline f32 widen(bf16 x) { return __uint_as_float(u32(x.bits) << 16); }
+__device__ inline f32 widen(f16 x) {
+  f32 y;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x.bits));
+  return y;
+}
+
+// A NaN is stored as the canonical one of its type, sign clear and all other bits set, so that every kernel and the
+// reference write the same bits. The conversions to half types do that by themselves.
+template <typename E> struct narrow_to {
+  __device__ static E from(i64 x) { return E(x); }
+};
+template <> struct narrow_to<bool> {
+  __device__ static bool from(bool x) { return x; }
+};
+template <> struct narrow_to<f32> {
+  __device__ static f32 from(f32 x) {
+    const u32 bits = __float_as_uint(x);
+    return __uint_as_float((bits & 0x7fffffffu) > 0x7f800000u ? 0x7fffffffu : bits);
+  }
+};
+template <> struct narrow_to<f64> {
+  __device__ static f64 from(f64 x) {
+    const i64 bits = __double_as_longlong(x);
+    return __longlong_as_double((bits & 0x7fffffffffffffffll) > 0x7ff0000000000000ll ? 0x7fffffffffffffffll : bits);
+  }
+};
+template <> struct narrow_to<f16> {
+  __device__ static f16 from(f32 x) {
+    f16 y;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+template <> struct narrow_to<bf16> {
+  __device__ static bf16 from(f32 x) {
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+    return y;
+  }
+};
+
+// Functions of the formula language that CUDA does not have, or has with another rule at NaN.
+__device__ inline bool is_nan(f32 x) { return x != x; }
+__device__ inline bool is_nan(f64 x) { return x != x; }
+__device__ inline bool is_inf(f32 x) { return fabsf(x) == __int_as_float(0x7f800000); }
+__device__ inline bool is_inf(f64 x) { return fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
+template <typename V> __device__ inline bool is_finite(V x) { return !is_nan(x) && !is_inf(x); }
+__device__ inline bool is_nan(i64) { return false; }
+
+template <typename V> __device__ inline V minimum(V a, V b) { return a < b || is_nan(a) ? a : b; }
+template <typename V> __device__ inline V maximum(V a, V b) { return a > b || is_nan(a) ? a : b; }
+template <typename V> __device__ inline V minimum_number(V a, V b) { return a < b || is_nan(b) ? a : b; }
+template <typename V> __device__ inline V maximum_number(V a, V b) { return a > b || is_nan(b) ? a : b; }
+template <typename V> __device__ inline V clamp(V x, V low, V high) { return minimum(maximum(x, low), high); }
+template <typename V> __device__ inline V absolute(V x) { return x < 0 ? -x : x; }
+__device__ inline f32 absolute(f32 x) { return fabsf(x); }
+__device__ inline f64 absolute(f64 x) { return fabs(x); }
+template <typename V> __device__ inline V sign(V x) { return x > 0 ? V(1) : x < 0 ? V(-1) : x; }
+template <typename V> __device__ inline V remainder_floor(V a, V b) {
+  const V r = fmod(a, b);
+  return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(r, b);
+}
+
+template <typename C> __device__ inline C to_real(i64 x) { return C(x); }
+
+// Nearest integer, ties to even, saturating at +-2^53; NaN gives 0.
+__device__ inline i64 round_to_int(f32 x) {
+  return is_nan(x) ? 0 : __float2ll_rn(fminf(fmaxf(x, -9007199254740992.0f), 9007199254740992.0f));
+}
+__device__ inline i64 round_to_int(f64 x) {
+  return is_nan(x) ? 0 : __double2ll_rn(fmin(fmax(x, -9007199254740992.0), 9007199254740992.0));
+}

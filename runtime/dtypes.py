@@ -1,0 +1,82 @@
+"""The element types: one table, from which every other fact about a type is derived.
+
+A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message and in the
+name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+
+
+@dataclass(frozen=True)
+class DType:
+    """One element type.
+
+    Attributes:
+        word: its name, the same everywhere.
+        kind: "float", "int" or "bool".
+        bits: width of one element; 4 for the packed types.
+        storage: the NumPy dtype that an array of it travels as (uint8 for the packed types).
+        cuda: the C++ type of one stored element (see runtime/cuda/numbers.cuh).
+        compute: the word of the type that formulas are evaluated in: f32 or f64 for floats, "int" for integers.
+        signed: whether an integer type has negative values.
+    """
+
+    word: str
+    kind: str
+    bits: int
+    storage: np.dtype
+    cuda: str
+    compute: str
+    signed: bool = True
+
+    @property
+    def packed(self) -> bool:
+        """Whether two elements share a byte."""
+        return self.bits < 8
+
+    @cached_property
+    def lowest(self) -> int | float:
+        """The smallest finite value."""
+        if self.kind == "int":
+            return -(1 << (self.bits - 1)) if self.signed else 0
+        return False if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).min)
+
+    @cached_property
+    def highest(self) -> int | float:
+        """The largest finite value."""
+        if self.kind == "int":
+            return (1 << (self.bits - self.signed)) - 1
+        return True if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).max)
+
+    def __str__(self) -> str:
+        return self.word
+
+
+def _table(*rows: DType) -> dict[str, DType]:
+    return {row.word: row for row in rows}
+
+
+DTYPES: dict[str, DType] = _table(
+    DType("f64", "float", 64, np.dtype(np.float64), "f64", "f64"),
+    DType("f32", "float", 32, np.dtype(np.float32), "f32", "f32"),
+    DType("f16", "float", 16, np.dtype(np.float16), "f16", "f32"),
+    DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16", "f32"),
+    DType("e4m3", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn), "e4m3", "f32"),
+    DType("e5m2", "float", 8, np.dtype(ml_dtypes.float8_e5m2), "e5m2", "f32"),
+    DType("s8", "int", 8, np.dtype(np.int8), "s8", "int"),
+    DType("u8", "int", 8, np.dtype(np.uint8), "u8", "int", signed=False),
+    DType("s4", "int", 4, np.dtype(np.uint8), "s4", "int"),
+    DType("u4", "int", 4, np.dtype(np.uint8), "u4", "int", signed=False),
+    DType("i32", "int", 32, np.dtype(np.int32), "i32", "int"),
+    DType("i64", "int", 64, np.dtype(np.int64), "i64", "int"),
+    DType("bool", "bool", 8, np.dtype(np.bool_), "bool", "bool"),
+)
+
+# Which word an array of this NumPy dtype has when nothing else is said: never a packed type, whose arrays are uint8.
+WORD_OF_STORAGE: dict[np.dtype, str] = {row.storage: row.word for row in DTYPES.values() if not row.packed}

@@ -1,0 +1,55 @@
+"""What can go wrong, one class a failure. Each is a SkudaError and a builtin that fits, so either can be caught."""
+
+from __future__ import annotations
+
+
+class SkudaError(Exception):
+    """Base of every error that this package raises on purpose."""
+
+
+class InvalidProblem(SkudaError, ValueError):
+    """A descriptor or an argument contradicts the operation: a shape, a range, an overlap."""
+
+
+class Unsupported(SkudaError, NotImplementedError):
+    """The request is meaningful but no kernel in the catalog serves it; the message names the nearest that is."""
+
+
+class BufferTooSmall(SkudaError, ValueError):
+    """A workspace (or a packed buffer) has fewer bytes than the plan needs."""
+
+
+class MisalignedOperand(SkudaError, ValueError):
+    """A pointer is not a multiple of its element's size."""
+
+
+class DeviceMismatch(SkudaError, ValueError):
+    """Arguments live on different devices, or on one that the plan's backend cannot reach."""
+
+
+class ElementMismatch(SkudaError, TypeError):
+    """An array's element type is not the one that the plan was selected for."""
+
+
+class NotAnArray(SkudaError, TypeError):
+    """An argument is neither an array that we can read (NumPy, CuPy, torch, DLPack, CUDA array interface) nor a number."""
+
+
+class UnknownSymbol(SkudaError, LookupError):
+    """A text is not the symbol of any KernelSku in the catalogs that are loaded."""
+
+
+class MissingDependency(SkudaError, ImportError):
+    """An optional package is needed; the message names the extra that installs it."""
+
+
+class CompileError(SkudaError, RuntimeError):
+    """NVRTC refused a generated source: always a defect of the row or of a template, never of the arguments."""
+
+
+class SpecError(SkudaError, ValueError):
+    """A spec file (ops.yaml) has mistakes; the message lists all of them with their places."""
+
+
+class BadFile(SkudaError, ValueError):
+    """A data file (a safetensors checkpoint) is truncated or broken; the message says where."""

@@ -1,0 +1,210 @@
+"""The libraries that arrays come from: how to tell them, what makes their results, which stream they work on.
+
+A library is recognised by the name of its class and imported only when something must be made with it.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+
+import ml_dtypes
+import numpy as np
+
+from skuda.errors import MissingDependency, NotAnArray
+
+CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
+
+_NAMES = (
+    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 bfloat16 "
+    "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
+).split()
+_STORAGES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
+# The elements that a view may have. Byte-swapped dtypes are not equal to these, so a look-up refuses them.
+READABLE = frozenset(_STORAGES.values())
+
+
+def library_of(cls: type) -> str | None:
+    """The library ("numpy", "cupy", "torch") whose array type this is or derives from; None for others."""
+    known = {("numpy", "ndarray"): "numpy", ("cupy", "ndarray"): "cupy", ("torch", "Tensor"): "torch"}
+    names = ((base.__module__, base.__name__) for base in cls.__mro__)
+    return next((known[name] for name in names if name in known), None)
+
+
+def type_name(array) -> str:
+    """The full name of an object's type, for messages."""
+    cls = type(array)
+    return cls.__qualname__ if cls.__module__ == "builtins" else f"{cls.__module__}.{cls.__qualname__}"
+
+
+def import_cupy():
+    """CuPy, imported when it is first needed."""
+    try:
+        import cupy
+    except ImportError as cause:
+        raise MissingDependency("arrays on a GPU need CuPy: pip install 'skuda[cuda13]'") from cause
+    return cupy
+
+
+@cache
+def torch_storages() -> dict[object, np.dtype]:
+    """torch dtype -> NumPy dtype, as far as this torch knows them."""
+    import torch
+
+    return {getattr(torch, name): storage for name, storage in _STORAGES.items() if hasattr(torch, name)}
+
+
+class Family:
+    """The library that a caller's arrays come from, and that results are made with. This base is NumPy's.
+
+    Attributes:
+        name: "numpy", "cupy", "torch", or the top-level module of a DLPack array's library ("jax").
+    """
+
+    name = "numpy"
+
+    def empty(self, shape, storage, device):
+        """An uninitialised C-contiguous array on a CUDA ordinal or the CPU, which a plan may write to."""
+        return np.empty(shape, storage)
+
+    def current_stream(self, device) -> int:
+        """Handle of the stream that the library works on now in this thread; 0 for the CPU."""
+        return 0
+
+    def hand_back(self, array, stream: int = 0):
+        """An array made by `empty`, as the caller's kind; what fills it has been given to `stream`."""
+        return array
+
+
+class _CuPy(Family):
+    name = "cupy"
+
+    def empty(self, shape, storage, device):
+        if device == CPU:
+            return np.empty(shape, storage)
+        cupy = import_cupy()
+        if cupy.cuda.runtime.getDevice() == device:
+            return cupy.empty(shape, storage)
+        with cupy.cuda.Device(device):
+            return cupy.empty(shape, storage)
+
+    def current_stream(self, device) -> int:
+        return 0 if device == CPU else import_cupy().cuda.get_current_stream(device).ptr
+
+
+class _Torch(Family):
+    name = "torch"
+
+    def __init__(self):
+        import torch
+
+        self._torch = torch
+        self._dtypes = {storage: dtype for dtype, storage in torch_storages().items()}
+        # What Triton asks too: a twentieth of the time of torch.cuda.current_stream, which makes an object.
+        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+
+    def empty(self, shape, storage, device):
+        torch = self._torch
+        place = torch.device("cpu") if device == CPU else torch.device("cuda", device)
+        return torch.empty(shape, dtype=self._dtypes[storage], device=place)
+
+    def current_stream(self, device) -> int:
+        if device == CPU:
+            return 0
+        if self._raw_stream is not None:
+            return self._raw_stream(device)
+        return self._torch.cuda.current_stream(device).cuda_stream
+
+
+class _Stream:
+    """A handle as CuPy takes one in."""
+
+    def __init__(self, handle):
+        self.handle = handle
+
+    def __cuda_stream__(self):
+        return 0, self.handle
+
+
+class _DLPack(_CuPy):
+    """Results are NumPy's or CuPy's while they are filled, for the caller's may be immutable (JAX's are)."""
+
+    def __init__(self, array):
+        if hasattr(array, "__array_namespace__"):
+            self._namespace = array.__array_namespace__()
+        else:
+            self._namespace = sys.modules.get(type(array).__module__.partition(".")[0])
+        self.name = getattr(self._namespace, "__name__", type(array).__module__).partition(".")[0]
+
+    def hand_back(self, array, stream: int = 0):
+        if not hasattr(self._namespace, "from_dlpack"):
+            return array
+        if isinstance(array, np.ndarray):
+            return self._convert(array)
+        # CuPy makes the importer wait for its current stream, so the one that fills the array must be that.
+        with import_cupy().cuda.Stream.from_external(_Stream(stream)):
+            return self._convert(array)
+
+    def _convert(self, array):
+        try:
+            return self._namespace.from_dlpack(array)
+        except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy's DLPack knows no bf16
+            return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
+
+
+_FAMILIES: dict[type, Family] = {}
+
+
+def family_of(array) -> Family:
+    """The family that results for this array are allocated in.
+
+    An array that has only `__cuda_array_interface__` gets CuPy's. Other DLPack arrays get results through the
+    `from_dlpack` of their `__array_namespace__()`, or of the top-level module of their type; a library
+    without one gets NumPy or CuPy arrays.
+
+    Raises:
+        NotAnArray: it is not an array.
+    """
+    family = _FAMILIES.get(type(array))
+    if family is None:
+        family = _FAMILIES[type(array)] = _family(array)
+    return family
+
+
+def _family(array) -> Family:
+    known = {"numpy": Family, "cupy": _CuPy, "torch": _Torch}.get(library_of(type(array)))
+    if known is not None:
+        return known()
+    if hasattr(array, "__dlpack__"):
+        return _DLPack(array)
+    if hasattr(array, "__cuda_array_interface__"):
+        return _CuPy()
+    raise NotAnArray(f"a {type_name(array)} is not an array")
+
+
+def stream_handle(stream) -> int:
+    """The CUDA handle of a stream: an integer is one already.
+
+    Args:
+        stream: an integer, an object with `__cuda_stream__()` (cuda.core, CuPy 14, torch), `.cuda_stream`
+            (torch) or `.ptr` (CuPy).
+
+    Raises:
+        TypeError: it is none of these.
+    """
+    if isinstance(stream, (int, np.integer)) and not isinstance(stream, bool):
+        return int(stream)
+    protocol = getattr(stream, "__cuda_stream__", None)
+    if protocol is not None:
+        version, handle = protocol()
+        if version != 0:
+            raise TypeError(f"stream is a {type_name(stream)}, __cuda_stream__ version {version}, expected 0")
+        return int(handle)
+    for attribute in ("cuda_stream", "ptr"):
+        handle = getattr(stream, attribute, None)
+        if isinstance(handle, int):
+            return handle
+    raise TypeError(
+        f"stream is a {type_name(stream)}, expected a CUDA stream: an integer handle, an object with "
+        "__cuda_stream__, or a CuPy or torch stream"
+    )

@@ -1,0 +1,344 @@
+"""What an operation is, as data: its operands, dimensions, element types and attributes.
+
+The generator writes one `Operation` into each generated plan module; plans, function forms and the documentation
+read it. Nothing here knows about arrays or devices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+
+from skuda.dtypes import DTYPES
+from skuda.errors import InvalidProblem, Unsupported
+from skuda.sku import Direction, PrecisionGuarantee
+
+COMPUTE = "C"  # the type letter of the compute type
+SCALE = "S"  # the type letter of the scale's element
+
+
+@dataclass(frozen=True)
+class Dim:
+    """One entry of an operand's dimensions.
+
+    Attributes:
+        name: the dimension.
+        many: `*name`, any number of axes.
+        block: `name/block`: one entry for each block of that attribute's length along the dimension.
+    """
+
+    name: str
+    many: bool = False
+    block: str | None = None
+
+    @staticmethod
+    def of(text: str) -> Dim:
+        """From its spelling in a row: `d`, `*outer` or `d/group_size`."""
+        name, _, block = text.partition("/")
+        return Dim(name.lstrip("*"), name.startswith("*"), block or None)
+
+    def __str__(self) -> str:
+        return ("*" if self.many else "") + self.name + (f"/{self.block}" if self.block else "")
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One array (or one value, where it has no dimensions) that an operation reads or writes.
+
+    Attributes:
+        name: argument name.
+        element: a type letter, the word of an element type, or `C`.
+        dims: its dimensions.
+    """
+
+    name: str
+    element: str
+    dims: tuple[Dim, ...]
+
+    @staticmethod
+    def of(name: str, element: str, dims: str) -> Operand:
+        """From the spelling of its dimensions: `Operand.of("scale", "S", "*outer, d/group_size")`."""
+        return Operand(name, element, tuple(Dim.of(part.strip()) for part in dims.split(",") if part.strip()))
+
+    @property
+    def scalar(self) -> bool:
+        """Whether it is one value: a Python number or a one-element array."""
+        return not self.dims
+
+    @property
+    def signature(self) -> str:
+        """As a row spells it: `S[*outer, d/group_size]`."""
+        return f"{self.element}[{', '.join(map(str, self.dims))}]"
+
+
+@dataclass(frozen=True)
+class Attribute:
+    """One value that a plan is selected with.
+
+    Attributes:
+        name: argument name.
+        type: a type letter (an integer that this type can hold), `i32`, `C`, `size` or `axis`.
+        default: a number, "lowest" or "highest" (of the type), or None where the caller must say it.
+        axis_of: for an axis, the dimension that it places.
+    """
+
+    name: str
+    type: str
+    default: int | float | str | None = None
+    axis_of: str | None = None
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """A condition on attributes that is checked when a plan is selected."""
+
+    text: str
+    names: tuple[str, ...]
+    holds: Callable[..., bool] = field(compare=False)
+
+
+Types = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Operation:
+    """One direction of one row.
+
+    Attributes:
+        name: name of the row.
+        category: the part of its `kind` before the dot.
+        direction: forward or backward.
+        doc: one sentence.
+        types: what each type letter may be, in order of preference; a letter may stand for an earlier one.
+        inputs, outputs: the operands, in call order.
+        attributes: attributes, in call order.
+        requirements: conditions on attributes.
+        element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
+        exact: whether every intrinsic of its formulas is correctly rounded.
+        source: name of the CUDA source within the generated package.
+        formula_attributes: the attributes that formulas use, which kernels and references take.
+    """
+
+    name: str
+    category: str
+    direction: Direction
+    doc: str
+    types: Mapping[str, tuple[str, ...]]
+    inputs: tuple[Operand, ...]
+    outputs: tuple[Operand, ...]
+    attributes: tuple[Attribute, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
+    element_fields: Mapping[str, str] = field(default_factory=dict)
+    exact: bool = True
+    source: str = ""
+    formula_attributes: tuple[str, ...] = ()
+
+    @property
+    def operands(self) -> tuple[Operand, ...]:
+        """Inputs, then outputs."""
+        return self.inputs + self.outputs
+
+    @cached_property
+    def function(self) -> str:
+        """Name of the function form."""
+        return self.name + ("_backward" if self.direction is Direction.BACKWARD else "")
+
+    @cached_property
+    def class_name(self) -> str:
+        """Stem of the plan's class names: QuantizePerToken."""
+        return "".join(word.capitalize() for word in self.function.split("_"))
+
+    @cached_property
+    def kernel_letters(self) -> tuple[str, ...]:
+        """Type letters that some operand has, in operand order: the parameters of the kernel template."""
+        letters = dict.fromkeys(o.element for o in self.operands if o.element in self.types)
+        return tuple(letters)
+
+    @cached_property
+    def asked_letter(self) -> str | None:
+        """The type letter that no input array shows, so that `dtype=` names it."""
+        shown = {operand.element for operand in self.inputs}
+        return next((letter for letter in self.types if letter not in shown), None)
+
+    @cached_property
+    def space(self) -> tuple[Dim, ...]:
+        """The dimensions that a map runs over: those of its outputs."""
+        return self.outputs[0].dims
+
+    @cached_property
+    def dims(self) -> tuple[Dim, ...]:
+        """Every dimension that the caller's shapes decide, in order of appearance."""
+        found: dict[str, Dim] = {}
+        for operand in self.operands:
+            for dim in operand.dims:
+                if dim.block is None:
+                    found.setdefault(dim.name, dim)
+        return tuple(found.values())
+
+    @cached_property
+    def combinations(self) -> tuple[dict[str, str], ...]:
+        """Every choice of element types, preferred first; `C` is resolved in each."""
+        choices: list[dict[str, str]] = [{}]
+        for letter, options in self.types.items():
+            wider = []
+            for choice in choices:
+                words = dict.fromkeys(choice.get(option, option) for option in options)
+                wider += [{**choice, letter: word} for word in words]
+            choices = wider
+        return tuple({**choice, COMPUTE: compute_word(choice)} for choice in choices)
+
+    def kernel_combinations(self) -> Iterator[dict[str, str]]:
+        """The distinct choices as far as a kernel can tell."""
+        seen = set()
+        for types in self.combinations:
+            key = tuple(types[letter] for letter in self.kernel_letters)
+            if key not in seen:
+                seen.add(key)
+                yield {letter: types[letter] for letter in (*self.kernel_letters, COMPUTE)}
+
+    def word(self, operand: Operand, types: Types) -> str:
+        """The element type of an operand under a choice of types."""
+        return types.get(operand.element, operand.element)
+
+    def guarantee(self, types: Types) -> PrecisionGuarantee:
+        """What a kernel of these types promises."""
+        words = [self.word(operand, types) for operand in self.outputs]
+        integers = all(DTYPES[word].kind != "float" for word in words)
+        return PrecisionGuarantee(
+            math_precision=types[COMPUTE],
+            accumulator=None,
+            rounding="exact integers" if integers else "nearest, ties to even, once at the store",
+            exact=self.exact,
+            max_ulp=0.0 if self.exact else None,
+        )
+
+    def may_be_packed(self, letter: str) -> bool:
+        """Whether some choice of types makes this letter a packed type."""
+        return any(DTYPES[types[letter]].packed for types in self.combinations if letter in types)
+
+    def resolve(self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = ()) -> dict[str, str]:
+        """The preferred choice of types under which each named operand or letter has the word seen.
+
+        Args:
+            seen: element words by operand name or type letter.
+            plan: what to call it in an error.
+            numbers: operands that are Python numbers: a float one counts as an element of the compute type.
+
+        Raises:
+            Unsupported: there is none; the message names what each operand may be.
+        """
+        by_name = {operand.name: operand for operand in self.operands}
+        for types in self.combinations:
+            if all(
+                (self.word(by_name[name], types) if name in by_name else types[name]) == word
+                for name, word in seen.items()
+            ) and all(
+                DTYPES[self.word(operand, types)].kind != "float" or self.word(operand, types) == types[COMPUTE]
+                for operand in numbers
+            ):
+                return types
+        raise Unsupported(f"{plan}: no kernel {self.describe(seen)}: {self._nearest(seen, by_name)}")
+
+    def describe(self, seen: Mapping[str, str]) -> str:
+        """`quantize_per_token f16 -> s8`, from what is known of the types."""
+        asked = {self.asked_letter}
+        given = [word for name, word in seen.items() if name not in asked]
+        wanted = [word for name, word in seen.items() if name in asked]
+        return " ".join([self.function, *given, *(["->", *wanted] if wanted else [])])
+
+    def _nearest(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:
+        """Which operand cannot be what it is, and what it could be beside the others."""
+        for name in seen:
+            fits = [
+                (self.word(by_name[name], types) if name in by_name else types[name])
+                for types in self.combinations
+            ]
+            if seen[name] not in fits:
+                return f"{self._label(name)} takes {' '.join(dict.fromkeys(fits))}"
+        for name in reversed(seen):
+            others = {other: word for other, word in seen.items() if other != name}
+            fits = [
+                (self.word(by_name[name], types) if name in by_name else types[name])
+                for types in self.combinations
+                if all(
+                    (self.word(by_name[other], types) if other in by_name else types[other]) == word
+                    for other, word in others.items()
+                )
+            ]
+            if fits:
+                return f"beside {' '.join(others.values())}, {self._label(name)} takes {' '.join(dict.fromkeys(fits))}"
+        return "no choice of types fits them together"
+
+    def _label(self, name: str) -> str:
+        if name in self.types:
+            owner = next((operand.name for operand in self.outputs if operand.element == name), None)
+            return owner or "dtype"
+        return name
+
+    def shape_of(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> tuple[int, ...]:
+        """An operand's shape under given sizes (dimensions and block lengths)."""
+        shape: list[int] = []
+        for dim in operand.dims:
+            size = sizes[dim.name]
+            if isinstance(size, tuple):
+                shape += size
+            elif dim.block is not None:
+                shape.append(-(-size // sizes[dim.block]))
+            else:
+                shape.append(size)
+        return tuple(shape)
+
+    def bind(self, operand: Operand, shape: tuple[int, ...], axis: int | None, plan: str) -> dict:
+        """Sizes of an operand's dimensions from an array's shape; `axis` splits two `*name`s.
+
+        Raises:
+            InvalidProblem: the shape has too few axes, or the axis is none of them.
+        """
+        manies = [index for index, dim in enumerate(operand.dims) if dim.many]
+        singles = len(operand.dims) - len(manies)
+        spare = len(shape) - singles
+        if spare < 0 or (spare > 0 and not manies):
+            expected = ", ".join(map(str, operand.dims))
+            raise InvalidProblem(f"{plan}: {operand.name} has shape {shape}, expected ({expected})")
+        lengths = {index: 0 for index in manies}
+        if len(manies) == 1:
+            lengths[manies[0]] = spare
+        elif manies:
+            position = axis + len(shape) if axis < 0 else axis
+            if not 0 <= position < len(shape):
+                raise InvalidProblem(
+                    f"{plan}: axis is {axis}, expected {-len(shape)} to {len(shape) - 1} for {operand.name} of shape {shape}"
+                )
+            lengths[manies[0]], lengths[manies[1]] = position, spare - position
+        sizes: dict[str, int | tuple[int, ...]] = {}
+        start = 0
+        for index, dim in enumerate(operand.dims):
+            if dim.many:
+                sizes[dim.name] = tuple(shape[start : start + lengths[index]])
+                start += lengths[index]
+            else:
+                sizes[dim.name] = shape[start]
+                start += 1
+        return sizes
+
+
+def compute_word(types: Types) -> str:
+    """The compute type of a choice of element types: f64 where its first float is f64, else f32."""
+    for word in types.values():
+        if DTYPES[word].kind == "float":
+            return DTYPES[word].compute
+    return "f32"
+
+
+def packed_shape(shape: tuple[int, ...], word: str) -> tuple[int, ...]:
+    """The shape that an array of this element travels as: the last axis is halved, rounding up, for packed types."""
+    if not DTYPES[word].packed or not shape:
+        return shape
+    return (*shape[:-1], -(-shape[-1] // 2))
+
+
+def count(shape: tuple[int, ...]) -> int:
+    """Number of elements."""
+    return prod(shape)

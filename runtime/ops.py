@@ -1,0 +1,154 @@
+"""The function form: arrays in, arrays out; the plan is found by the arrays' types and shapes, and cached.
+
+Every generated function is one line that calls `call`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from skuda.dtypes import DTYPES, WORD_OF_STORAGE
+from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
+from skuda.operation import COMPUTE, Operation
+from skuda.plan import Plan, is_number
+from skuda.sku import BackendKind
+from skuda.tensor import CPU, View, family_of, view_of
+
+_PLANS: dict[tuple, Plan] = {}
+_MOST_PLANS = 4096
+
+
+def call(
+    plan_class: type[Plan],
+    inputs: tuple[Any, ...],
+    attributes: dict[str, Any],
+    *,
+    dtype: str | None = None,
+    input_dtype: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    out=None,
+    stream=None,
+):
+    """Runs an operation on arrays.
+
+    Args:
+        plan_class: the operation's plan.
+        inputs: its inputs in call order: arrays, or numbers where one value is expected.
+        attributes: its attributes by name, `axis` among them; None takes the default.
+        dtype: element type that no input shows.
+        input_dtype: element type of packed inputs, which travel as uint8.
+        shape: logical shape of packed inputs; needed where the last axis is odd.
+        out: array (or tuple of arrays) to write; allocated in the first input array's library if not given.
+        stream: what to launch on; the current stream of that library if not given.
+
+    Returns:
+        The output, or a tuple of outputs in the row's order.
+    """
+    operation = plan_class.operation
+    name = plan_class.__name__
+    values = [
+        value if operand.scalar and is_number(value) else view_of(value, f"{name}: {operand.name}")
+        for operand, value in zip(operation.inputs, inputs, strict=True)
+    ]
+    first = next((value for value in values if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{name}: expected an array among the inputs, got numbers only")
+    key = (
+        plan_class,
+        tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
+        tuple(attributes.values()),
+        dtype,
+        input_dtype,
+        None if shape is None else tuple(shape),
+        first.device == CPU,
+    )
+    plan = _PLANS.get(key)
+    if plan is None:
+        if len(_PLANS) >= _MOST_PLANS:
+            _PLANS.clear()
+        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtype, input_dtype, shape)
+    family = family_of(first.owner)
+    outputs = _outputs(plan, family, first.device, out)
+    names = [operand.name for operand in operation.operands]
+    plan.run(plan_class.args_type(**dict(zip(names, [*values, *outputs], strict=True))), stream)
+    if out is not None:
+        return out
+    handle = 0 if first.device == CPU else plan.stream_of(first, stream)
+    results = tuple(family.hand_back(output, handle) for output in outputs)
+    return results if len(results) > 1 else results[0]
+
+
+def _outputs(plan: Plan, family, device: int, out) -> list:
+    operation = plan.operation
+    start = len(operation.inputs)
+    if out is None:
+        return [
+            family.empty(plan.stored[start + index], DTYPES[plan.words[start + index]].storage, device)
+            for index in range(len(operation.outputs))
+        ]
+    outputs = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(outputs) != len(operation.outputs):
+        expected = ", ".join(operand.name for operand in operation.outputs)
+        raise InvalidProblem(f"{operation.function}: out has {len(outputs)} arrays, expected ({expected})")
+    return outputs
+
+
+def _select(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
+    operation = plan_class.operation
+    name = plan_class.__name__
+    types = _types(operation, values, dtype, input_dtype, name)
+    axis = attributes.get("axis")
+    if "axis" in attributes and (axis is None or not isinstance(axis, int)):
+        raise InvalidProblem(f"{name}: axis is {axis!r}, expected an integer")
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for operand, value in sorted(
+        zip(operation.inputs, values, strict=True), key=lambda pair: pair[0].dims != operation.space
+    ):
+        if isinstance(value, View) and not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
+            logical = _logical_shape(operand, value, operation.word(operand, types), shape, name)
+            sizes = {**operation.bind(operand, logical, axis, name), **sizes}
+    descriptor = plan_class.descriptor_type(
+        **sizes,
+        **{key: value for key, value in attributes.items() if key != "axis"},
+        **{field: types[letter] for letter, field in operation.element_fields.items()},
+    )
+    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    return plan_class.select(descriptor, preference=backend)
+
+
+def _types(operation: Operation, values, dtype, input_dtype, plan: str) -> dict[str, str]:
+    """Element types from the arrays; a number in the place of a scale counts as one of the compute type."""
+    seen: dict[str, str] = {}
+    numbers = []
+    for operand, value in zip(operation.inputs, values, strict=True):
+        letter = operand.element
+        if letter not in operation.types and letter != COMPUTE:
+            continue  # its element is fixed; the plan checks it
+        if not isinstance(value, View):
+            numbers.append(operand)
+            continue
+        word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
+        if input_dtype is not None and operation.may_be_packed(letter):
+            word = input_dtype
+            if word in DTYPES and DTYPES[word].storage != value.storage:
+                raise ElementMismatch(
+                    f"{plan}: {operand.name} is {input_dtype}, which travels as {DTYPES[word].storage}, but has "
+                    f"elements {value.storage}"
+                )
+        seen[operand.name] = word
+    if dtype is not None:
+        seen[operation.asked_letter] = dtype
+    return operation.resolve(seen, plan, numbers)
+
+
+def _logical_shape(operand, view: View, word: str, shape, plan: str) -> tuple[int, ...]:
+    if not DTYPES[word].packed:
+        return view.shape
+    if shape is None:
+        return (*view.shape[:-1], 2 * view.shape[-1]) if view.shape else ()
+    shape = tuple(shape)
+    if not shape or (*shape[:-1], -(-shape[-1] // 2)) != view.shape:
+        raise InvalidProblem(
+            f"{plan}: shape is {shape}, whose packed form does not have {operand.name}'s shape {view.shape}"
+        )
+    return shape

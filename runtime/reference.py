@@ -1,0 +1,216 @@
+"""The CPU backend: generated NumPy formulas over any arrays, in the same steps as the kernels and to the same bits.
+
+The functions of the formula language that NumPy lacks, or has with another rule, are here; a generated reference is
+plain expressions over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from skuda.dtypes import DTYPES
+from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
+
+where = np.where
+
+_CHUNK = 1 << 16  # elements evaluated at a time, so that the steps of a formula stay in the cache
+_INTEGER_LIMIT = float(1 << 53)
+
+
+def round_to_int(x):
+    """Nearest integer, ties to even, saturating at +-2^53; NaN gives 0."""
+    nearest = np.clip(np.rint(x), -_INTEGER_LIMIT, _INTEGER_LIMIT)
+    return np.where(nearest == nearest, nearest, 0).astype(np.int64)
+
+
+def to_real(i, C):
+    """An integer in the compute type, rounded to nearest even once."""
+    return np.asarray(i).astype(C)
+
+
+def minimum(a, b):
+    """The smaller; NaN if either is NaN; the second of equals."""
+    return np.where((a < b) | (a != a), a, b)
+
+
+def maximum(a, b):
+    """The larger; NaN if either is NaN; the second of equals."""
+    return np.where((a > b) | (a != a), a, b)
+
+
+def minimum_number(a, b):
+    """The smaller; the other one if one is NaN; the second of equals."""
+    return np.where((a < b) | (b != b), a, b)
+
+
+def maximum_number(a, b):
+    """The larger; the other one if one is NaN; the second of equals."""
+    return np.where((a > b) | (b != b), a, b)
+
+
+def clamp(x, low, high):
+    """min(max(x, low), high); NaN if any is NaN."""
+    return minimum(maximum(x, low), high)
+
+
+def sign(x):
+    """1, -1, or x itself where it is a zero or NaN."""
+    return np.where(x > 0, np.ones_like(x), np.where(x < 0, -np.ones_like(x), x))
+
+
+def remainder(a, b):
+    """a - floor(a / b) * b, with the sign of the divisor, exact where `fmod` is."""
+    r = np.fmod(a, b)
+    return np.where(r != 0, np.where((r < 0) != (b < 0), r + b, r), np.copysign(r, b))
+
+
+def rsqrt(x):
+    """1 / sqrt(x)."""
+    return 1 / np.sqrt(x)
+
+
+# What a generated reference module imports by one line.
+FORMULA_NAMES = (
+    "clamp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt", "sign",
+    "to_real", "where",
+)  # fmt: skip
+
+
+def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:
+    """Codes of a packed 4-bit array, one to an element.
+
+    Args:
+        packed: uint8, the last axis half as long as the shape's, rounded up; element 2i in the low nibble.
+        shape: the logical shape.
+        word: "s4" or "u4".
+
+    Returns:
+        int64 codes of the logical shape.
+    """
+    low, high = packed & 15, packed >> 4
+    codes = np.stack([low, high], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.int64)
+    codes = codes[..., : shape[-1]] if shape else codes[0]
+    return np.where(codes > 7, codes - 16, codes) if DTYPES[word].signed else codes
+
+
+def pack(codes: np.ndarray) -> np.ndarray:
+    """4-bit codes two to a byte, low nibble first; the nibble that pads an odd last axis is 0."""
+    flat = codes if codes.ndim else codes[None]
+    nibbles = (flat & 15).astype(np.uint8)
+    if nibbles.shape[-1] % 2:
+        nibbles = np.concatenate([nibbles, np.zeros((*nibbles.shape[:-1], 1), np.uint8)], axis=-1)
+    packed = nibbles[..., 0::2] | nibbles[..., 1::2] << 4
+    return packed if codes.ndim else packed[0]
+
+
+def narrow(values: np.ndarray, word: str) -> np.ndarray:
+    """Values as stored: rounded once, every NaN the canonical one (sign clear, all other bits set)."""
+    dtype = DTYPES[word]
+    if dtype.packed:
+        return pack(values)
+    stored = np.asarray(values).astype(dtype.storage)
+    if dtype.kind == "float":
+        nan = np.isnan(stored)
+        if nan.any():
+            stored = np.array(stored)
+            stored.view(f"u{dtype.bits // 8}")[nan] = (1 << (dtype.bits - 1)) - 1
+    return stored
+
+
+def run(
+    operation: Operation,
+    formula: Callable[..., Mapping[str, np.ndarray]],
+    types: Types,
+    sizes: Mapping[str, int | tuple[int, ...]],
+    inputs: Mapping[str, np.ndarray | int | float],
+    attributes: Mapping[str, int | float],
+    outputs: Mapping[str, np.ndarray],
+) -> None:
+    """Evaluates an operation's generated reference.
+
+    Args:
+        operation: what to evaluate.
+        formula: its generated reference.
+        types: element types.
+        sizes: lengths of dimensions and blocks.
+        inputs: arrays as they travel (packed ones as uint8), or numbers.
+        attributes: values of the attributes that formulas use.
+        outputs: arrays that are written; they may be inputs too.
+    """
+    C = DTYPES[types[COMPUTE]].storage.type
+    space = operation.shape_of(operation.outputs[0], sizes)
+    values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
+    axes = _axes(operation.space, sizes)
+    with np.errstate(all="ignore"):
+        operands = [
+            (operand, _widened(operand, operation.word(operand, types), operation, sizes, inputs[operand.name], C))
+            for operand in operation.inputs
+        ]
+        for rows in _chunks(space):
+            arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
+            results = formula(C=C, **arguments, **values)
+            for operand in operation.outputs:
+                word = operation.word(operand, types)
+                full = np.broadcast_to(results[operand.name], (rows.stop - rows.start, *space[1:]) if space else ())
+                outputs[operand.name][rows if space else ...] = narrow(full, word)
+
+
+def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
+    """The axes of the index space that each dimension takes."""
+    axes, start = {}, 0
+    for dim in space:
+        count = len(sizes[dim.name]) if dim.many else 1
+        axes[dim.name] = range(start, start + count)
+        start += count
+    return axes
+
+
+def _chunks(space: tuple[int, ...]):
+    """Slices of the first axis, each about a chunk of elements."""
+    if not space:
+        yield slice(None)
+        return
+    inner = 1
+    for extent in space[1:]:
+        inner *= extent
+    step = max(1, _CHUNK // max(inner, 1))
+    for start in range(0, space[0], step):
+        yield slice(start, min(start + step, space[0]))
+
+
+def _widened(operand: Operand, word: str, operation: Operation, sizes, value, C):
+    """The operand in the compute type or as int64; arrays of floats stay as they are until their chunk's turn."""
+    dtype = DTYPES[word]
+    if not isinstance(value, np.ndarray):
+        return C(dtype.storage.type(value)) if dtype.kind == "float" else int(value)
+    if operand.scalar:
+        value = value.reshape(())
+    if dtype.packed:
+        return unpack(value, operation.shape_of(operand, sizes), word)
+    return value
+
+
+def _part(operand: Operand, value, axes, sizes, rows: slice, rank: int, C):
+    """The chunk of an operand, widened and shaped so that it broadcasts over the index space."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shape = [1] * rank
+    index: list = []
+    source = 0
+    for dim in operand.dims:
+        for axis in axes[dim.name]:
+            taken: slice | np.ndarray = slice(None)
+            if dim.block is not None:
+                span = range(rows.start, rows.stop) if axis == 0 else range(sizes[dim.name])
+                taken = np.arange(span.start, span.stop) // sizes[dim.block]
+            elif axis == 0:
+                taken = rows
+            value = value[(slice(None),) * source + (taken,)]
+            shape[axis] = value.shape[source]
+            source += 1
+    value = value.reshape(shape)
+    if value.dtype.kind in "iu":
+        return value.astype(np.int64)
+    return value if value.dtype == np.bool_ else value.astype(C)

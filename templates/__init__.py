@@ -1,0 +1,1 @@
+"""Jinja templates: whole kernels that read as CUDA, and the Python and Markdown that go with them."""

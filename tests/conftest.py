@@ -1,0 +1,62 @@
+"""The `backend` fixture: conformance tests run on the NumPy reference and, where there is a GPU, on CUDA."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from skuda import kernel
+
+
+class Reference:
+    """NumPy arrays, computed by the generated NumPy reference."""
+
+    name = "reference"
+    xp = np
+
+    def array(self, array: np.ndarray):
+        """A new contiguous array of this backend with the same elements."""
+        return np.array(array, order="C")
+
+    def numpy(self, array) -> np.ndarray:
+        """The elements of one of this backend's arrays."""
+        assert type(array) is np.ndarray
+        return array
+
+    def at_odd_address(self, array: np.ndarray):
+        """A copy that starts one byte after an aligned address."""
+        memory = np.zeros(array.nbytes + 1, dtype=np.uint8)
+        shifted = memory[1:].view(array.dtype).reshape(array.shape)
+        shifted[...] = array
+        return shifted
+
+
+class Cuda:
+    """CuPy arrays, computed on the GPU."""
+
+    name = "cuda"
+
+    def __init__(self):
+        import cupy
+
+        self.xp = cupy
+
+    def array(self, array: np.ndarray):
+        return self.xp.asarray(np.ascontiguousarray(array).reshape(np.shape(array)))
+
+    def numpy(self, array) -> np.ndarray:
+        assert type(array) is self.xp.ndarray
+        return array.get()
+
+    def at_odd_address(self, array: np.ndarray):
+        memory = self.xp.zeros(array.nbytes + 1, dtype=np.uint8)
+        memory[1:] = self.xp.asarray(np.frombuffer(array.tobytes(), dtype=np.uint8))
+        return self.xp.ndarray(array.shape, array.dtype, memory.data + 1)
+
+
+BACKENDS = {"reference": Reference, "cuda": Cuda}
+
+
+@pytest.fixture(scope="session", params=["reference", "cuda"] if kernel.cuda_available() else ["reference"])
+def backend(request):
+    """Where the arrays live and the operation runs."""
+    return BACKENDS[request.param]()

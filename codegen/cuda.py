@@ -144,6 +144,11 @@ class CudaProgram:
         )
 
     @property
+    def prepares(self) -> bool:
+        """Whether some member has a fast form for some values only."""
+        return any(member.prepared for member in self.members)
+
+    @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
         return self.operation.kernel_letters

@@ -62,7 +62,7 @@ class Diagnostics:
         return len(self._mistakes)
 
     def render(self) -> str:
-        """All mistakes, sorted by place, each once, then how many there are; the empty text if there is none."""
+        """All mistakes, sorted by place, each once, then their number; the empty text if there is none."""
         if not self._mistakes:
             return ""
         distinct = {(mistake.place, mistake.message): mistake for mistake in reversed(self._mistakes)}

@@ -135,7 +135,8 @@ class Scope:
         values: the operands and attributes, as name nodes.
         functions: the spec's functions.
         what: "formula of `output`", for messages.
-        hidden: names that are declared and have no value here: why, or None where their own mistake has been reported.
+        hidden: names that are declared and have no value here: why, or None if their own mistake has been
+            reported.
     """
 
     def __init__(
@@ -187,6 +188,8 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
         message = "something is missing after this"
     elif "never closed" in error.msg:
         message, help = f"this `{sign}` is not closed", None
+    elif "too many" in error.msg:
+        message, help = "the formula is too deep or too long", "split it with functions"
     elif "forgot a comma" in error.msg:
         message, length = "a comma or an operator is missing in this", error.end_offset - error.offset
     elif "string" in error.msg:
@@ -232,7 +235,8 @@ def parse(text: Text, scope: Scope, diagnostics: Diagnostics) -> Node | None:
     try:
         value = reader.value(tree)
         if _size(value, {}) > _MAX_NODES:
-            raise reader.refuse(tree, "the formula is too long with its functions written out", "call fewer of them")
+            message = "the formula is too long with its functions written out"
+            raise reader.refuse(tree, message, "call fewer of them")
     except _Refused:
         return None
     return value
@@ -476,7 +480,8 @@ class _Reader:
 
     def expanded(self, function: Function, node: ast.Call, depth: int) -> Node:
         if function.name in self.stack:
-            raise self.refuse(node, f"with this call, `{function.name}` calls itself", "a formula has no recursion")
+            message = f"with this call, `{function.name}` calls itself"
+            raise self.refuse(node, message, "a formula has no recursion")
         values = self.all(node.args, depth)
         self.arity(node, function.name, len(function.parameters))
         tree = parse_syntax(function.body, Diagnostics("", ""))  # its syntax has been checked where it stands
@@ -541,8 +546,8 @@ RESERVED = frozenset(
     explicit export extern false float for friend goto if inline int long mutable namespace new noexcept nullptr operator
     private protected public register requires return short signed sizeof static struct switch template this throw true
     try typedef typeid typename union unsigned using virtual void volatile while
-    and_eq bitand bitor compl not_eq or_eq xor xor_eq concept consteval constinit decltype co_await co_return co_yield
-    const_cast dynamic_cast reinterpret_cast static_cast static_assert thread_local linux unix
+    and_eq bitand bitor compl not_eq or_eq xor xor_eq
+    concept consteval constinit decltype co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert thread_local linux unix
     f64 f32 f16 bf16 e4m3 e5m2 s8 u8 s4 u4 i32 i64 self
     call dtype input_dtype np out reference shape stream""".split()
 ) | frozenset(

@@ -60,8 +60,8 @@ class NumpyPrinter(Printer):
 
     target = "numpy"
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
-    # & and | bind tighter than comparisons, so comparisons inside them always need parentheses
-    precedence = {**_PRECEDENCE, "or": 5, "and": 5, "not": 8, "neg": 7}
+    # & and | bind tighter than comparisons, so comparisons inside them always need parentheses; & tighter than |
+    precedence = {**_PRECEDENCE, "or": 5, "and": 6, "not": 8, "neg": 7}
 
 
 class PythonPrinter(Printer):

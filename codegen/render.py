@@ -1,15 +1,8 @@
-"""Renders a spec into a package: what each file says, and which files must be written or removed.
-
-A file is written only where its text changes, through a temporary name, after the whole spec has been checked and
-everything has been rendered. The same spec gives the same bytes on every machine.
-"""
+"""Renders a spec into a package: what each file says. The same spec gives the same bytes on every machine."""
 
 from __future__ import annotations
 
-import hashlib
-import os
 import re
-import tempfile
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -17,23 +10,15 @@ from pathlib import Path
 
 import jinja2
 
+from skuda.codegen import output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, Parameter
 from skuda.codegen.describe import Described
 from skuda.codegen.schema import schema_text
+from skuda.operation import Operand
 from skuda.codegen.spec import Row, Spec
 
-MANIFEST = "MANIFEST"
-_HASHES = "@hashes@"
-_HASH_LINE = re.compile(r"inputs sha256:([0-9a-f]{12}) body sha256:([0-9a-f]{12})")
 BLOCK = 128
-
-# What the generator itself is made of: a change there makes the whole catalog stale.
-_GENERATOR = {"codegen": "*.py", "templates": "*.jinja", "": "operation.py dtypes.py sku.py mapping.py"}
-
-
-class RenderError(ValueError):
-    """The output folder is not one that the generator may write into."""
 
 
 @dataclass(frozen=True)
@@ -92,14 +77,8 @@ def _row_inputs(row: Row, spec: Spec) -> str:
 
 
 def _rendered(template: Template, context: dict, inputs: str) -> str:
-    text = _environment(template.statement).get_template(template.name).render(**context, hashes=_HASHES)
-    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-    source = _template_source(template.name)
-    return text.replace(_HASHES, f"inputs sha256:{_digest(source + inputs)} body sha256:{_digest(text)}")
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+    text = _environment(template.statement).get_template(template.name).render(**context, hashes=output.HASHES)
+    return output.stamped(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE), _template_source(template.name) + inputs)
 
 
 @cache
@@ -134,6 +113,10 @@ def _environment(statement: str) -> jinja2.Environment:
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",
         lanes=lambda parameters: ", ".join(f"{p.name}.get(lane_)" for p in parameters),
+        row=_row,
+        parameter=_parameter,
+        packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
+        some_packed=_some_packed,
         value_type=lambda value: "f64" if value.type == "C" else "i64",
         shared_call=_shared_call,
         python=_python,
@@ -145,6 +128,27 @@ def _environment(statement: str) -> jinja2.Environment:
 def _cpp(element: str, program: CudaProgram) -> str:
     """An operand's element type as C++."""
     return program.compute if element == "C" else element
+
+
+def _some_packed(program: CudaProgram) -> str:
+    """Whether an operand in the shape of the output is packed, as C++."""
+    operands = (*program.arrays, *(output.operand for output in program.outputs))
+    elements = dict.fromkeys(_cpp(operand.element, program) for operand in operands)
+    return " || ".join(f"storage<{element}>::bits < 8" for element in elements)
+
+
+def _row(operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<FLAT>") -> str:
+    """Where a row (or table) of an operand starts."""
+    element = _cpp(operand.element, program)
+    return f"::at<{element}>(args_.{operand.name}, {offset}({row}, args_.{operand.name}_strides_))"
+
+
+def _parameter(operand: Operand, where: str) -> str:
+    """The place of a parameter: that of a run in a row, or of a column in a table."""
+    name = operand.name
+    if where == "run":
+        return f"rows_.template offset<FLAT>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
+    return f"columns_.outer.offset(table_, args_.{name}_strides_) + column_ * args_.{name}_step_"
 
 
 def _python(value) -> str:
@@ -169,8 +173,8 @@ def _shared_arguments(program: CudaProgram, where: str) -> list[str]:
             arguments.append(f"args_.{name}.value()")
         elif name not in parameters:
             arguments.append(f"C(args_.{name})" if parameter.type == "C" else f"args_.{name}")
-        elif where == "run":
-            arguments.append(f"::widen(args_.{name}[run_.index * args_.{name}_stride_])")
+        elif where in ("run", "column"):  # loaded just before, all at once
+            arguments.append(name)
         else:
             element = _cpp(parameters[name].element, program)
             blocked = str(any(dim.block for dim in parameters[name].dims)).lower()
@@ -189,141 +193,28 @@ def _shared_call(program: CudaProgram, where: str) -> str:
     return f"({arguments[0]})" if len(arguments) == 1 else "(\n        " + ",\n        ".join(arguments) + ")"
 
 
-# ---- writing ----
-
-
-@dataclass(frozen=True)
-class Change:
-    """One file that is not as the spec wants it: `missing`, `stale`, `edited` by hand, or an `orphan` to remove."""
-
-    path: str
-    kind: str
-    wanted: str | None
-    found: str | None
-
-
-def changes(folder: Path, files: dict[str, str]) -> list[Change]:
-    """What differs between a folder and what a spec wants there."""
-    found = []
-    for path, wanted in files.items():
-        target = folder / path
-        text = _read(target)
-        if text is None:
-            found.append(Change(path, "missing", wanted, None))
-        elif text != wanted:
-            found.append(Change(path, _kind_of(text), wanted, text))
-    for path in _ours(folder):
-        if path not in files and path != MANIFEST:
-            found.append(Change(path, "orphan", None, _read(folder / path)))
-    return sorted(found, key=lambda change: change.path)
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8", errors="replace")
-    except OSError:
-        return None
-
-
-def _kind_of(text: str) -> str:
-    """Whether a file's body is what its own header says: then its inputs have changed, else somebody edited it."""
-    match = _HASH_LINE.search(text)
-    if match is None:
-        return "edited"
-    return "stale" if _digest(text.replace(match[0], _HASHES, 1)) == match[2] else "edited"
-
-
-def _ours(folder: Path) -> list[str]:
-    """Files that the generator wrote: those in the manifest, and those that carry its header."""
-    listed = {line.split("  ", 1)[1] for line in (_read(folder / MANIFEST) or "").splitlines() if "  " in line}
-    here = set()
-    for path in folder.rglob("*") if folder.is_dir() else ():
-        name = path.relative_to(folder).as_posix()
-        if path.is_file() and "__pycache__" not in name:
-            if name in listed or (path.suffix in (".cu", ".py", ".md") and _HASH_LINE.search(_read(path) or "")):
-                here.add(name)
-    return sorted(here)
-
-
-def write(folder: Path, files: dict[str, str]) -> list[Change]:
-    """Brings a folder to what a spec wants; returns what was changed.
-
-    Raises:
-        RenderError: the folder holds files that are not the generator's where it would write its own.
-    """
-    if folder.exists() and not folder.is_dir():
-        raise RenderError(f"{folder} is a file, expected a folder to generate into")
-    todo = changes(folder, files)
-    foreign = [c.path for c in todo if c.kind == "edited" and c.found and not _HASH_LINE.search(c.found)]
-    if foreign and not (folder / MANIFEST).exists():
-        raise RenderError(
-            f"{folder} holds {foreign[0]}, which the generator did not write; give an empty folder to --out"
-        )
-    for change in todo:
-        target = folder / change.path
-        if change.wanted is None:
-            target.unlink()
-            continue
-        _replace(target, change.wanted)
-    for sub in ("cuda", "plans", "reference", "docs"):
-        if (folder / sub).is_dir() and not any((folder / sub).iterdir()):
-            (folder / sub).rmdir()
-    return todo
-
-
-def _replace(target: Path, text: str) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def manifest(files: dict[str, str], inputs: str) -> str:
-    """The list of generated files with their hashes, and the hash of everything that they are made from."""
-    lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {path}" for path, text in files.items()]
-    return "\n".join([f"inputs {inputs}", *lines, ""])
-
-
-def inputs_digest(spec_path: Path) -> str:
-    """One hash of the spec and of the generator itself."""
-    digest = hashlib.sha256(spec_path.read_bytes())
-    for name, patterns in _GENERATOR.items():
-        package = "skuda." + name if name else "skuda"
-        folder = Path(str(resources.files(package)))
-        for pattern in patterns.split():
-            for path in sorted(folder.glob(pattern)):
-                digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def up_to_date(folder: Path, inputs: str) -> bool:
-    """Whether the folder was generated from these inputs and no file of it has been touched since."""
-    text = _read(folder / MANIFEST)
-    if text is None or not text.startswith(f"inputs {inputs}\n"):
-        return False
-    for line in text.splitlines()[1:]:
-        expected, path = line.split("  ", 1)
-        try:
-            if hashlib.sha256((folder / path).read_bytes()).hexdigest() != expected:
-                return False
-        except OSError:
-            return False
-    return len(_ours(folder)) == len(text.splitlines())
-
-
 @dataclass(frozen=True)
 class Outcome:
     """What a run of the generator did."""
 
     rows: int
     files: int
-    changed: tuple[Change, ...]
+    changed: tuple[output.Change, ...]
+
+
+def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
+    """The checked spec, and every file of its package with MANIFEST as the last.
+
+    Raises:
+        SpecError: the spec has mistakes; all of them are in the message.
+        RenderError: the spec's name cannot stand in the files.
+    """
+    if not re.fullmatch(r"[\w.+-]+", spec_path.name, re.ASCII):
+        raise output.RenderError(f"the name of the spec is {spec_path.name!r}, expected letters, digits and . _ + - only")
+    spec = specs.load(spec_path)
+    files = render(spec)
+    digest = output.inputs_digest(spec_path)
+    return spec, {**files, output.MANIFEST: output.manifest(files, spec_path.name, digest)}
 
 
 def generate(spec_path: Path, folder: Path) -> Outcome:
@@ -333,8 +224,6 @@ def generate(spec_path: Path, folder: Path) -> Outcome:
         SpecError: the spec has mistakes; all of them are in the message.
         RenderError: the folder is not one that may be written into.
     """
-    spec = specs.load(spec_path)
-    files = render(spec)
-    files_with_manifest = {**files, MANIFEST: manifest(files, inputs_digest(spec_path))}
-    changed = write(folder, files_with_manifest)
-    return Outcome(len(spec.rows), len(files), tuple(c for c in changed if c.path != MANIFEST))
+    spec, files = rendered_files(spec_path)
+    changed = output.write(folder, files)
+    return Outcome(len(spec.rows), len(files), tuple(changed))

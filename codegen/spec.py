@@ -99,6 +99,19 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     return Spec(file_name, tuple(sourced), reader.known_functions)
 
 
+def check_name(name: Text, diagnostics: Diagnostics) -> bool:
+    """Whether a text can be the name of an operation; reports why not."""
+    if not expr.check_identifier(name, "the operation's name", diagnostics):
+        return False
+    tail = name.value.rsplit("_", 1)[-1]
+    if tail in DTYPES or tail in ("backward", "scale"):
+        diagnostics.error(
+            name.place, f"an operation's name cannot end with `_{tail}`", "kernel symbols add that part"
+        )
+        return False
+    return True
+
+
 class _Reader:
     """Walks the YAML tree of one file."""
 
@@ -106,7 +119,7 @@ class _Reader:
         self.diagnostics = diagnostics
         self.error = diagnostics.error
         self.known_functions: dict[str, Function] = {}
-        self.broken_functions: set[str] = set()  # their mistakes have been reported; calls of them are no others
+        self.broken_functions: set[str] = set()  # their mistakes have been reported, calls of them are none
 
     def file(self, tree: Mapping) -> list[Row]:
         sections = self.keys(tree, ("functions", "ops"), "the file") or {}
@@ -118,13 +131,11 @@ class _Reader:
         rows = []
         classes: dict[str, str] = {}
         for name, body in operations:
-            named = expr.check_identifier(name, "the operation's name", self.diagnostics)
-            tail = name.value.rsplit("_", 1)[-1]
-            if named and (tail in DTYPES or tail in ("backward", "scale")):
-                self.error(name.place, f"an operation's name cannot end with `_{tail}`", "kernel symbols add that part")
+            named = check_name(name, self.diagnostics)
             twin = classes.setdefault("".join(map(str.capitalize, name.value.split("_"))), name.value)
             if named and twin != name.value:
-                self.error(name.place, f"`{name.value}` and `{twin}` give their plans the same name", "rename one")
+                message = f"`{name.value}` and `{twin}` give their plans the same name"
+                self.error(name.place, message, "rename one")
             fields = self.keys(body, _ROW_KEYS, f"operation `{name.value}`")
             if fields is not None:
                 row = _RowReader(self, name, body, fields, functions).row()
@@ -144,7 +155,8 @@ class _Reader:
             names = [Text(match["name"], head.at(match.start("name"), len(match["name"])))]
             names += [Text(part, head.at(max(head.value.find(part), 0), max(len(part), 1))) for part in parts]
             what = ["the function's name"] + ["the parameter's name"] * len(parts)
-            if not all([expr.check_identifier(*each, self.diagnostics) for each in zip(names, what, strict=True)]):
+            pairs = zip(names, what, strict=True)
+            if not all([expr.check_identifier(*pair, self.diagnostics) for pair in pairs]):
                 continue
             if len(set(parts)) != len(parts):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
@@ -234,7 +246,8 @@ class _RowReader:
         used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
         for name, place in self.places.items():
             if name not in used:
-                self.error(place, f"`{self.name.value}` never uses `{name}`", "remove it, or use it in an output")
+                message = f"`{self.name.value}` never uses `{name}`"
+                self.error(place, message, "remove it, or use it in an output")
         backward = None
         if "backward" in self.fields:
             backward = self.backward(kind, doc, forward)
@@ -285,6 +298,8 @@ class _RowReader:
                 else:
                     near = closest(item.value, [*DTYPES, *types])
                     help = f"did you mean `{near}`?" if near else f"element types: {' '.join(DTYPES)}"
+                    if item.value in [other.value for other, _ in declared]:
+                        help = f"declare `{item.value}` before `{letter.value}`"
                     self.error(item.place, f"`{item.value}` is not an element type", help)
             if not items:
                 self.error(node.place, f"`{letter.value}` has no element type")
@@ -435,14 +450,15 @@ class _RowReader:
                     place = self.place_of(operand, operand.dims[stars[1]])
                     self.error(place, "exactly one dimension stands between two `*names`")
                 elif between[0].name not in axes:
-                    place, help = self.place_of(operand, between[0]), f"add `attrs: {{axis: axis of {between[0].name}}}`"
-                    self.error(place, f"nothing says which axis `{between[0].name}` is", help)
+                    name = between[0].name
+                    place, help = self.place_of(operand, between[0]), f"add `attrs: {{axis: axis of {name}}}`"
+                    self.error(place, f"nothing says which axis `{name}` is", help)
 
     def place_of(self, operand: Operand, dim: Dim) -> Place:
         """Where a dimension stands in an operand's declaration."""
         text = self.texts[operand.name]
-        start = re.compile(rf"(?<!\w){re.escape(str(dim))}(?!\w)").search(text.value, text.value.index("[")).start()
-        return text.at(start, len(str(dim)))
+        word = re.compile(rf"(?<!\w){re.escape(str(dim))}(?!\w)")
+        return text.at(word.search(text.value, text.value.index("[")).start(), len(str(dim)))
 
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""
@@ -507,7 +523,8 @@ class _RowReader:
                 self.error(text.place, f"`{name.value}` is spelled `Type[dimensions] = formula`", help)
                 continue
             operand = self.operand(name, text, match)
-            unknown = [dim for dim in operand.dims if dim.name not in self.dims] if operand is not None else []
+            dims = operand.dims if operand is not None else ()
+            unknown = [dim for dim in dims if dim.name not in self.dims]
             for dim in unknown if all_inputs else ():
                 near = closest(dim.name, self.dims)
                 help = f"did you mean `{near}`?" if near else f"dimensions: {', '.join(self.dims)}"
@@ -538,7 +555,7 @@ class _RowReader:
             self.error(formula.place, message, help)
             return None
         own = {dim.name for dim in operand.dims if dim.block is None}
-        missing = sorted(value.dims - own)
+        missing = sorted((value.dims & self.dims.keys()) - own)
         if missing:
             self.error(
                 formula.place,
@@ -559,7 +576,8 @@ class _RowReader:
             if text is None:
                 continue
             hidden = self.hidden(attributes)
-            hidden |= {name: "is an array, `requires` is about attributes" for name in self.texts if name in self.places}
+            arrays = self.texts.keys() & self.places.keys()
+            hidden |= dict.fromkeys(arrays, "is an array, `requires` is about attributes")
             scope = Scope(self.values((), attributes), self.functions, "`requires`", hidden)
             value = expr.parse(text, scope, self.diagnostics)
             if value is not None and value.kind != BOOL:
@@ -591,7 +609,7 @@ class _RowReader:
         inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
         for operand in outputs:
             of = inputs_by_name.get(operand.name, operand)
-            is_real = self.kind_of(of.element)[0] == REAL  # the gradient of codes is of whatever real type is declared
+            is_real = self.kind_of(of.element)[0] == REAL  # the gradient of codes is of the type declared
             if operand.dims != of.dims or (is_real and operand.element != of.element):
                 message = f"`{operand.name}` is the gradient of `{of.name}`, which is `{of.signature}`"
                 self.error(self.texts[operand.name].place, message, "declare it so")

@@ -25,7 +25,7 @@ from skuda.sku import BackendKind, KernelSku, Layout, split_symbol
 if TYPE_CHECKING:
     from skuda.kernel import Kernel
 
-REFERENCE = mapping.Variant("reference", "", Layout.STRIDED)
+REFERENCE = mapping.Variant("reference", Layout.STRIDED)
 
 
 class Catalog:
@@ -109,7 +109,7 @@ def make_sku(operation: Operation, types: Types, variant: mapping.Variant) -> Ke
         scale_element=types[SCALE] if SCALE in operation.kernel_letters else None,
         layout=layout,
         epilogue=None,
-        variant=variant.name,
+        variant=variant.kernel if variant is REFERENCE else mapping.variant_name(operation, types, variant),
         arch="any",
         backend=BackendKind.REFERENCE if variant is REFERENCE else BackendKind.CUDA,
         precision_guarantee=operation.guarantee(types),
@@ -132,7 +132,7 @@ def _tables() -> tuple[dict[KernelSku, Entry], dict[str, KernelSku]]:
     for catalog in _CATALOGS.values():
         for operation in catalog.operations:
             for types in operation.kernel_combinations():
-                for variant in (*mapping.VARIANTS, REFERENCE):
+                for variant in (*mapping.variants(operation), REFERENCE):
                     by_sku[make_sku(operation, types, variant)] = Entry(catalog, operation, types, variant)
     return by_sku, {sku.symbol: sku for sku in by_sku}
 

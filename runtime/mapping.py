@@ -15,10 +15,10 @@ from skuda.operation import Operand, Operation, Types
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-LANES = 16  # elements a thread of the vec kernels takes
-AXES = 8  # of the strided kernels' index space
-_SHORTEST_RUN = 8  # shorter runs would be prepared more often than used
-_FOREVER = 1 << 62  # a period that never ends
+AXES = 8  # of a kernel's index space
+DEPTH = 16  # rows that a thread of a columns kernel takes
+_SHORTEST = 8  # shorter rows and runs would be prepared more often than used
+_NEVER = 0  # the period of parameters that do not repeat
 
 
 @dataclass(frozen=True)
@@ -26,34 +26,66 @@ class Variant:
     """One schedule of the map template.
 
     Attributes:
-        name: as in a symbol.
         kernel: suffix of the kernel's name.
         layout: what it serves.
-        wide: whether operands start on 16-byte boundaries; None where it does not matter.
+        simple: vec: the operands are one contiguous row on a 16-byte boundary; columns: rows start on a vector's
+            boundary.
+        suffix: what the name of the general form ends in.
     """
 
-    name: str
     kernel: str
     layout: Layout
-    wide: bool | None = None
+    simple: bool = True
+    suffix: str = ""
 
 
-VARIANTS = (
-    Variant(f"vec{LANES}", "vec", Layout.CONTIGUOUS, wide=True),
-    Variant(f"vec{LANES}_unaligned", "vec", Layout.CONTIGUOUS, wide=False),
-    Variant("strided", "strided", Layout.STRIDED),
-)
-VEC, UNALIGNED, STRIDED = VARIANTS
+VEC = Variant("vec", Layout.CONTIGUOUS)
+ROWS = Variant("vec", Layout.STRIDED, simple=False, suffix="_rows")
+COLUMNS = Variant("columns", Layout.STRIDED)
+COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
+STRIDED = Variant("strided", Layout.STRIDED)
+
+
+def variants(operation: Operation) -> tuple[Variant, ...]:
+    """The schedules that an operation's source has."""
+    columns = (COLUMNS, COLUMNS_UNALIGNED) if any(is_parameter(operation, o) for o in operation.inputs) else ()
+    return (VEC, ROWS, *columns, STRIDED)
+
+
+def is_parameter(operation: Operation, operand: Operand) -> bool:
+    """Whether several output elements share each of its elements, and it has more than one."""
+    return operand.dims != operation.space and not operand.scalar
+
+
+def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
+    """As in a symbol: `vec16`, `vec16_rows`, `columns4`, `strided`."""
+    if variant is STRIDED:
+        return variant.kernel
+    lanes = _lanes(operation, types, variant)[0]
+    return f"{variant.kernel}{lanes}{variant.suffix}"
 
 
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
-    words = [types[letter] for letter in operation.kernel_letters]
+    arguments = [types[letter] for letter in operation.kernel_letters]
     if variant is STRIDED:
-        arguments = [*words, str(strided_lanes(operation, types))]
+        arguments.append(str(strided_lanes(operation, types)))
     else:
-        arguments = [*words, str(LANES), "true" if variant.wide else "false"]
+        arguments += [*map(str, _lanes(operation, types, variant)), "true" if variant.simple else "false"]
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
+
+
+def _lanes(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
+    """Neighbours that a thread takes at once, and how often (vec: groups, columns: rows).
+
+    A vec thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way.
+    """
+    words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
+    if variant.kernel == "columns":
+        return (4 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
+    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
+    lanes = min(16, 128 // max(words[operand] for operand in operation.outputs), 512 // max(inputs))
+    return lanes, max(1, min(4, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:
@@ -61,17 +93,19 @@ def strided_lanes(operation: Operation, types: Types) -> int:
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
 
 
-def divide_slots(divisor: int) -> tuple[int, int, int]:
-    """Divisor, multiplier and shift that divide any 0 <= n < 2^63 exactly (walk.cuh's Divide)."""
+def divide_slots(divisor: int) -> tuple[int, int, int, int]:
+    """Divisor, multipliers for n < 2^63 and for n < 2^31, and shift: walk.cuh's Divide."""
     shift = (divisor - 1).bit_length()
-    return divisor, -(-(1 << (63 + shift)) // divisor), shift
+    narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
+    return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
 
 
 @dataclass(frozen=True)
 class Axis:
     """One axis of the index space: its extent, and each operand's stride along it (elements).
 
-    A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of neighbours that share a parameter, where strides of blocked operands count blocks.
+    A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of
+    neighbours that share a parameter; strides of blocked operands then count blocks.
     """
 
     extent: int
@@ -85,12 +119,10 @@ class Layouts:
 
     Attributes:
         strides: of each operand that is an array, as in Axis; None for a single value.
-        contiguous: whether each lies in C order without gaps (in elements, so a packed odd row has a gap).
         aligned: whether every array in the output's shape starts on a 16-byte boundary.
     """
 
     strides: tuple[tuple[int, ...] | None, ...]
-    contiguous: tuple[bool, ...]
     aligned: bool
 
 
@@ -119,132 +151,168 @@ class MapKernels:
         self.types = types
         self.sizes = sizes
         self.space = operation.shape_of(operation.outputs[0], sizes)
-        self.count = 1
-        for extent in self.space:
-            self.count *= extent
-        self.packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
+        self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+        self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
-        self.parameters = tuple(
-            operand for operand, full in zip(operation.operands, self.full, strict=True) if not full and not operand.scalar
-        )
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
-        flat = all(
-            contiguous for contiguous, full in zip(layouts.contiguous, self.full, strict=True) if full
-        )
-        if flat:
-            runs = self._runs(layouts)
-            if runs is not None:
-                head, strides = runs
-                threads = -(-self.count // LANES)
-                variant = VEC if layouts.aligned else UNALIGNED
-                return Geometry(variant, -(-threads // BLOCK), (self.count, *head), strides)
-        return self._strided(layouts)
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        axes = self._axes(layouts, arrays)
+        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
+            axes[-1].strides[place] == 1 for place in full
+        ):
+            for start in range(len(axes)):
+                if any(axis.block > 1 for axis in axes[:start]):
+                    break  # the rows' places are found without blocks
+                runs = self._row(axes[start:], full, parameters)
+                if runs is not None:
+                    return self._vec(layouts, arrays, axes[:start], *runs)
+            if all(axis.block == 1 for axis in axes):
+                return self._columns(layouts, arrays, axes[:-1], axes[-1])
+        return self._strided(arrays, axes)
 
-    def _axes(self, layouts: Layouts, which: Sequence[bool]) -> list[Axis]:
-        """The index space seen by some of the operands: blocks that divide their axis become axes of their own,
-        extent-1 axes are dropped, neighbours that all operands step through alike are merged."""
-        operation = self.operation
-        chosen = [
-            (operand, strides)
-            for operand, strides, wanted in zip(operation.operands, layouts.strides, which, strict=True)
-            if wanted and strides is not None
-        ]
+    # ---- the index space ----
+
+    def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> list[Axis]:
+        """The index space seen by the arrays: blocks that divide their axis become axes of their own, extent-1 axes
+        are dropped, neighbours that all operands step through alike are merged."""
+        operands = [self.operation.operands[index] for index in arrays]
+        strides = [layouts.strides[index] for index in arrays]
         axes: list[Axis] = []
-        for dim in operation.space:
+        for dim in self.operation.space:
             extents = self.sizes[dim.name] if dim.many else (self.sizes[dim.name],)
             for part, extent in enumerate(extents):
                 block = 1
                 steps = []
-                for operand, strides in chosen:
-                    step, block_name = _step(operand, strides, dim.name, part, self.sizes)
+                for operand, of in zip(operands, strides, strict=True):
+                    step, block_name = _step(operand, of, dim.name, part, self.sizes)
                     steps.append(step)
                     if block_name is not None:
                         block = min(self.sizes[block_name], extent) or 1
-                blocked = [_blocked(operand, dim.name) for operand, _ in chosen]
+                blocked = [any(d.name == dim.name and d.block for d in operand.dims) for operand in operands]
                 if extent % block or (block % 2 and self.packed):  # a byte must not straddle two axes
                     axes.append(Axis(extent, tuple(steps), block))
                 else:
                     axes += _split(extent, tuple(steps), block, blocked)
         return _merged([axis for axis in axes if axis.extent != 1], 2 if self.packed else 1)
 
-    def _runs(self, layouts: Layouts) -> tuple[tuple[int, ...], dict[str, tuple[int, ...]]] | None:
-        """Slots of walk.cuh's Runs, and each parameter's stride; None where the parameters are not in such runs."""
-        if not self.parameters:
-            return (), {}
-        wanted = [operand in self.parameters for operand in self.operation.operands]
-        axes = self._axes(layouts, wanted)
-        run = axes.pop().extent if axes and not any(axes[-1].strides) else 1
-        row, runs = run, 1
-        steps: tuple[int, ...] | None = None
-        if axes and axes[-1].block > 1:
-            if run != 1:
+    def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+        """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
+
+        A row is gapless for the operands in the output's shape. Along it the parameters are constant over an outer
+        part, then step from run to run, then are constant over a run.
+        """
+        length = 1
+        for axis in reversed(axes):
+            if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
                 return None
-            blocks = axes.pop()
-            row, run, runs, steps = blocks.extent, blocks.block, -(-blocks.extent // blocks.block), blocks.strides
-        period = _FOREVER
-        if axes and any(axes[-1].strides):
-            outer = axes.pop()
-            if outer.block > 1 or (steps is not None and outer.strides != tuple(step * runs for step in steps)):
-                return None
-            steps = outer.strides if steps is None else steps
-            if axes:
-                period = outer.extent * runs
-        elif axes and steps is not None:
-            period = runs
-        if axes and not any(axes[-1].strides):
-            axes.pop()
-        if axes or (run < _SHORTEST_RUN and run < self.count):
+            length *= axis.extent
+        steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
+        if axes[-1].block > 1:
+            return (length, axes[-1].block, _NEVER, steps[-1]) if len(axes) == 1 else None
+        if any(axis.block > 1 for axis in axes):
             return None
-        if steps is None:
-            steps = (0,) * len(self.parameters)
-        head = (*divide_slots(row), *divide_slots(run), *divide_slots(period), runs)
-        return head, {operand.name: (step,) for operand, step in zip(self.parameters, steps, strict=True)}
+        run = 1
+        while steps and not any(steps[-1]):
+            run *= axes[len(steps) - 1].extent
+            steps.pop()
+        if not steps:
+            return length, run, _NEVER, (0,) * len(parameters)
+        step, runs = steps.pop(), axes[len(steps)].extent
+        while steps and steps[-1] == tuple(each * runs for each in step):
+            steps.pop()
+            runs *= axes[len(steps)].extent
+        if any(any(each) for each in steps) or run < _SHORTEST:
+            return None
+        return length, run, runs if steps else _NEVER, step
 
-    def _strided(self, layouts: Layouts) -> Geometry:
-        operands = [
-            operand
-            for operand, strides in zip(self.operation.operands, layouts.strides, strict=True)
-            if strides is not None
-        ]
-        axes = self._strided_axes(layouts)
-        last = axes[-1]
-        lanes = strided_lanes(self.operation, self.types)
-        threads_last = -(-last.extent // lanes)
-        extents = [axis.extent for axis in axes[:-1]] + [threads_last]
-        blocked = [index for index, axis in enumerate(axes) if axis.block > 1]
-        free = AXES - len(axes)
-        if free < 0:
+    def _outer(self, axes: list[Axis]) -> list[int]:
+        """Slots of walk.cuh's Outer."""
+        free = self._free(axes)
+        slots = [free]
+        for extent in [1] * free + [axis.extent for axis in axes]:
+            slots += divide_slots(extent)
+        return slots
+
+    def _free(self, axes: list[Axis]) -> int:
+        if len(axes) > AXES:
             raise Unsupported(
-                f"{self.operation.class_name}Plan: strides that need {len(axes)} axes after merging, at most {AXES} are served; "
-                "copy an operand to a contiguous array"
+                f"{self.operation.class_name}Plan: strides that need {len(axes)} axes after merging, at most {AXES} "
+                "are served; copy an operand to a contiguous array"
             )
-        block_axis = free + blocked[0] if blocked else -1
-        head = [free, last.extent, block_axis, *divide_slots(axes[blocked[0]].block if blocked else 1)]
-        for extent in [1] * free + extents:
-            head += divide_slots(max(extent, 1))
-        total = 1
-        for extent in extents:
-            total *= extent
-        strides = {
-            operand.name: (0,) * free + tuple(axis.strides[index] for axis in axes)
-            for index, operand in enumerate(operands)
+        return AXES - len(axes)
+
+    def _rows_aligned(self, layouts: Layouts, arrays: Sequence[int], axes: list[Axis], bits: int) -> bool:
+        """Whether every row of every operand in the output's shape starts on a boundary of so many bits."""
+        return layouts.aligned and all(
+            axis.strides[place] * self.bits[index] % bits == 0
+            for axis in axes
+            for place, index in enumerate(arrays)
+            if self.full[index]
+        )
+
+    # ---- variants ----
+
+    def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
+        variant = VEC if layouts.aligned and not outer else ROWS
+        lanes, groups = _lanes(self.operation, self.types, variant)
+        chunks = -(-(length + (0 if variant.simple else lanes - 1)) // lanes)
+        units = chunks * _product(outer)
+        repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
+        head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]
+        strides = self._outer_strides(arrays, outer)
+        parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
+        for name, step in zip(parameters, steps, strict=True):
+            strides[name] += (step,)
+        return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
+
+    def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
+        bits = 4 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full)
+        variant = COLUMNS if self._rows_aligned(layouts, arrays, outer, bits) else COLUMNS_UNALIGNED
+        lanes, depth = _lanes(self.operation, self.types, variant)
+        tables, rows = outer, Axis(1, (0,) * len(arrays))
+        if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
+            tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
+        chunks, slabs = -(-inner.extent // lanes), -(-rows.extent // depth)
+        units = chunks * slabs * _product(tables)
+        head = [units, rows.extent, inner.extent, *divide_slots(chunks), *divide_slots(slabs), *self._outer(tables)]
+        strides = self._outer_strides(arrays, tables)
+        for place, index in enumerate(arrays):
+            step = rows.strides[place] if self.full[index] else inner.strides[place]
+            strides[self.operation.operands[index].name] += (step,)
+        return Geometry(variant, -(-units // BLOCK), tuple(head), strides)
+
+    def _outer_strides(self, arrays, axes: list[Axis]) -> dict[str, tuple[int, ...]]:
+        free = (0,) * self._free(axes)
+        return {
+            self.operation.operands[index].name: free + tuple(axis.strides[place] for axis in axes)
+            for place, index in enumerate(arrays)
         }
-        return Geometry(STRIDED, -(-total // BLOCK), (total, *head), strides)
 
-    def _strided_axes(self, layouts: Layouts) -> list[Axis]:
-        axes = self._axes(layouts, [True] * len(self.full))
-        operands = sum(strides is not None for strides in layouts.strides)
-        if not axes:
-            axes = [Axis(1, (0,) * operands)]
-        if self.packed and self.space and self.space[-1] == 1:  # an extent-1 last axis holds one nibble a byte
-            axes.append(Axis(1, (0,) * operands))
-        return axes
+    def _strided(self, arrays, axes: list[Axis]) -> Geometry:
+        if not axes or (self.packed and self.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte
+            axes = [*axes, Axis(1, (0,) * len(arrays))]
+        lanes = strided_lanes(self.operation, self.types)
+        extents = [axis.extent for axis in axes[:-1]] + [-(-axes[-1].extent // lanes)]
+        blocked = [index for index, axis in enumerate(axes) if axis.block > 1]
+        free = self._free(axes)
+        units = 1
+        for extent in extents:
+            units *= extent
+        head = [units, free, axes[-1].extent, free + blocked[0] if blocked else -1]
+        for extent in [axes[blocked[0]].block if blocked else 1, *[1] * free, *extents]:
+            head += divide_slots(extent)
+        return Geometry(STRIDED, -(-units // BLOCK), tuple(head), self._outer_strides(arrays, axes))
 
 
-def _blocked(operand: Operand, name: str) -> bool:
-    return any(dim.name == name and dim.block is not None for dim in operand.dims)
+def _product(axes: Sequence[Axis]) -> int:
+    result = 1
+    for axis in axes:
+        result *= axis.extent
+    return result
 
 
 def _step(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:

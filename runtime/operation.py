@@ -224,21 +224,29 @@ class Operation:
         Args:
             seen: element words by operand name or type letter.
             plan: what to call it in an error.
-            numbers: operands that are Python numbers: a float one counts as an element of the compute type.
+            numbers: operands that are Python numbers: a float one counts as an element of the compute type where the
+                operand may be that, and is rounded to what it may be elsewhere.
 
         Raises:
             Unsupported: there is none; the message names what each operand may be.
         """
         by_name = {operand.name: operand for operand in self.operands}
-        for types in self.combinations:
+        fitting = [
+            types
+            for types in self.combinations
             if all(
                 (self.word(by_name[name], types) if name in by_name else types[name]) == word
                 for name, word in seen.items()
-            ) and all(
+            )
+        ]
+        for types in fitting:
+            if all(
                 DTYPES[self.word(operand, types)].kind != "float" or self.word(operand, types) == types[COMPUTE]
                 for operand in numbers
             ):
                 return types
+        if fitting:
+            return fitting[0]
         raise Unsupported(f"{plan}: no kernel {self.describe(seen)}: {self._nearest(seen, by_name)}")
 
     def describe(self, seen: Mapping[str, str]) -> str:

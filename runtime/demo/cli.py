@@ -15,11 +15,15 @@ from skuda.errors import InvalidProblem
 
 DEFAULT_FOLDER = Path("build") / "demo"
 DEFAULT_SCHEMES = ("per_channel:s8", "per_group:s4")
-_PLAIN = {"markup": False, "highlight": False, "soft_wrap": True}  # a line for rich to leave alone: names, paths
+_PLAIN = {
+    "markup": False,
+    "highlight": False,
+    "soft_wrap": True,
+}  # a line for rich to leave alone: names, paths
 
 
 def add_parser(subparsers) -> None:
-    """Add `demo` to the commands of a parser. Sets `handler`, a function from the arguments to the exit status.
+    """Add `demo` to the commands of a parser. Sets `handler`, a function from arguments to exit status.
 
     Args:
         subparsers: what `argparse.ArgumentParser.add_subparsers` returned.
@@ -30,8 +34,8 @@ def add_parser(subparsers) -> None:
     quantize = commands.add_parser(
         "quantize",
         help="quantize the weights of a safetensors checkpoint",
-        description="Quantize every weight of two axes or more of a safetensors checkpoint (f64, f32, f16 or bf16). "
-        "Biases, norms and integers are kept as they are.",
+        description="Quantize every weight of two axes or more of a safetensors checkpoint (f64, f32, f16 or "
+        "bf16). Biases, norms and integers are kept as they are.",
     )
     quantize.add_argument(
         "file", metavar="FILE", nargs="?", type=Path,
@@ -42,23 +46,34 @@ def add_parser(subparsers) -> None:
         help=f"{', '.join(GRANULARITIES)} with {', '.join(ELEMENTS)}; may be given more than once "
         f"(default: {' and '.join(DEFAULT_SCHEMES)})",
     )  # fmt: skip
-    quantize.add_argument("--group-size", type=int, default=128, help="elements of a group of per_group (default: 128)")
+    quantize.add_argument(
+        "--group-size", type=int, default=128, help="elements of a group of per_group (default: 128)"
+    )
     quantize.add_argument(
         "--out", metavar="OUT.safetensors", type=Path,
         help="the quantized checkpoint; with several schemes OUT.SCHEME.safetensors, one each "
         f"(default: in {DEFAULT_FOLDER}, the chart too)",
     )  # fmt: skip
-    quantize.add_argument("--plot", metavar="PNG", type=Path, help="draw sizes, signal-to-noise ratios and errors")
+    quantize.add_argument(
+        "--plot", metavar="PNG", type=Path, help="draw sizes, signal-to-noise ratios and errors"
+    )
     quantize.set_defaults(handler=quantize_command)
 
-    dequantize = commands.add_parser("dequantize", help="turn a quantized checkpoint back into an ordinary one")
+    dequantize = commands.add_parser(
+        "dequantize", help="turn a quantized checkpoint back into an ordinary one"
+    )
     dequantize.add_argument("file", metavar="OUT.safetensors", type=Path, help="what quantize wrote")
-    dequantize.add_argument("--out", metavar="BACK.safetensors", type=Path, required=True, help="the file to write")
+    dequantize.add_argument(
+        "--out", metavar="BACK.safetensors", type=Path, required=True, help="the file to write"
+    )
     dequantize.set_defaults(handler=dequantize_command)
 
     for command in (quantize, dequantize):
         command.add_argument(
-            "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (default: the GPU, if any)"
+            "--device",
+            choices=("auto", "cpu", "cuda"),
+            default="auto",
+            help="where to run (default: the GPU, if any)",
         )
 
 
@@ -111,7 +126,8 @@ def dequantize_command(args: argparse.Namespace) -> int:
     on = backend(args.device)
     back = dequantize_checkpoint(args.file, args.out, on)
     console.print(
-        f"{len(back.tensors)} tensors, {report.size_text(back.nbytes)}. Ran on: {on.name}. wrote {args.out}", **_PLAIN
+        f"{len(back.tensors)} tensors, {report.size_text(back.nbytes)}. Ran on: {on.name}. wrote {args.out}",
+        **_PLAIN,
     )
     return 0
 

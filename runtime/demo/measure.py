@@ -9,9 +9,9 @@ import numpy as np
 
 from skuda.demo.quantize import Quantized, Scheme, widened
 
-# The histogram of errors, in units of scale: bins of 1/51, so that one is centred on 0 and the half that bounds an error
-# lies on an edge. What lies outside is counted in the outermost bins.
-HISTOGRAM_EDGES = np.arange(-40.5, 41) / 51
+# The histogram of errors, in units of scale: bins of 1/51, so that one is centred on 0 and the half that
+# bounds an error lies on an edge. What lies outside is counted in the outermost bins.
+HISTOGRAM_EDGES = np.arange(-56.5, 57) / 51
 _BLOCK = 1 << 20  # elements compared at a time: what a block needs then stays in the processor's cache
 
 
@@ -22,8 +22,8 @@ class Loss:
     Attributes:
         signal: sum of the squares of the original values.
         noise: sum of the squares of the errors.
-        worst: the largest error of an element in units of its scale. At most 0.5, plus what rounding the result to
-            the weight's own type adds (up to 0.25 for s8 codes of a bf16 weight; nothing to speak of for f32).
+        worst: the largest error of an element in units of its scale. At most 0.5, plus what rounding the
+            result to the weight's own type adds: little for f16, for bf16 up to 0.5 with s8 codes, 1 with u8.
         not_finite: NaN and infinite values; they count for nothing else here.
         histogram: elements by error in units of scale, between `HISTOGRAM_EDGES`.
     """
@@ -45,7 +45,7 @@ class Loss:
 
     @property
     def snr(self) -> float:
-        """Signal-to-noise ratio in decibels: inf where nothing was lost, NaN where there was nothing to lose."""
+        """Signal-to-noise ratio in decibels: inf if nothing was lost, NaN if there was nothing to lose."""
         if self.signal == 0 or not math.isfinite(self.signal):
             return math.nan
         return 10 * math.log10(self.signal / self.noise) if self.noise else math.inf

@@ -39,7 +39,15 @@ def rows(report: Report) -> list[tuple[str, ...]]:
     unit = unit_of(sum(entry.bytes_before for entry in report.entries))
     parts = [(part, [entry for entry in report.entries if entry.part == part]) for part in groups.ORDER]
     return [
-        (str(report.scheme), "tensors", f"{unit} before", f"{unit} after", "SNR dB", "worst error", "seconds"),
+        (
+            str(report.scheme),
+            "tensors",
+            f"{unit} before",
+            f"{unit} after",
+            "SNR dB",
+            "worst error",
+            "seconds",
+        ),
         *((part, *_cells(entries, unit)) for part, entries in parts if entries),
         ("total", *_cells(report.entries, unit)),
     ]
@@ -48,16 +56,17 @@ def rows(report: Report) -> list[tuple[str, ...]]:
 def notes(reports: Sequence[Report]) -> list[str]:
     """What the tables of one checkpoint need said beneath them."""
     lines = [
-        "Worst error: of one element, in units of its scale. The nearest code gives at most 0.5; a result that is then",
-        "rounded to a 16-bit float, a little more. Seconds: in skuda.quantize_*, a kernel's first compilation included.",
+        "Worst error: of one element, in units of its scale. The nearest code gives at most 0.5;",
+        "rounding the result to the checkpoint's own type comes on top, and counts for f16 and bf16.",
+        "Seconds: in skuda.quantize_*, without transfers and compilation.",
     ]
     broken = [entry for entry in reports[0].entries if entry.loss and entry.loss.not_finite]
     if broken:
         count = sum(entry.loss.not_finite for entry in broken)
         names = ", ".join(entry.name for entry in broken[:3]) + (", ..." if len(broken) > 3 else "")
         lines.append(
-            f"warning: {count} values are NaN or infinite, in {names}. NaN took the code of 0, an infinity the outermost"
-            " code; SNR and worst error leave them out."
+            f"warning: {count} values are NaN or infinite, in {names}. NaN took the code of 0, "
+            "an infinity the outermost code; SNR and worst error leave them out."
         )
     return lines
 

@@ -72,7 +72,9 @@ def quantize_checkpoint(
     if archive.is_quantized(content):
         raise BadFile(f"{source}: is quantized already, expected an original checkpoint")
     if not any(map(scheme.applies_to, content.tensors.values())):
-        raise BadFile(f"{source}: has nothing to quantize, expected {' '.join(FLOATS)} tensors of two axes or more")
+        raise BadFile(
+            f"{source}: has nothing to quantize, expected {' '.join(FLOATS)} tensors of two axes or more"
+        )
     weights, entries = {}, []
     for name, tensor in content.tensors.items():
         if scheme.applies_to(tensor):

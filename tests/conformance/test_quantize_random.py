@@ -11,7 +11,18 @@ import skuda
 from oracles import affine_array, patterns
 from oracles.floats import FORMATS
 
-from .support import I32_MAX, I32_MIN, RANGE, ZERO_POINTS, assert_codes, assert_floats, floats, pattern
+from .support import (
+    I32_MAX,
+    I32_MIN,
+    RANGE,
+    ZERO_POINTS,
+    assert_codes,
+    assert_floats,
+    floats,
+    options,
+    parameter_shape,
+    pattern,
+)
 
 ROWS, COLUMNS = 96, 64
 WIDE = [("f32", "f32"), ("f64", "f64"), ("f64", "f32")]
@@ -73,13 +84,37 @@ def test_random(backend, element, scale_element, make, word):
         assert_floats(backend.numpy(actual), expected, element, d_output=floats(d_output, element), **shown)
 
 
+@pytest.mark.parametrize("granularity", ["per_tensor", "per_channel", "per_token", "per_group"])
 @pytest.mark.parametrize("element", ["f32", "f64"])
-@pytest.mark.parametrize("zero_point", [I32_MIN, I32_MAX, 0])
-def test_no_wrap_around_at_the_ends_of_i32(backend, element, zero_point):
-    """x / scale near +-2^31 and +-2^32 plus the zero point, exactly, as no i32 could hold it."""
-    near = [2**power + offset for power in (31, 32, 33) for offset in range(-300, 301, 50)]
-    x = np.array([pattern(sign * number, element) for number in near for sign in (1, -1)], dtype=np.uint64)
+@pytest.mark.parametrize("zero_point", [I32_MIN, I32_MAX, 2**24 + 3, 0])
+def test_nothing_wraps_or_rounds_at_the_ends_of_i32(backend, granularity, element, zero_point):
+    """x / scale near +-2^24 .. +-2^33 and the zero point: exact sums, which no i32 and no f32 could hold."""
+    near = [2**power + offset for power in (24, 31, 32, 33) for offset in range(-300, 301, 50)]
+    x = np.array([[pattern(sign * number, element) for number in near for sign in (1, -1)]], dtype=np.uint64)
+    size = pattern("1", element)
     kinds = {"element": element, "scale_element": element}
-    actual = skuda.quantize_per_tensor(backend.array(floats(x, element)), 1.0, zero_point, dtype="u8")
-    expected = affine_array.quantize(x, pattern(1, element), zero_point, 0, 255, **kinds)
+    axis = 0 if granularity == "per_channel" else -1
+    place, of_parameters = (
+        options(granularity, axis, x.size),
+        parameter_shape(granularity, x.shape, axis, x.size),
+    )
+    parameters = [
+        backend.array(floats(np.full(of_parameters, size), element)),
+        backend.array(np.full(of_parameters, zero_point, dtype=np.int32)),
+    ]
+    given = backend.array(floats(x, element))
+    problem = (x, size, zero_point, 0, 255)
+
+    actual = getattr(skuda, f"quantize_{granularity}")(given, *parameters, dtype="u8", **place)
+    expected = affine_array.quantize(*problem, **kinds)
     assert_codes(backend.numpy(actual), expected, "u8", input=floats(x, element))
+    actual = getattr(skuda, f"fake_quantize_{granularity}")(given, *parameters, dtype="u8", **place)
+    expected = affine_array.fake_quantize(*problem, **kinds)
+    assert_floats(backend.numpy(actual), expected, element, input=floats(x, element))
+
+    codes = np.arange(x.size, dtype=np.uint8)[np.newaxis]
+    actual = getattr(skuda, f"dequantize_{granularity}")(
+        backend.array(codes), *parameters, dtype=element, **place
+    )
+    expected = affine_array.dequantize(codes, size, zero_point, **kinds)
+    assert_floats(backend.numpy(actual), expected, element, code=codes)

@@ -144,6 +144,16 @@ def test_empty_arrays(backend, shape, word):
         assert_floats(backend.numpy(result), np.zeros(shape, np.uint64), "f16")
 
 
+@pytest.mark.parametrize(("word", "byte"), [("s4", 0x0D), ("u4", 0x00)])
+def test_rank_0_packed(backend, word, byte):
+    """One code in one byte of rank 0, and back."""
+    packed = skuda.quantize_per_tensor(backend.array(np.float32(-3)), 1.0, 0, dtype=word)
+    stored = backend.numpy(packed)
+    assert (stored.shape, stored.dtype, stored.tolist()) == ((), np.uint8, byte)
+    back = skuda.dequantize_per_tensor(packed, 1.0, 0, dtype="f32", input_dtype=word, shape=())
+    assert backend.numpy(back).tolist() == (-3.0 if word == "s4" else 0.0)
+
+
 def test_rank_0(backend):
     x = backend.array(np.float32(-7.5))
     assert backend.numpy(skuda.quantize_per_tensor(x, 1.0, 1)).tolist() == -7

@@ -1,4 +1,4 @@
-"""Writes the golden messages anew: `make golden`. Says which changed, so that nobody keeps a change unread."""
+"""Writes the golden messages anew: `make golden`. Prints which ones changed, for their diff to be read."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def main() -> int:
             golden.unlink()
             print(f"removed: {golden.name}")
     for name in faultless:
-        print(f"{name} has no mistake: correct the case, or the check that should have found one", file=sys.stderr)
+        print(f"{name}: no mistake found; correct the case or the check", file=sys.stderr)
     return 1 if faultless else 0
 
 

@@ -1,7 +1,7 @@
 """Mistakes that people make in a spec file, and every word of what they are told.
 
-A case is cases/NAME.yaml with cases/NAME.txt, the whole message. `make golden` writes the messages anew; read their
-diff before you keep it.
+A case is cases/NAME.yaml with cases/NAME.txt, the whole message. `make golden` writes the messages anew; read
+their diff before you keep it.
 """
 
 from __future__ import annotations
@@ -67,11 +67,21 @@ def test_text_that_is_not_utf_8(tmp_path):
         load(path)
 
 
+@pytest.mark.parametrize(
+    "formula", ["(" * 300 + "x" + ")" * 300, "-" * 9000 + "x", "x + " * 1500 + "x", "x" * 10_001]
+)
+def test_formulas_without_end(formula):
+    text = f"ops:\n  scaled:\n    inputs: {{x: 'T[n]'}}\n    outputs:\n      y: T[n] = {formula}\n"
+    with pytest.raises(SpecError, match="the formula is (too deep or too long|longer than 10000 characters)"):
+        loads(text)
+
+
 # From here on: whatever is written, there is a message or a spec, and never another exception.
 
 WORDS = st.sampled_from(
-    """x n alpha y 1 2.5 1e999 0x 07 + - * / ** % ( ) [ ] , . : := = == < <= != and or not if else for in lambda where
-    max clamp abs round_to_int exp twice ' " # \\ ; ! ? @ ` $ { } None True ... f'{x}' __import__ \u00d7 \u221a""".split()
+    """x n alpha y 1 2.5 1e999 0x 07 + - * / ** % ( ) [ ] , . : := = == < <= != and or not if else for in
+    lambda where max clamp abs round_to_int exp twice ' " # \\ ; ! ? @ ` $ { } None True ... \u00d7 \u221a
+    __import__""".split()
 )
 FORMULA = """\
 functions:

@@ -7,3 +7,27 @@ floats_array, affine_array: the same definitions over whole arrays, in NumPy int
 enough for every 16-bit input. test_oracles.py holds the two against each other.
 patterns: the inputs that they and the conformance tests are tried on.
 """
+
+# Which operations each oracle is for: `skuda check` asks for every operation of ops.yaml, and for `<oracle>_backward`
+# where one has a backward pass.
+COVERED = {
+    "affine.quantize": (
+        "quantize_per_tensor",
+        "quantize_per_channel",
+        "quantize_per_token",
+        "quantize_per_group",
+    ),
+    "affine.dequantize": (
+        "dequantize_per_tensor",
+        "dequantize_per_channel",
+        "dequantize_per_token",
+        "dequantize_per_group",
+    ),
+    "affine.fake_quantize": (
+        "fake_quantize_per_tensor",
+        "fake_quantize_per_channel",
+        "fake_quantize_per_token",
+        "fake_quantize_per_group",
+    ),
+    "lerp.lerp": ("lerp", "lerp_tensor"),
+}

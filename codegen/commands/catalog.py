@@ -1,0 +1,84 @@
+"""`skuda list`: the operations of the catalogs."""
+
+from __future__ import annotations
+
+import argparse
+from collections import defaultdict
+
+from skuda import dispatch
+from skuda.codegen.commands import loaded
+from skuda.operation import Operation
+from skuda.sku import KernelSku
+
+_HEADS = ("NAME", "KIND", "PASSES", "KERNELS", "TYPES", "SIGNATURE")
+
+
+def add_parser(subparsers) -> None:
+    """Adds `list`."""
+    parser = subparsers.add_parser(
+        "list",
+        help="the operations: types, signatures, number of kernels",
+        description="List operations. KERNELS counts what `--skus` lists: every choice of types in every "
+        "variant, on CUDA and on the CPU.",
+    )
+    parser.add_argument(
+        "filter", metavar="FILTER", nargs="?", default="", help="a part of a name, or the start of a kind"
+    )
+    parser.add_argument("--skus", action="store_true", help="list the symbols of the kernels instead")
+    loaded.add_argument(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda list`."""
+    catalogs = loaded.catalogs(args)
+    found = [
+        [plan.operation for plan in loaded.plans(catalog, name)]
+        for catalog in catalogs
+        for name in catalog.modules
+    ]
+    chosen = [row for row in found if args.filter in row[0].name or row[0].category.startswith(args.filter)]
+    kernels = _kernels()
+    if args.skus:
+        for operations in chosen:
+            for operation in operations:
+                for sku in kernels[id(operation)]:
+                    print(sku.symbol)
+        return 0
+    if not chosen:
+        print(f"no operation has {args.filter!r} in its name, and no kind starts with it")
+        return 1
+    _print_table(
+        [_HEADS, *(_cells(row, sum(len(kernels[id(operation)]) for operation in row)) for row in chosen)]
+    )
+    return 0
+
+
+def _kernels() -> dict[int, list[KernelSku]]:
+    """The kernels of each operation, by its id: an operation holds dicts, which have no hash."""
+    kernels = defaultdict(list)
+    for sku in dispatch.skus():
+        kernels[id(dispatch.entry_of(sku).operation)].append(sku)
+    return kernels
+
+
+def _cells(operations: list[Operation], kernels: int) -> tuple[str, ...]:
+    """A row's line of the table."""
+    forward = operations[0]
+    types = ", ".join(f"{letter}: {' '.join(words)}" for letter, words in forward.types.items())
+    passes = "+".join(operation.direction.value for operation in operations)
+    return forward.name, forward.category, passes, str(kernels), types, signature(forward)
+
+
+def signature(operation: Operation) -> str:
+    """`T[*shape], S[] -> Q[*shape]`."""
+    inputs, outputs = (
+        [operand.signature for operand in side] for side in (operation.inputs, operation.outputs)
+    )
+    return f"{', '.join(inputs)} -> {', '.join(outputs)}"
+
+
+def _print_table(rows) -> None:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())

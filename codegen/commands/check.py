@@ -1,0 +1,82 @@
+"""`skuda check`: is the catalog what the spec and the generator make, and has every operation its oracle?"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from itertools import islice
+from pathlib import Path
+
+from skuda.codegen.commands import places
+from skuda.codegen.output import Change, changes
+
+DIFF_LINES = 40
+_MEANING = {
+    "missing": "not there",
+    "stale": "not what the spec and the generator make now",
+    "edited": "edited by hand; the change belongs in the spec or in a template",
+    "orphan": "no operation makes it any more",
+    "foreign": "not written by the generator, which needs that name; move it away",
+}
+
+
+def add_parser(subparsers) -> None:
+    """Adds `check`."""
+    parser = subparsers.add_parser(
+        "check",
+        help="say where the catalog is not what the spec and the generator make",
+        description="Render the spec into memory and compare every file. Where there are tests/oracles beside "
+        "the spec, each operation must have its oracle too. The exit status is 1 if something is wrong.",
+    )
+    places.add_arguments(parser)
+    parser.add_argument(
+        "--full", action="store_true", help=f"whole diffs (default: {DIFF_LINES} lines of each)"
+    )
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda check`."""
+    from skuda.codegen.render import rendered_files
+
+    places.require_spec(args.spec)
+    spec, files = rendered_files(args.spec)
+    drift = changes(args.out, files)
+    for change in drift:
+        print(f"{args.out / change.path}: {change.kind}: {_MEANING[change.kind]}")
+        for line in _diff(change, args.out, args.full):
+            print(f"  {line}")
+    if drift:
+        print(
+            f"{len(drift)} of {len(files)} files are not as {args.spec.name} wants them; "
+            f"mend: {places.command(args)}"
+        )
+    complaints = _oracle_complaints(args.spec, spec)
+    for complaint in complaints:
+        print(complaint)
+    if drift or complaints:
+        return 1
+    total = f"{places.count(len(spec.rows), 'operation')}, {places.count(len(files), 'file')}"
+    print(f"{args.out}: {total}, all as {args.spec.name} wants them")
+    return 0
+
+
+def _diff(change: Change, folder: Path, full: bool) -> list[str]:
+    """What is there against what should be; of a file on one side only, nothing unless all is wanted."""
+    if not full and None in (change.wanted, change.found):
+        return []
+    name = (folder / change.path).as_posix()
+    texts = [[] if text is None else text.splitlines() for text in (change.found, change.wanted)]
+    lines = difflib.unified_diff(*texts, f"{name} (there)", f"{name} (wanted)", lineterm="")
+    if full:
+        return list(lines)
+    shown = list(islice(lines, DIFF_LINES))
+    rest = sum(1 for _ in lines)
+    return [*shown, f"... {rest} more lines: --full"] if rest else shown
+
+
+def _oracle_complaints(spec_path: Path, spec) -> list[str]:
+    from skuda.codegen.commands import oracles
+
+    folder = spec_path.parent / "tests" / "oracles"
+    return oracles.complaints(folder, spec.rows) if folder.is_dir() else []

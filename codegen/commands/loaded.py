@@ -1,0 +1,42 @@
+"""The catalogs that `list` and `show` look into: skuda's own, and those that --catalog names."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from importlib import import_module
+
+from skuda import dispatch
+from skuda.errors import InvalidProblem
+
+
+def add_argument(parser: argparse.ArgumentParser) -> None:
+    """Declares `--catalog`."""
+    parser.add_argument(
+        "--catalog", metavar="PACKAGE", action="append", default=[],
+        help="import this generated package too, such as my_package.generated",
+    )  # fmt: skip
+
+
+def catalogs(args: argparse.Namespace) -> tuple[dispatch.Catalog, ...]:
+    """The catalogs to look into.
+
+    Raises:
+        InvalidProblem: a package cannot be imported, or is no catalog.
+    """
+    if args.catalog:
+        sys.path.insert(0, os.getcwd())
+    for name in args.catalog:
+        try:
+            package = import_module(name)
+        except ImportError as error:
+            raise InvalidProblem(f"--catalog {name}: {error}") from error
+        if not isinstance(vars(package).get("CATALOG"), dispatch.Catalog):
+            raise InvalidProblem(f"--catalog {name}: expected a package that `skuda generate` wrote")
+    return dispatch.catalogs()
+
+
+def plans(catalog: dispatch.Catalog, name: str) -> tuple[type, ...]:
+    """The plan classes of a row: forward, and backward where there is one."""
+    return catalog.module(name).PLANS

@@ -1,0 +1,60 @@
+"""`skuda new`: a row to start from."""
+
+from __future__ import annotations
+
+import argparse
+
+# What is not commented is a whole operation; each comment says what a line may be instead.
+ROW = """\
+  {name}:
+    # category, or category.name: what `skuda list` groups by
+    kind: custom.{name}
+    # one sentence; it goes into comments, docstrings and pages
+    doc: The sum of x and alpha times y.
+    # what each type letter may be, preferred first; T is [f32, f64, f16, bf16] if nothing is said
+    # types: {{T: [f32, f16], Q: [s8, u8, s4, u4], S: [T, f32]}}
+    inputs:
+      # name: Type[dimensions]
+      # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `[]` one value
+      x: T[*shape]
+      y: T[*shape]
+    # name: type = default
+    # Q and i32 are integers, C a number in the compute type, `size` a length, `axis of c` an axis
+    attrs: {{alpha: C = 1}}
+    # conditions on attributes, checked when a plan is selected
+    # requires: alpha > 0
+    outputs:
+      # name: Type[dimensions] = formula
+      # of names, numbers, + - * /, comparisons, and or not, and calls such as where(condition, a, b),
+      # clamp(x, low, high), round_to_int(x), exp(x), or a function of `functions:`
+      output: T[*shape] = x + alpha * y
+    # the gradients, declared and never derived; without this part the operation has no backward pass
+    # d_<input>: Type[dimensions] = formula over d_<output> and the inputs
+    backward:
+      d_x: T[*shape] = d_output
+      d_y: T[*shape] = alpha * d_output
+"""
+
+
+def add_parser(subparsers) -> None:
+    """Adds `new`."""
+    parser = subparsers.add_parser(
+        "new",
+        help="print a row to start a new operation from",
+        description="Print a commented row, to stand under `ops:`, such as: skuda new NAME >> ops.yaml",
+    )
+    parser.add_argument("name", metavar="NAME", help="of the operation: a-z, 0-9 and single _ between them")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda new`."""
+    from skuda.codegen.diagnostics import Diagnostics, Place
+    from skuda.codegen.spec import check_name
+    from skuda.codegen.yaml_tree import Text
+
+    diagnostics = Diagnostics("NAME", args.name)
+    check_name(Text(args.name, Place(1, 1, len(args.name))), diagnostics)
+    diagnostics.raise_if_any()
+    print("\n" + ROW.format(name=args.name), end="")
+    return 0

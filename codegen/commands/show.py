@@ -1,0 +1,160 @@
+"""`skuda show`: one operation, from its formula to its CUDA."""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import re
+from collections.abc import Iterator
+
+from skuda import dispatch
+from skuda.codegen.commands import formulas, loaded, probe
+from skuda.codegen.commands.evidence import evidence_of
+from skuda.codegen.diagnostics import closest
+from skuda.dtypes import DTYPES
+from skuda.errors import InvalidProblem
+from skuda.operation import COMPUTE, SCALE, Operation
+from skuda.plan import Plan
+
+
+def add_parser(subparsers) -> None:
+    """Adds `show`."""
+    parser = subparsers.add_parser(
+        "show",
+        help="everything about one operation, its CUDA included",
+        description="Show an operation's signature, formula, types, guarantee, what it gives at NaN, "
+        "infinities and ties, its descriptor and args, its backward pass, and the CUDA that is made of it.",
+    )
+    parser.add_argument(
+        "operation", metavar="OP", help="its name; NAME_backward shows the backward pass alone"
+    )
+    parser.add_argument("--cuda", action="store_true", help="print the whole CUDA source, and nothing else")
+    parser.add_argument(
+        "--types",
+        metavar="WORD,...",
+        help="element types in the order of the list, such as f16,s8: the kernels for them",
+    )
+    loaded.add_argument(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda show`."""
+    catalog, plans = _find(args)
+    if args.cuda:
+        print(catalog.source(plans[0].operation.source), end="")
+        return 0
+    row = loaded.plans(catalog, plans[0].operation.name)[0].operation
+    given = _given(row, args.types)
+    report = [f"{row.name} ({row.category}): {row.doc}", f"evidence: {evidence_of(catalog, row)}"]
+    for plan in plans:
+        report += ["", f"== {plan.operation.function} =="]
+        for title, lines in _sections(catalog, plan, given):
+            if lines:
+                report += ["", title, *(f"  {line}".rstrip() for line in lines)]
+    print("\n".join(report))
+    return 0
+
+
+def _given(row: Operation, words: str | None) -> dict[str, str] | None:
+    """The element types of --types by letter.
+
+    Raises:
+        InvalidProblem: too many words.
+        Unsupported: no kernel has these types; names the nearest.
+    """
+    if words is None:
+        return None
+    letters = sorted(row.types, key=lambda letter: letter == SCALE)  # the scale's is asked for last
+    split = [word.strip() for word in words.split(",")]
+    if len(split) > len(letters):
+        raise InvalidProblem(f"--types {words}: expected at most {len(letters)}, for {', '.join(letters)}")
+    given = dict(zip(letters, split, strict=False))
+    row.resolve(given, row.function)
+    return given
+
+
+def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan], ...]]:
+    found = {}
+    for catalog in loaded.catalogs(args):
+        for name in catalog.modules:
+            plans = loaded.plans(catalog, name)
+            found[name] = (catalog, plans)
+            found |= {plan.operation.function: (catalog, (plan,)) for plan in plans[1:]}
+    if args.operation not in found:
+        near = closest(args.operation, found)
+        help = f"; did you mean {near}?" if near else "; `skuda list` shows what there is"
+        raise InvalidProblem(f"no operation {args.operation!r} in the catalogs that are loaded{help}")
+    return found[args.operation]
+
+
+def _sections(
+    catalog: dispatch.Catalog, plan: type[Plan], given: dict[str, str] | None
+) -> Iterator[tuple[str, list[str]]]:
+    operation = plan.operation
+    function = getattr(catalog.module(operation.name), operation.function)
+    yield "function", [f"{operation.function}{inspect.signature(function)}"]
+    written = formulas.expanded(plan.formula)
+    yield "formula, as in the row", inspect.getdoc(plan).split("\n\n", 1)[1].splitlines()
+    yield "formula, written out", [f"{name} = {text}" for name, text in written.items()]
+    yield "types", _types(operation)
+    yield "precision guarantee", _guarantee(operation)
+    yield "rules", [f"{name}: {rule}" for name, rule in formulas.rules(plan.formula).items()]
+    special = probe.special_values(plan, function)
+    if special is not None:
+        yield f"at special values ({special.setting})", list(special.lines)
+    yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
+    yield f"{plan.args_type.__name__}", _fields(plan.args_type)
+    if given is not None:
+        yield "kernels", _kernels(operation, given)
+    yield "cuda: what one element computes (--cuda shows the whole source)", _struct(catalog, operation)
+
+
+def _types(operation: Operation) -> list[str]:
+    lines = []
+    for letter, options in operation.types.items():
+        takers = [operand.name for operand in operation.operands if operand.element == letter]
+        takers += [attribute.name for attribute in operation.attributes if attribute.type == letter]
+        lines.append(f"{letter}: {' '.join(options)}" + (f"  ({', '.join(takers)})" if takers else ""))
+    return [*lines, f"{COMPUTE}, the type of every step: f64 where T is f64, else f32"]
+
+
+def _guarantee(operation: Operation) -> list[str]:
+    """The guarantee's fields; what depends on the types, for each value."""
+    found: dict[str, dict] = {}
+    for types in operation.combinations:
+        for name, value in vars(operation.guarantee(types)).items():
+            found.setdefault(name, {})[value] = None
+    return [f"{name}: {' or '.join(map(str, values))}" for name, values in found.items()]
+
+
+def _fields(cls: type) -> list[str]:
+    """A generated dataclass's fields, from its docstring."""
+    return inspect.getdoc(cls).partition("Attributes:\n")[2].replace("    ", "").splitlines()
+
+
+def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
+    """Element types, storage and symbols of the kernels for some element types."""
+    known = {letter: word for letter, word in given.items() if letter in operation.types}
+    types = operation.resolve(known, operation.function)
+    lines = [", ".join(f"{letter} = {types[letter]}" for letter in (*operation.types, COMPUTE))]
+    for operand in operation.operands:
+        word = operation.word(operand, types)
+        packed = ", two to a byte, low nibble first" if DTYPES[word].packed else ""
+        lines.append(f"{operand.name}: {word}, travels as {DTYPES[word].storage}{packed}")
+    for sku in dispatch.skus():
+        entry = dispatch.entry_of(sku)
+        if entry.operation is operation and all(
+            types[letter] == word for letter, word in entry.types.items()
+        ):
+            lines.append(f"{sku.symbol} ({sku.backend.value}, {sku.layout.value})")
+    return lines
+
+
+def _struct(catalog: dispatch.Catalog, operation: Operation) -> list[str]:
+    """The formula's class in the generated source."""
+    source = catalog.source(operation.source)
+    found = re.search(
+        rf"^template <[^\n]*> struct {operation.function}_formula \{{$.*?^\}};$", source, re.M | re.S
+    )
+    return found[0].splitlines() if found else [f"see {operation.source}"]

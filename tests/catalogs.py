@@ -1,0 +1,33 @@
+"""Specs of tests, generated and imported as users do it: a package that depends on the runtime alone."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from skuda.codegen.render import generate
+
+
+def make_catalog(folder: Path, package: str, spec: str) -> ModuleType:
+    """Generates a spec's text into folder/package and imports it; the name must be new in this process."""
+    assert package not in sys.modules
+    (folder / "ops.yaml").write_text(spec, encoding="utf-8")
+    generate(folder / "ops.yaml", folder / package)
+    sys.path.insert(0, str(folder))
+    try:
+        importlib.invalidate_caches()
+        return importlib.import_module(package)
+    finally:
+        sys.path.remove(str(folder))
+
+
+def forget_catalog(module: ModuleType) -> None:
+    """Takes a catalog out of the table of kernels, so that tests that count the table do not depend on this one."""
+    from skuda import dispatch
+
+    dispatch._CATALOGS.pop(module.__name__)
+    dispatch._tables.cache_clear()
+    for name in [name for name in sys.modules if name == module.__name__ or name.startswith(module.__name__ + ".")]:
+        del sys.modules[name]

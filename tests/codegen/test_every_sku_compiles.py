@@ -1,0 +1,110 @@
+"""Every CUDA kernel of the catalog compiles, without a warning, on a machine that has no GPU.
+
+All of them for one architecture; for the others a set of them in which each schedule, element type in each role, and
+operation occurs, chosen from the SKUs themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+import pytest
+
+import skuda.compile as compiler
+from problems import covering
+from skuda import dispatch, mapping
+from skuda.sku import BackendKind, KernelSku
+
+ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
+GROUP = 12  # kernels a compilation, so that two workers share the time evenly
+
+SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+
+
+def entry_of(sku: KernelSku) -> str:
+    found = dispatch.entry_of(sku)
+    return mapping.entry(found.operation, found.types, found.variant)
+
+
+def source_of(sku: KernelSku) -> str:
+    return dispatch.entry_of(sku).operation.source
+
+
+def groups(skus: list[KernelSku]) -> list[tuple[str, list[KernelSku]]]:
+    """(source, its kernels), at most GROUP together, kernels of one schedule beside each other."""
+    by_source: dict[str, list[KernelSku]] = defaultdict(list)
+    for sku in skus:
+        by_source[source_of(sku)].append(sku)
+    found = []
+    for source, members in by_source.items():
+        members.sort(key=lambda sku: (sku.direction.value, sku.variant, sku.symbol))
+        found += [(source, members[start : start + GROUP]) for start in range(0, len(members), GROUP)]
+    return found
+
+
+def compile_group(source: str, members: list[KernelSku], arch: str) -> compiler.Compiled:
+    text = dispatch.catalogs()[0].source(source)
+    return compiler.compile_cubin(text, source, [entry_of(sku) for sku in members], arch)
+
+
+def name_of(group) -> str:
+    source, members = group
+    return f"{source.removesuffix('.cu')}-{members[0].symbol}"
+
+
+EVERY = groups(SKUS)
+
+
+@pytest.mark.parametrize("group", EVERY, ids=name_of)
+def test_every_sku(group, monkeypatch):
+    """Each is a kernel of its own; none spills registers, and nothing is warned of."""
+    source, members = group
+    monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "--ptxas-options=-v"))
+    compiled = compile_group(source, members, ARCH)
+    assert len(set(compiled.lowered.values())) == len(members)
+    for lowered in compiled.lowered.values():
+        assert lowered.encode() in compiled.cubin
+    lines = compiled.log.splitlines()
+    assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
+    spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", compiled.log)
+    assert len(spilled) >= len(members)  # the compiler did say
+    assert set(spilled) == {("0", "0")}
+
+
+def test_the_groups_hold_every_sku_once():
+    compiled = [sku.symbol for _, members in EVERY for sku in members]
+    assert sorted(compiled) == sorted(sku.symbol for sku in SKUS)
+    assert len({(source_of(sku), entry_of(sku)) for sku in SKUS}) == len(SKUS)
+
+
+# ---- the covering set ----
+
+
+COVERING = covering(SKUS)
+
+
+def test_the_covering_set_covers():
+    """Against what the generated sources and the types say, not against problems.features."""
+    chosen = {(source_of(sku), entry_of(sku).split("<")[0]) for sku in COVERING}
+    kernels = {name.rsplit("_", 1)[-1] for _, name in chosen}
+    functions = {name.rsplit("_", 1)[0] for _, name in chosen}
+    sources = {source: dispatch.catalogs()[0].source(source) for source in map(source_of, SKUS)}
+    written = {name for text in sources.values() for name in re.findall(r"^    (\w+)\(const __grid_constant__", text, re.MULTILINE)}
+    assert {name.rsplit("_", 1)[-1] for name in written} == kernels
+    assert {name.rsplit("_", 1)[0] for name in written} == functions
+    words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
+    assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
+    assert {(sku.variant.rstrip("0123456789_").split("_")[0], sku.layout) for sku in COVERING} >= {
+        (sku.variant.rstrip("0123456789_").split("_")[0], sku.layout) for sku in SKUS
+    }
+    assert len(COVERING) < len(SKUS) / 10  # else it would be no choice
+
+
+@pytest.mark.parametrize("arch", OTHER_ARCHS)
+@pytest.mark.parametrize("group", groups(COVERING), ids=name_of)
+def test_covering_set_on_other_architectures(group, arch):
+    source, members = group
+    compiled = compile_group(source, members, arch)
+    assert compiled.log == ""
+    assert compiled.cubin[:4] == b"\x7fELF"

@@ -1,0 +1,130 @@
+"""Which rules of codegen/lowering.py apply where, read off the CUDA that is generated."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from skuda.codegen import spec as specs
+from skuda.codegen.cuda import CudaProgram
+from skuda.codegen.lowering import LOWERINGS
+
+CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
+PROGRAMS = {program.operation.function: program for row in CATALOG.rows for program in row.programs}
+GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
+
+# What each family's formulas become: classes of quotient.cuh with the methods that are called.
+EXPECTED = {
+    "quantize": {("Steps", "value")},
+    "quantize_backward": {("Steps", "inside"), ("Divisor", "quotient")},
+    "dequantize": {("Offset", "difference")},
+    "dequantize_backward": set(),
+    "fake_quantize": {("Steps", "real")},
+    "fake_quantize_backward": {("Steps", "inside")},
+    "lerp": set(),
+    "lerp_backward": set(),
+    "lerp_tensor": set(),
+    "lerp_tensor_backward": set(),
+}
+
+
+def family(function: str) -> str:
+    return next((function.replace(f"_{each}", "") for each in GRANULARITIES if each in function), function)
+
+
+def rules(program) -> set[tuple[str, str]]:
+    """(class, method) of every rule that applies to a program: its object is a member, its method is called."""
+    written = CudaProgram(program)
+    prepared = {member.name: member.type.partition("<")[0] for member in written.members if member.prepared}
+    found = set()
+    for output in written.outputs:
+        for name, holder in prepared.items():
+            for rule in LOWERINGS:
+                if rule.holder == holder and f"{name}.template {rule.method}<FAST>(" in output.formula:
+                    found.add((holder, rule.method))
+    assert {holder for holder, _ in found} == set(prepared.values())
+    return found
+
+
+@pytest.mark.parametrize("function", PROGRAMS)
+def test_the_catalog(function):
+    assert rules(PROGRAMS[function]) == EXPECTED[family(function)]
+    text = (resources.files("skuda.generated") / "cuda" / PROGRAMS[function].operation.source).read_text(encoding="utf-8")
+    body = text.split(f"struct {function}_formula {{")[1].split("\n};")[0]
+    for holder in {rule.holder for rule in LOWERINGS}:
+        assert (f"{holder}<C>" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
+
+
+def test_every_rule_is_used_and_every_family_listed():
+    assert set().union(*map(rules, PROGRAMS.values())) == {(rule.holder, rule.method) for rule in LOWERINGS}
+    assert {family(function) for function in PROGRAMS} == EXPECTED.keys()
+
+
+def test_no_division_is_left_where_the_divisor_is_shared():
+    for program in PROGRAMS.values():
+        for output in CudaProgram(program).outputs:
+            assert "/" not in output.formula
+
+
+def program_of(formula: str, inputs: str, output: str = "T[*n, d]"):
+    types = "{T: [f32, f64], Q: [s8, u8]}" if "Q[" in inputs + output else "{T: [f32, f64]}"
+    text = f"ops:\n  try_it:\n    types: {types}\n    inputs:\n"
+    text += "".join(f"      {line}\n" for line in inputs.split("; ")) + f"    outputs:\n      y: {output} = {formula}\n"
+    (row,) = specs.loads(text).rows
+    return row.forward
+
+
+X = "x: T[*n, d]"
+
+
+@pytest.mark.parametrize(
+    "formula, inputs, output, expected",
+    [
+        # the divisor is shared by a run, by all, or by none
+        ("x / s", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
+        ("x / s", f"{X}; s: T[]", "T[*n, d]", {("Divisor", "quotient")}),
+        ("x / s", f"{X}; s: T[*n, d]", "T[*n, d]", set()),
+        ("s / x", f"{X}; s: T[*n]", "T[*n, d]", set()),
+        ("x / (s * x)", f"{X}; s: T[*n]", "T[*n, d]", set()),
+        ("(x + x) / (s * s)", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
+        # nothing varies: computed once, by the plain division
+        ("x + s / s", f"{X}; s: T[*n]", "T[*n, d]", set()),
+        # Steps needs the divisor and both bounds
+        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", {("Steps", "value")}),
+        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n, d]", "Q[*n, d]", set()),
+        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n]", "Q[*n, d]", {("Steps", "value")}),
+        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n, d]", "Q[*n, d]", {("Divisor", "quotient")}),
+        ("clamp(round_to_int(s / x), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
+        ("clamp(round_to_int(x * s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
+        ("x * clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "real")}),
+        ("where(-8 <= round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "inside")}),
+        # the mask's two sides must be of one quotient
+        ("where(-8 <= round_to_int(x / s) and round_to_int(x / t) <= 7, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]",
+         {("Divisor", "quotient")}),
+        ("where(-8 < round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
+        # Offset needs a narrow code
+        ("(q - z) * s", "q: Q[*n, d]; z: i32[*n]; s: T[*n]", "T[*n, d]", {("Offset", "difference")}),
+        ("(q - z) * s", "q: Q[*n, d]; z: i32[*n, d]; s: T[*n]", "T[*n, d]", set()),
+        ("(q - z) * s", "q: i32[*n, d]; z: i32[*n]; s: T[*n]", "T[*n, d]", set()),
+        ("(q + z) * s", "q: Q[*n, d]; z: i32[*n]; s: T[*n]", "T[*n, d]", set()),
+    ],
+)  # fmt: skip
+def test_where_a_rule_applies(formula, inputs, output, expected):
+    assert rules(program_of(formula, inputs, output)) == expected
+
+
+def test_equal_parts_share_one_object():
+    program = program_of("x / s + (x * x) / s", f"{X}; s: T[*n]")
+    assert [member.type for member in CudaProgram(program).members] == ["Divisor<C>"]
+    program = program_of("x / s + x / t", f"{X}; s: T[*n]; t: T[*n]")
+    assert [member.type for member in CudaProgram(program).members] == ["Divisor<C>", "Divisor<C>"]
+    assert len({member.name for member in CudaProgram(program).members}) == 2
+
+
+def test_shared_values_are_made_once():
+    program = program_of("x * (s * s + 1)", f"{X}; s: T[*n]")
+    (member,) = CudaProgram(program).members
+    assert member.value == "s * s + C(1)" and not member.prepared
+    assert CudaProgram(program).outputs[0].formula in (f"x * {member.name}", f"x * ({member.name})")

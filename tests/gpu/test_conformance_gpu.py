@@ -1,0 +1,48 @@
+"""Every CUDA kernel of the catalog against the reference: the same bytes, and nothing written beside them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gpu.arrays import Pair
+from problems import calls
+from skuda import dispatch
+from skuda.sku import BackendKind
+from skuda.tensor import view_of
+
+SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and calls(sku)}
+
+
+@pytest.mark.parametrize("symbol", SKUS)
+def test_bytes(symbol):
+    sku = SKUS[symbol]
+    for index, call in enumerate(calls(sku)):
+        pair = Pair(call, f"{symbol}{index}")
+        plan = call.plan(BackendKind.CUDA)
+        views = [view_of(array, name) for name, array in pair.arguments(pair.gpu).items()]
+        assert plan._geometry(views).variant is dispatch.entry_of(sku).variant
+        pair.run(BackendKind.REFERENCE)
+        pair.run(BackendKind.CUDA)
+        pair.assert_same(symbol)
+
+
+def one_output(sku) -> bool:
+    return len(dispatch.entry_of(sku).operation.outputs) == 1
+
+
+IN_PLACE = [symbol for symbol, sku in SKUS.items() if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku)]
+
+
+@pytest.mark.parametrize("symbol", IN_PLACE[::7])
+def test_in_place(symbol):
+    """The output may be the input itself."""
+    call = calls(SKUS[symbol])[0]
+    pair = Pair(call, symbol)
+    plan = call.plan(BackendKind.CUDA)
+    source = next(o.name for o in plan.operation.inputs if o.dims == plan.operation.space)
+    (target,) = pair.outputs
+    for memory in (pair.cpu, pair.gpu):
+        memory[target] = memory[source]
+    pair.run(BackendKind.REFERENCE)
+    pair.run(BackendKind.CUDA)
+    pair.assert_same(symbol)

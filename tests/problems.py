@@ -1,0 +1,199 @@
+"""For each kernel of the catalog: calls that reach it, with operands that lie as it wants them.
+
+A call is described without any array library, so that what reaches which kernel is checked on a machine without a GPU;
+the tests under tests/gpu make the arrays and run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import product
+
+import ml_dtypes
+import numpy as np
+
+from skuda import dispatch
+from skuda.dtypes import DTYPES
+from skuda.operation import Operand, Operation
+from skuda.plan import Plan
+from skuda.sku import BackendKind, KernelSku
+from skuda.tensor import CPU, View
+
+# Odd lengths and tails first; 1 and small ones for kernels that only they reach.
+MANY = ((37,), (), (3, 5), (1031,))
+SINGLE = (131, 64, 17, 1, 2053)
+BLOCKS = (8, 24, 5)
+PLACES = ("plain", "shifted", "stepped")
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where an array lies in its own memory, in stored elements: what NumPy and CuPy build views from."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    start: int
+    size: int
+
+
+def place(shape: tuple[int, ...], how: str) -> Place:
+    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis."""
+    step = 2 if how == "stepped" else 1
+    strides = [step]
+    for extent in reversed(shape[1:]):
+        strides.insert(0, strides[0] * extent)
+    start = 0 if how == "plain" else 1
+    count = int(np.prod(shape, dtype=np.int64))
+    return Place(shape, tuple(strides[: len(shape)]), start, start + step * count)
+
+
+@dataclass(frozen=True)
+class Call:
+    """One plan's sizes, and where each array operand lies."""
+
+    plan_class: type[Plan]
+    sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
+    elements: tuple[tuple[str, str], ...]
+    places: tuple[tuple[str, Place], ...]
+
+    def plan(self, backend: BackendKind) -> Plan:
+        descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
+        return self.plan_class.select(descriptor, preference=backend)
+
+    def variant(self):
+        """The schedule that serves it, as if the memory of each operand started on a 256-byte boundary."""
+        plan = self.plan(BackendKind.REFERENCE)
+        places = dict(self.places)
+        views = []
+        for operand, word in zip(plan.operation.operands, plan.words, strict=True):
+            storage = DTYPES[word].storage
+            if operand.name in places:
+                at = places[operand.name]
+                views.append(View(256 + at.start * storage.itemsize, at.shape, at.strides, storage, CPU, False, False, None))
+            else:
+                views.append(0)
+        return plan._geometry(views).variant
+
+
+def shared(operand: Operand, operation: Operation) -> bool:
+    return operand.dims != operation.space
+
+
+@cache
+def plan_class_of(package: str, function: str) -> type[Plan]:
+    catalog = dispatch._CATALOGS[package]
+    return next(
+        plan for name in catalog.modules for plan in catalog.module(name).PLANS if plan.operation.function == function
+    )
+
+
+def candidates(sku: KernelSku) -> Iterator[Call]:
+    """Calls of a SKU's operation at its types, in many sizes and places."""
+    entry = dispatch.entry_of(sku)
+    operation, types = entry.operation, entry.types
+    plan_class = plan_class_of(entry.catalog.package, operation.function)
+    elements = tuple((field, types[letter]) for letter, field in operation.element_fields.items() if letter in types)
+    blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
+    names = [dim.name for dim in operation.dims] + blocks
+    choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
+    for how in PLACES:
+        for values in product(*choices):
+            sizes = dict(zip(names, values, strict=True))
+            if np.prod(np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])) > 60_000:
+                continue
+            plan = plan_class.select(plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE)
+            places = tuple(
+                (operand.name, place(stored, "plain" if shared(operand, operation) else how))
+                for operand, stored in zip(operation.operands, plan.stored, strict=True)
+                if operand.dims
+            )
+            yield Call(plan_class, tuple(sizes.items()), elements, places)
+
+
+@cache
+def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
+    found = []
+    for call in candidates(sku):
+        if call.variant() is dispatch.entry_of(sku).variant:
+            found.append((call.sizes, tuple(at for _, at in call.places)))
+            if len(found) == most:
+                break
+    return tuple(found)
+
+
+_FAMILIES: dict[tuple, KernelSku] = {}
+
+
+def calls(sku: KernelSku, most: int = 3) -> list[Call]:
+    """Calls that reach a CUDA SKU, a few of different sizes; none where no candidate does.
+
+    Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family share the
+    search.
+    """
+    entry = dispatch.entry_of(sku)
+    operation, types = entry.operation, entry.types
+    bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+    family = (operation.function, bits, entry.variant)
+    sizes = _reaching(family, _FAMILIES.setdefault(family, sku), most)
+    plan_class = plan_class_of(entry.catalog.package, operation.function)
+    elements = tuple((field, types[letter]) for letter, field in operation.element_fields.items() if letter in types)
+    names = [operand.name for operand in operation.operands if operand.dims]
+    return [Call(plan_class, each, elements, tuple(zip(names, places, strict=True))) for each, places in sizes]
+
+
+# ---- the values ----
+
+
+def special_floats(word: str) -> list[float]:
+    info = ml_dtypes.finfo(DTYPES[word].storage)
+    return [0.0, -0.0, np.inf, -np.inf, np.nan, float(info.max), float(info.smallest_subnormal), float(info.tiny)]
+
+
+def fill(operand: Operand, word: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Stored elements of an operand: ordinary values, with the unusual ones among them."""
+    dtype = DTYPES[word]
+    if dtype.kind == "float":
+        scale_like = operand.name in ("scale", "weight")
+        size = rng.uniform(0.01, 2, count) if scale_like else rng.normal(0, 40, count)
+        with np.errstate(over="ignore"):
+            array = size.astype(dtype.storage)
+        ties = np.rint(size * 2) / 2  # many quotients end in one half
+        array = np.where(rng.random(count) < 0.3, ties, array).astype(dtype.storage)
+        unusual = rng.random(count) < 0.03
+        array[unusual] = rng.choice(np.array(special_floats(word)), int(unusual.sum())).astype(dtype.storage)
+        return array
+    if word == "i32":
+        array = rng.integers(-140, 260, count).astype(np.int32)
+        extreme = rng.random(count) < 0.05
+        array[extreme] = rng.choice([-(2**31), 2**31 - 1, 2**24 + 3, -(2**25) - 5], int(extreme.sum()))
+        return array
+    return np.frombuffer(rng.bytes(count * dtype.storage.itemsize), dtype.storage).copy()
+
+
+def covering(skus: list[KernelSku]) -> list[KernelSku]:
+    """Few SKUs in which each operation, each schedule, and each schedule with each element type in each role occurs:
+    at each step the one that has the most of what is missing."""
+    having = {sku: features(sku) for sku in skus}
+    missing = set().union(*having.values())
+    chosen = []
+    while missing:
+        best = max(skus, key=lambda sku: len(having[sku] & missing))
+        chosen.append(best)
+        missing -= having[best]
+    return chosen
+
+
+def features(sku: KernelSku) -> set[tuple]:
+    """What a SKU is an example of."""
+    found = dispatch.entry_of(sku)
+    operation, variant = found.operation, found.variant
+    schedule = (variant.kernel, variant.aligned)
+    seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    for index, operand in enumerate(operation.operands):
+        role = "input" if index < len(operation.inputs) else "output"
+        if operand.dims != operation.space:
+            role = "scalar" if operand.scalar else "parameter"
+        seen.add((*schedule, role, operation.word(operand, found.types)))
+    return seen

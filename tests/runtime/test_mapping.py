@@ -1,0 +1,509 @@
+"""Do the kernels reach the right elements? The index arithmetic of walk.cuh and templates/map.cu.jinja, replayed here.
+
+The device's side is written a second time in Python integers: it gets the slots of a launch and yields, for every element
+that some thread computes, the place of each operand. NumPy's own indexing of an array of addresses says what those must
+be. So for random shapes, strides, blocks and packed operands it is shown, without a GPU, that every element is
+computed exactly once and from the right parameters.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import pytest
+
+from skuda import dispatch, mapping
+from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
+from skuda.sku import BackendKind
+from skuda.tensor import CPU, View
+
+AXES, BLOCK = 8, 128
+PLANS = [plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS]
+
+
+# ---- the device's side ----
+
+
+def divide(slots, n: int) -> int:
+    """walk.cuh's Divide: the upper half of a product, 64 x 64 or 32 x 32 bits, shifted."""
+    _, wide, narrow, shift = slots
+    assert 0 <= wide < 1 << 64 and 0 <= narrow < 1 << 32 and 0 <= n < 1 << 63
+    if n >> 31:
+        return (wide * (n << 1) >> 64) >> shift
+    return (narrow * (n << 1) >> 32) >> (shift & 31)
+
+
+class Slots:
+    """Reads a kernel's slots in the order in which its struct declares them."""
+
+    def __init__(self, slots):
+        self.rest = list(slots)
+
+    def one(self) -> int:
+        return self.rest.pop(0)
+
+    def divide(self) -> tuple[int, ...]:
+        return tuple(self.one() for _ in range(4))
+
+    def outer(self) -> tuple[int, tuple]:
+        return self.one(), tuple(self.divide() for _ in range(AXES))
+
+
+def outer_offset(outer, row: int, strides) -> int:
+    """Outer::offset."""
+    first_axis, extent = outer
+    total = 0
+    for axis in range(AXES - 1, first_axis - 1, -1):
+        above = divide(extent[axis], row)
+        total += (row - above * extent[axis][0]) * strides[axis]
+        row = above
+    assert row == 0, "the outer axes do not cover the rows"
+    return total
+
+
+@dataclass(frozen=True)
+class Array:
+    """An operand as the device sees it."""
+
+    name: str
+    bits: int
+    pointer: int
+    strides: tuple[int, ...]
+    step: int | None  # of a parameter along a row; None for operands in the output's shape
+    blocked: bool
+    output: bool
+
+    @property
+    def packed(self) -> bool:
+        return self.bits < 8
+
+    def place(self, offset: int, element: int) -> int:
+        """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
+        return (offset >> 1 << 1 if self.packed else offset) + element
+
+    def lane_places(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
+        """Where `load` and `store` find the lanes of a whole vector."""
+        if aligned:
+            width = min(16, lanes * self.bits // 8)
+            address = self.pointer + (offset * self.bits >> 3) + (first * self.bits >> 3)
+            assert address % width == 0, f"{self.name}: a {width}-byte access of address {address:#x}"
+        if not self.packed:
+            return [offset + first + lane for lane in range(lanes)]
+        byte = (offset >> 1) + (first >> 1)
+        return [2 * (byte + lane // 2) + lane % 2 for lane in range(lanes)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """walk.cuh's Rows, from the slots."""
+
+    units: int
+    length: int
+    chunks: tuple
+    run: tuple
+    period: tuple
+    runs: tuple
+    outer: tuple
+
+    @staticmethod
+    def of(head) -> Rows:
+        slots = Slots(head)
+        rows = Rows(slots.one(), slots.one(), *(slots.divide() for _ in range(4)), slots.outer())
+        assert not slots.rest
+        return rows
+
+    def row(self, divisor: tuple, number: int) -> int:
+        return divide(divisor, number) if self.outer[0] < AXES else 0
+
+    def run_at(self, row: int, element: int) -> tuple[int, int, int]:
+        """(number, end, index) of Rows::run_at."""
+        piece = divide(self.run, max(element, 0))
+        index = piece if self.period[0] == 0 else piece - divide(self.period, piece) * self.period[0]
+        return row * self.runs[0] + piece, (piece + 1) * self.run[0], index
+
+    def number_of(self, unit: int, lane: int, lanes: int) -> int:
+        row = self.row(self.chunks, unit)
+        element = (unit - row * self.chunks[0]) * lanes + lane
+        return row * self.runs[0] + divide(self.run, min(max(element, 0), self.length - 1))
+
+
+def vec_places(head, arrays: list[Array], lanes: int, groups: int, aligned: bool, fast: bool):
+    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    rows = Rows.of(head)
+    full = [array for array in arrays if array.step is None]
+    parameters = [array for array in arrays if array.step is not None]
+    leader = next(array for array in full if array.output)
+    even = 2 if any(array.packed for array in arrays) else 1
+    for block in range(-(-rows.units // (BLOCK * groups))):
+        unit = block * BLOCK * groups
+        table = []
+        if parameters:
+            low = rows.number_of(unit, 0 if aligned else 1 - lanes, lanes)
+            high = rows.number_of(min(unit + BLOCK * groups, rows.units) - 1, lanes - 1, lanes)
+            for number in range(low, min(high + 1, low + BLOCK)):
+                row = rows.row(rows.runs, number)
+                table.append((row, rows.run_at(row, (number - row * rows.runs[0]) * rows.run[0])[2]))
+        for unit in range(unit, min(unit + BLOCK * groups, rows.units)):
+            row = rows.row(rows.chunks, unit)
+            first = (unit - row * rows.chunks[0]) * lanes
+            if not aligned:
+                start = leader.pointer * 8 // leader.bits + outer_offset(rows.outer, row, leader.strides)
+                first -= start & (lanes - even)
+            offsets = {array.name: outer_offset(rows.outer, row, array.strides) for array in full}
+            whole = first >= 0 and first + lanes <= rows.length
+            entry = 0
+            if parameters and whole and high > low:
+                number, end, _ = rows.run_at(row, first)
+                entry = number - low
+                whole = first + lanes <= end and entry < BLOCK
+            if whole and fast:
+                places = {each.name: each.lane_places(offsets[each.name], first, lanes, aligned) for each in full}
+                shared = parameter_places(rows, parameters, *table[entry]) if parameters else {}
+                for lane in range(lanes):
+                    yield {name: place[lane] for name, place in places.items()} | shared
+                continue
+            end, shared = 0, {}
+            for element in range(max(first, 0), min(first + lanes, rows.length)):
+                if parameters and element >= end:
+                    number, end, index = rows.run_at(row, element)
+                    known = table[number - low] if number - low < BLOCK else (row, index)
+                    shared = parameter_places(rows, parameters, *known)
+                yield {each.name: each.place(offsets[each.name], element) for each in full} | shared
+
+
+def parameter_places(rows: Rows, parameters: list[Array], row: int, index: int) -> dict[str, int]:
+    return {each.name: outer_offset(rows.outer, row, each.strides) + index * each.step for each in parameters}
+
+
+def columns_places(head, arrays: list[Array], lanes: int, depth: int, aligned: bool):
+    """For each element that a columns launch stores: {operand: offset}."""
+    slots = Slots(head)
+    units, rows, length = slots.one(), slots.one(), slots.one()
+    chunks, slabs, outer = slots.divide(), slots.divide(), slots.outer()
+    assert not slots.rest
+    for unit in range(units):
+        slab = divide(chunks, unit)
+        first = (unit - slab * chunks[0]) * lanes
+        table = divide(slabs, slab)
+        begin = table * rows + (slab - table * slabs[0]) * depth
+        end = min(begin + depth, (table + 1) * rows)
+        for row in range(begin, end):
+            places = {}
+            for array in arrays:
+                if array.step is None:
+                    offset = outer_offset(outer, row, array.strides)
+                    places[array.name] = array.lane_places(offset, first, lanes, aligned and first + lanes <= length)
+                else:
+                    table_offset = outer_offset(outer, begin, array.strides)
+                    columns = [min(first + lane, length - 1) for lane in range(lanes)]
+                    places[array.name] = [table_offset + column * array.step for column in columns]
+            for lane in range(lanes):
+                if first + lane < length:
+                    yield {name: place[lane] for name, place in places.items()}
+
+
+def strided_places(head, arrays: list[Array], lanes: int):
+    """For each element that a strided launch stores: {operand: offset}."""
+    slots = Slots(head)
+    units, first_axis, last, block_axis = slots.one(), slots.one(), slots.one(), slots.one()
+    block, extent = slots.divide(), [slots.divide() for _ in range(AXES)]
+    assert not slots.rest
+
+    def offset(at, array: Array) -> int:
+        total = 0
+        for axis in range(first_axis, AXES):
+            if array.packed and axis == AXES - 1:
+                total += (at[axis] >> 1) * 2 * array.strides[axis] + (at[axis] & 1)
+            else:
+                place = divide(block, at[axis]) if array.blocked and axis == block_axis else at[axis]
+                total += place * array.strides[axis]
+        return total
+
+    for thread in range(units):
+        at = [0] * AXES
+        rest = thread
+        for axis in range(AXES - 1, first_axis - 1, -1):
+            outer = divide(extent[axis], rest)
+            at[axis] = rest - outer * extent[axis][0]
+            rest = outer
+        assert rest == 0, "the extents do not cover the launch"
+        begin = at[-1] * lanes
+        at[-1] = begin
+        starts = {array.name: offset(at, array) for array in arrays}
+        for lane in range(min(lanes, last - begin)):
+            at[-1] = begin + lane
+            places = {}
+            for array in arrays:
+                if not array.output:
+                    places[array.name] = offset(at, array)
+                elif array.packed:  # store_at writes one byte
+                    places[array.name] = 2 * (starts[array.name] >> 1) + lane
+                else:
+                    places[array.name] = starts[array.name] + lane * array.strides[-1]
+            yield places
+
+
+# ---- arrays that hold their own addresses ----
+
+
+def addresses(shape: tuple[int, ...], rng: random.Random, how: str) -> np.ndarray:
+    """An array of this shape whose elements are their own distances from the start of its memory."""
+    rank = len(shape)
+    if how == "contiguous":
+        return np.arange(int(np.prod(shape, dtype=int))).reshape(shape)
+    if how == "broadcast":
+        kept = tuple(extent if rng.random() < 0.5 else 1 for extent in shape)
+        return np.broadcast_to(addresses(kept, rng, rng.choice(["contiguous", "permuted", "stepped"])), shape)
+    order = list(range(rank))
+    if how in ("permuted", "stepped"):
+        rng.shuffle(order)
+    steps = [rng.choice([1, 1, 2, 3, -1, -2]) if how == "stepped" else 1 for _ in shape]
+    full = [extent * abs(step) + rng.choice([0, 0, 1]) * (how != "permuted") for extent, step in zip(shape, steps, strict=True)]
+    memory = np.arange(int(np.prod(full, dtype=int))).reshape([full[axis] for axis in order])
+    view = memory.transpose(np.argsort(order))
+    for axis, (extent, step) in enumerate(zip(shape, steps, strict=True)):
+        view = view[(slice(None),) * axis + (slice(None, None, step),)]
+        view = view[(slice(None),) * axis + (slice(0, extent),)]
+    assert view.shape == shape
+    return view
+
+
+def view_over(array: np.ndarray, storage: np.dtype, pointer: int = 1 << 20) -> View:
+    """The array of addresses as an operand with other elements, elsewhere in memory."""
+    strides = tuple(step // array.itemsize for step in array.strides)
+    return View(pointer, array.shape, strides, storage, CPU, array.flags.c_contiguous, False, array)
+
+
+def expected_places(operation, types, sizes, arrays: dict[str, np.ndarray]) -> list[tuple]:
+    """For every element of the index space, in C order, the place of each operand, from NumPy's indexing."""
+    space = operation.shape_of(operation.outputs[0], sizes)
+    starts, axes = {}, 0
+    for dim in operation.space:
+        starts[dim.name] = axes
+        axes += len(sizes[dim.name]) if dim.many else 1
+    found = []
+    for index in product(*map(range, space)):
+        places = []
+        for operand in operation.operands:
+            if operand.name not in arrays:
+                continue
+            own: list[int] = []
+            for dim in operand.dims:
+                count = len(sizes[dim.name]) if dim.many else 1
+                part = index[starts[dim.name] : starts[dim.name] + count]
+                own += [each // sizes[dim.block] for each in part] if dim.block else part
+            array = arrays[operand.name]
+            zero = array[(0,) * array.ndim]
+            if DTYPES[operation.word(operand, types)].packed:
+                nibble = own[-1] % 2 if own else 0
+                byte = array[(*own[:-1], own[-1] // 2)] if own else array[()]
+                places.append(2 * int(byte - zero) + nibble)
+            else:
+                places.append(int(array[tuple(own)] - zero))
+        found.append(tuple(places))
+    return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes, types and arrays of one call; `pointers` are where the arrays start."""
+
+    plan: object
+    arrays: dict[str, np.ndarray]
+    pointers: dict[str, int]
+
+    def geometry(self) -> mapping.Geometry:
+        plan = self.plan
+        views = [
+            view_over(self.arrays[operand.name], DTYPES[word].storage, self.pointers.get(operand.name, 1 << 20))
+            if operand.name in self.arrays
+            else 0
+            for operand, word in zip(plan.operation.operands, plan.words, strict=True)
+        ]
+        return plan._geometry(views)
+
+
+LAYOUTS = ["contiguous", "contiguous", "permuted", "stepped", "padded", "broadcast"]
+
+
+def random_problem(plan_class, rng: random.Random, all_contiguous: bool) -> Problem:
+    operation = plan_class.operation
+    types = rng.choice(list(operation.combinations))
+    sizes = {}
+    largest = rng.choice([3, 6, 40])
+    for dim in operation.dims:
+        if dim.many:
+            sizes[dim.name] = tuple(rng.randint(1, min(largest, 5)) for _ in range(rng.randint(0, 2)))
+        else:
+            sizes[dim.name] = rng.choice([1, 2, rng.randint(1, largest)])
+    for attribute in operation.attributes:
+        if attribute.type == "size":
+            sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
+    elements = {field: types[letter] for letter, field in operation.element_fields.items()}
+    plan = plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE)
+    arrays, pointers = {}, {}
+    aligned = rng.random() < 0.5
+    for index, operand in enumerate(operation.operands):
+        if operand.scalar and operand.dims != operation.space:
+            continue
+        choices = ["contiguous"] if all_contiguous else LAYOUTS[: -1 if operand in operation.outputs else None]
+        arrays[operand.name] = addresses(plan.stored[index], rng, rng.choice(choices))
+        itemsize = DTYPES[plan.words[index]].storage.itemsize
+        pointers[operand.name] = (1 << 20) + (0 if aligned else rng.randint(0, 20) * itemsize)
+    return Problem(plan, arrays, pointers)
+
+
+def check(problem: Problem) -> str:
+    """Every element is computed once, from the right places; returns the name of what served it."""
+    plan = problem.plan
+    operation, types, sizes = plan.operation, plan.types, plan.sizes
+    geometry = problem.geometry()
+    variant = geometry.variant
+    arrays = []
+    for index, operand in enumerate(operation.operands):
+        if operand.name in problem.arrays:
+            slots = geometry.strides[operand.name]
+            shares = operand.dims != operation.space and variant is not mapping.STRIDED
+            assert len(slots) == AXES + shares
+            arrays.append(
+                Array(
+                    operand.name,
+                    DTYPES[plan.words[index]].bits,
+                    problem.pointers.get(operand.name, 1 << 20),
+                    slots[:AXES],
+                    slots[AXES] if shares else None,
+                    any(dim.block for dim in operand.dims),
+                    operand in operation.outputs,
+                )
+            )
+    # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
+    numbers = [int(word) for word in re.findall(r"\b\d+\b", mapping.entry(operation, types, variant))]
+    units, launched = geometry.head[0], geometry.grid * BLOCK
+    if variant is mapping.STRIDED:
+        runs = [strided_places(geometry.head, arrays, *numbers)]
+    elif variant.kernel == "columns":
+        runs = [columns_places(geometry.head, arrays, *numbers, variant.aligned)]
+    else:
+        runs = [vec_places(geometry.head, arrays, *numbers, variant.aligned, fast) for fast in (True, False)]
+        launched *= numbers[1]
+    names = [array.name for array in arrays]
+    expected = sorted(expected_places(operation, types, sizes, problem.arrays))
+    for run in runs:
+        found = sorted(tuple(places[name] for name in names) for places in run)
+        where = f"{operation.function} {types} {sizes} {mapping.variant_name(operation, types, variant)}"
+        assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
+    per_block = launched // geometry.grid
+    assert launched - per_block < units <= launched
+    return mapping.variant_name(operation, types, variant)
+
+
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
+    rng = random.Random(plan_class.__name__)
+    served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(90)]
+    kinds = {re.sub(r"\d", "", name) for name in served}
+    assert {"vec", "vec_unaligned", "strided"} <= kinds
+    assert ("columns" in kinds) == any(mapping.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs)
+
+
+@pytest.mark.parametrize(
+    "name, sizes, variant",
+    [
+        ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
+        ("quantize_per_token", {"n": (), "d": 5}, "vec"),
+        ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
+        ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
+        ("quantize_per_group", {"outer": (7,), "d": 100, "inner": (), "group_size": 32}, "vec"),  # a ragged last group
+        ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
+        ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
+        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "vec"),
+        ("lerp_tensor", {"shape": (3, 5, 7)}, "vec"),
+        ("lerp_tensor", {"shape": (4099,)}, "vec"),
+        # several blocks; more runs to a block than it has threads
+        ("quantize_per_token", {"n": (700,), "d": 9}, "vec"),
+        ("quantize_per_token", {"n": (3,), "d": 5000}, "vec"),
+        ("quantize_per_group", {"outer": (70,), "d": 90, "inner": (), "group_size": 8}, "vec"),
+        ("quantize_per_channel", {"outer": (40,), "c": 70, "inner": ()}, "columns"),
+    ],
+)
+def test_which_kernel_serves_contiguous_operands(name, sizes, variant):
+    problem = contiguous(name, sizes)
+    assert problem.geometry().variant.kernel == variant
+    check(problem)
+
+
+def contiguous(name: str, sizes: dict) -> Problem:
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+    arrays = {
+        operand.name: addresses(stored, random.Random(0), "contiguous")
+        for operand, stored in zip(plan.operation.operands, plan.stored, strict=True)
+        if operand.dims
+    }
+    return Problem(plan, arrays, {})
+
+
+@pytest.mark.parametrize("inner", [5, 8, 9])
+def test_ragged_groups_along_an_outer_axis_whose_parameters_are_broadcast(inner):
+    """Rows lie inside of a group then, and the groups do not divide the axis."""
+    problem = contiguous("quantize_per_group", {"outer": (2,), "d": 4, "inner": (inner,), "group_size": 3})
+    for name in ("scale", "zero_point"):
+        kept = problem.arrays[name][..., :1]
+        problem.arrays[name] = np.broadcast_to(np.arange(kept.size).reshape(kept.shape), problem.arrays[name].shape)
+    check(problem)
+
+
+@pytest.mark.parametrize("start", range(8))
+def test_packed_inputs_of_outputs_at_odd_elements(start):
+    """A thread's share starts where the output is aligned, and must still start at a byte of the input."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "dequantize_per_token")
+    descriptor = plan_class.descriptor_type(n=(3,), d=101, input_element="s4", output_element="f16")
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    arrays = {
+        operand.name: addresses(stored, random.Random(0), "contiguous")
+        for operand, stored in zip(plan.operation.operands, plan.stored, strict=True)
+    }
+    assert "unaligned" in check(Problem(plan, arrays, {"output": (1 << 20) + 2 * start}))
+
+
+def test_misaligned_operands_take_the_unaligned_kernel():
+    problem = contiguous("lerp_tensor", {"shape": (40,)})
+    assert problem.geometry().variant is mapping.VEC
+    problem.pointers["b"] = (1 << 20) + 4
+    assert problem.geometry().variant is mapping.VEC_UNALIGNED
+
+
+def test_more_axes_than_a_kernel_has_are_refused():
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "lerp_tensor")
+    shape = (2,) * 9
+    plan = plan_class.select(plan_class.descriptor_type(shape=shape), preference=BackendKind.REFERENCE)
+    padded = np.arange(4**9).reshape((4,) * 9)[(slice(0, 4, 2),) * 9]
+    names = [operand.name for operand in plan.operation.operands if operand.dims]
+    with pytest.raises(Unsupported, match="9 axes after merging, at most 8 are served"):
+        Problem(plan, dict.fromkeys(names, padded), {}).geometry()
+    merging = np.arange(2**10).reshape(2**9, 2)[:, 0].reshape(shape)
+    assert check(Problem(plan, dict.fromkeys(names, merging), {})) == "strided"
+
+
+def test_division_by_multiplication_is_exact():
+    rng = random.Random(20)
+    divisors = [1, 2, 3, 5, 7, 10, 641, 2**31 - 1, 2**32 + 1, 2**62 - 1, 2**62, 2**62 + 1, 2**63 - 1]
+    divisors += [2**power + offset for power in range(2, 62) for offset in (-1, 0, 1)]
+    divisors += [rng.randrange(1, 1 << rng.randint(1, 63)) for _ in range(2_000)]
+    for divisor in divisors:
+        slots = mapping.divide_slots(divisor)
+        assert slots[0] == divisor and 0 <= slots[3] < 64
+        numbers = []
+        for most in ((1 << 31) - 1, (1 << 63) - 1):  # the narrow and the wide way
+            numbers += [0, 1, divisor - 1, divisor, most, most - 1, most + 1]
+            multiples = [rng.randrange(most // divisor + 1) * divisor for _ in range(10)] + [most // divisor * divisor]
+            numbers += [multiple + offset for multiple in multiples for offset in (-1, 0, divisor - 1)]
+            numbers += [rng.randrange(most) for _ in range(10)]
+        for n in numbers:
+            if 0 <= n < 1 << 63:
+                assert divide(slots, n) == n // divisor, (n, divisor)

@@ -88,7 +88,8 @@ struct Rows {
     }
   };
   __device__ Run run_at(i64 row, i64 element) const {
-    const i64 piece = run(max(element, i64(0))), start = piece * run.divisor;
+    // Threads without work ask too, and read parameters: those of the nearest element.
+    const i64 piece = run(min(max(element, i64(0)), length - 1)), start = piece * run.divisor;
     const i64 index = period.divisor == 0 ? piece : piece - period(piece) * period.divisor;
     return {row, start, start + run.divisor, index};
   }

@@ -10,9 +10,9 @@ import re
 from collections import defaultdict
 
 import pytest
+from problems import covering
 
 import skuda.compile as compiler
-from problems import covering
 from skuda import dispatch, mapping
 from skuda.sku import BackendKind, KernelSku
 

@@ -15,9 +15,9 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-
 from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, floats, pattern
+
 from oracles.floats import FORMATS, Format
 from skuda import dispatch, mapping
 from skuda.codegen.expr import BOOL, INT, REAL, Node

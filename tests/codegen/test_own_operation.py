@@ -9,9 +9,9 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-
 from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, unpack
+
 from skuda import dispatch, mapping
 from skuda.compile import compile_cubin
 from skuda.errors import ElementMismatch, InvalidProblem, Unsupported

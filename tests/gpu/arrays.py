@@ -6,8 +6,8 @@ from zlib import crc32
 
 import cupy
 import numpy as np
-
 from problems import Call, Place, fill
+
 from skuda.dtypes import DTYPES
 from skuda.sku import BackendKind
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+
 from skuda import kernel
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from problems import calls
 
 from gpu.arrays import Pair
-from problems import calls
 from skuda import dispatch
 from skuda.sku import BackendKind
 from skuda.tensor import view_of

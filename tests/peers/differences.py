@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 import ml_dtypes
 import numpy as np
-import skuda
 import torch
+
+import skuda
 
 SCALES, INPUTS = 256, 4096
 LOW, HIGH = -128, 127

@@ -13,12 +13,12 @@ from functools import cache
 import numpy as np
 import onnx
 import pytest
-import skuda
+from conformance.support import assert_codes, bits_of, pack
 from onnx import TensorProto, helper, numpy_helper
 from onnx.backend.test.case.node import collect_testcases
 from onnx.reference import ReferenceEvaluator
 
-from conformance.support import assert_codes, bits_of, pack
+import skuda
 
 OPERATORS = ("QuantizeLinear", "DequantizeLinear")
 FLOATS = {TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16", TensorProto.DOUBLE: "f64"}

@@ -11,10 +11,10 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-import skuda
 import torch
-
 from conformance.support import RANGE, bits_of
+
+import skuda
 from peers import differences
 
 TORCH = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}

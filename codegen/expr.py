@@ -517,17 +517,23 @@ class _Reader:
 
 
 def check_identifier(text: Text, what: str, diagnostics: Diagnostics) -> bool:
-    """Whether a name can be used in every target; reports why not."""
-    word = text.value
-    if not IDENTIFIER.fullmatch(word) or len(word) > 64:
-        diagnostics.error(
-            text.place, f"{what} {_quoted(word)} is not a name", "use a-z, 0-9 and single _ between them, 64 at most"
-        )
+    """Whether a name can be an operand's, attribute's or function's in every target; reports why not."""
+    if not check_spelling(text, what, diagnostics):
         return False
-    if is_reserved(word):
-        diagnostics.error(text.place, f"{what} `{word}` is a reserved word", "choose another name")
+    if is_reserved(text.value):
+        diagnostics.error(text.place, f"{what} `{text.value}` is a reserved word", "choose another name")
         return False
     return True
+
+
+def check_spelling(text: Text, what: str, diagnostics: Diagnostics) -> bool:
+    """Whether a text has the form of a name; reports why not."""
+    word = text.value
+    if IDENTIFIER.fullmatch(word) and len(word) <= 64:
+        return True
+    help = "use a-z, 0-9 and single _ between them, 64 at most"
+    diagnostics.error(text.place, f"{what} {_quoted(word)} is not a name", help)
+    return False
 
 
 def is_reserved(word: str) -> bool:

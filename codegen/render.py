@@ -12,11 +12,11 @@ import jinja2
 
 from skuda.codegen import output
 from skuda.codegen import spec as specs
-from skuda.codegen.cuda import CudaProgram, Parameter
+from skuda.codegen.cuda import CudaProgram
 from skuda.codegen.describe import Described
 from skuda.codegen.schema import schema_text
-from skuda.operation import Operand
 from skuda.codegen.spec import Row, Spec
+from skuda.operation import Operand
 
 BLOCK = 128
 

@@ -5,6 +5,7 @@ All mistakes of a file are reported together, each at its place; a spec with a m
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Mapping as Map
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ from keyword import iskeyword
 from math import isfinite
 from pathlib import Path
 
+import skuda
 from skuda.codegen import expr
 from skuda.codegen.diagnostics import Diagnostics, Place, closest
 from skuda.codegen.expr import BOOL, INT, REAL, Function, Node, Scope, promote
@@ -28,6 +30,8 @@ _OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]
 _DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
 _ATTRIBUTE = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?")
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*\((?P<parameters>[^()]*)\)")
+# Names of functions must not hide what the generated plan modules import, nor modules of skuda itself.
+_TAKEN = frozenset({"call", "dataclass", "reference"}) | skuda.MODULES
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
@@ -101,7 +105,10 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
 
 def check_name(name: Text, diagnostics: Diagnostics) -> bool:
     """Whether a text can be the name of an operation; reports why not."""
-    if not expr.check_identifier(name, "the operation's name", diagnostics):
+    if not expr.check_spelling(name, "the operation's name", diagnostics):
+        return False
+    if keyword.iskeyword(name.value) or name.value in _TAKEN:
+        diagnostics.error(name.place, f"the operation's name `{name.value}` is a reserved word", "choose another name")
         return False
     tail = name.value.rsplit("_", 1)[-1]
     if tail in DTYPES or tail in ("backward", "scale"):

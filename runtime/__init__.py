@@ -23,11 +23,11 @@ _HOMES = {
 }
 
 
-_MODULES = frozenset(path.stem for path in Path(__file__).parent.iterdir())
+MODULES = frozenset(path.stem for path in Path(__file__).parent.iterdir())
 
 
 def __getattr__(name: str):
-    if name.startswith("_") or name in _MODULES:  # a module that nobody has imported yet is no operation
+    if name.startswith("_") or name in MODULES:  # a module that nobody has imported yet is no operation
         raise AttributeError(f"module 'skuda' has no attribute {name!r}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"skuda.{_HOMES[name]}"), name)

@@ -21,7 +21,6 @@ from skuda.errors import (
     ElementMismatch,
     InvalidProblem,
     MisalignedOperand,
-    NotAnArray,
     Unsupported,
 )
 from skuda.operation import Operand, Operation, count, packed_shape

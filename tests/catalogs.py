@@ -24,10 +24,14 @@ def make_catalog(folder: Path, package: str, spec: str) -> ModuleType:
 
 
 def forget_catalog(module: ModuleType) -> None:
-    """Takes a catalog out of the table of kernels, so that tests that count the table do not depend on this one."""
+    """Takes a catalog out of the table of kernels, so that tests that count the table do not depend on this
+    one.
+    """
     from skuda import dispatch
 
     dispatch._CATALOGS.pop(module.__name__)
     dispatch._tables.cache_clear()
-    for name in [name for name in sys.modules if name == module.__name__ or name.startswith(module.__name__ + ".")]:
+    for name in [
+        name for name in sys.modules if name == module.__name__ or name.startswith(module.__name__ + ".")
+    ]:
         del sys.modules[name]

@@ -1,7 +1,7 @@
 """For each kernel of the catalog: calls that reach it, with operands that lie as it wants them.
 
-A call is described without any array library, so that what reaches which kernel is checked on a machine without a GPU;
-the tests under tests/gpu make the arrays and run it.
+A call is described without any array library, so that what reaches which kernel is checked on a machine
+without a GPU; the tests under tests/gpu make the arrays and run it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ class Place:
 
 
 def place(shape: tuple[int, ...], how: str) -> Place:
-    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis."""
+    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last
+    axis.
+    """
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
@@ -71,7 +73,18 @@ class Call:
             storage = DTYPES[word].storage
             if operand.name in places:
                 at = places[operand.name]
-                views.append(View(256 + at.start * storage.itemsize, at.shape, at.strides, storage, CPU, False, False, None))
+                views.append(
+                    View(
+                        256 + at.start * storage.itemsize,
+                        at.shape,
+                        at.strides,
+                        storage,
+                        CPU,
+                        False,
+                        False,
+                        None,
+                    )
+                )
             else:
                 views.append(0)
         return plan._geometry(views).variant
@@ -85,7 +98,10 @@ def shared(operand: Operand, operation: Operation) -> bool:
 def plan_class_of(package: str, function: str) -> type[Plan]:
     catalog = dispatch._CATALOGS[package]
     return next(
-        plan for name in catalog.modules for plan in catalog.module(name).PLANS if plan.operation.function == function
+        plan
+        for name in catalog.modules
+        for plan in catalog.module(name).PLANS
+        if plan.operation.function == function
     )
 
 
@@ -94,16 +110,25 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     entry = dispatch.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
-    elements = tuple((field, types[letter]) for letter, field in operation.element_fields.items() if letter in types)
+    elements = tuple(
+        (field, types[letter]) for letter, field in operation.element_fields.items() if letter in types
+    )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
     choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
     for how in PLACES:
         for values in product(*choices):
             sizes = dict(zip(names, values, strict=True))
-            if np.prod(np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])) > 60_000:
+            if (
+                np.prod(
+                    np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
+                )
+                > 60_000
+            ):
                 continue
-            plan = plan_class.select(plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE)
+            plan = plan_class.select(
+                plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
+            )
             places = tuple(
                 (operand.name, place(stored, "plain" if shared(operand, operation) else how))
                 for operand, stored in zip(operation.operands, plan.stored, strict=True)
@@ -129,8 +154,8 @@ _FAMILIES: dict[tuple, KernelSku] = {}
 def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     """Calls that reach a CUDA SKU, a few of different sizes; none where no candidate does.
 
-    Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family share the
-    search.
+    Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family
+    share the search.
     """
     entry = dispatch.entry_of(sku)
     operation, types = entry.operation, entry.types
@@ -138,9 +163,13 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     family = (operation.function, bits, entry.variant)
     sizes = _reaching(family, _FAMILIES.setdefault(family, sku), most)
     plan_class = plan_class_of(entry.catalog.package, operation.function)
-    elements = tuple((field, types[letter]) for letter, field in operation.element_fields.items() if letter in types)
+    elements = tuple(
+        (field, types[letter]) for letter, field in operation.element_fields.items() if letter in types
+    )
     names = [operand.name for operand in operation.operands if operand.dims]
-    return [Call(plan_class, each, elements, tuple(zip(names, places, strict=True))) for each, places in sizes]
+    return [
+        Call(plan_class, each, elements, tuple(zip(names, places, strict=True))) for each, places in sizes
+    ]
 
 
 # ---- the values ----
@@ -148,7 +177,16 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
 
 def special_floats(word: str) -> list[float]:
     info = ml_dtypes.finfo(DTYPES[word].storage)
-    return [0.0, -0.0, np.inf, -np.inf, np.nan, float(info.max), float(info.smallest_subnormal), float(info.tiny)]
+    return [
+        0.0,
+        -0.0,
+        np.inf,
+        -np.inf,
+        np.nan,
+        float(info.max),
+        float(info.smallest_subnormal),
+        float(info.tiny),
+    ]
 
 
 def fill(operand: Operand, word: str, count: int, rng: np.random.Generator) -> np.ndarray:
@@ -173,8 +211,9 @@ def fill(operand: Operand, word: str, count: int, rng: np.random.Generator) -> n
 
 
 def covering(skus: list[KernelSku]) -> list[KernelSku]:
-    """Few SKUs in which each operation, each schedule, and each schedule with each element type in each role occurs:
-    at each step the one that has the most of what is missing."""
+    """Few SKUs in which each operation, each schedule, and each schedule with each element type in each role
+    occurs: at each step the one that has the most of what is missing.
+    """
     having = {sku: features(sku) for sku in skus}
     missing = set().union(*having.values())
     chosen = []

@@ -1,32 +1,25 @@
-"""What has been verified on which GPU: evidence/*.json beside the sources, written by a run on that GPU.
-
-A file names its GPU ("gpu") and the hash of each CUDA source that was verified ("sources"). A source that has
-changed since counts for nothing.
-"""
+"""What the records in evidence/ say of an operation, in one line."""
 
 from __future__ import annotations
 
-import hashlib
-import json
-from importlib import resources
-from pathlib import Path
-
+from skuda import dispatch, evidence
 from skuda.dispatch import Catalog
 from skuda.operation import Operation
+from skuda.sku import BackendKind
 
 
 def evidence_of(catalog: Catalog, operation: Operation) -> str:
-    """One line: the GPUs on which the kernels of an operation were verified as they are now.
-
-    Args:
-        catalog: where the operation is from.
-        operation: either direction; both are in one source.
-    """
-    digest = hashlib.sha256(catalog.source(operation.source).encode()).hexdigest()
-    folder = Path(str(resources.files(catalog.package))).parent / "evidence"
-    gpus = []
-    for path in sorted(folder.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["sources"].get(operation.source) == digest:
-            gpus.append(record["gpu"])
-    return f"verified on {', '.join(gpus)}" if gpus else "not verified on a GPU"
+    """On which GPUs how many of an operation's kernels gave the reference's bits, with the source as it is now."""
+    skus = [
+        sku
+        for sku in dispatch.skus()
+        if (sku.op, sku.direction, sku.backend) == (operation.name, operation.direction, BackendKind.CUDA)
+        and dispatch.entry_of(sku).catalog is catalog
+    ]
+    counts: dict[str, int] = {}
+    for sku in skus:
+        for gpu in evidence.verified_on(catalog, operation.source, sku):
+            counts[gpu] = counts.get(gpu, 0) + 1
+    if not counts:
+        return "not verified on a GPU"
+    return "; ".join(f"{count} of {len(skus)} kernels bit-equal on {gpu}" for gpu, count in counts.items())

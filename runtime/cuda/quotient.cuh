@@ -58,12 +58,17 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
+  // The scheme itself, for values that nothing on the way takes out of range.
+  __device__ C refined(C x) const {
+    const C q0 = x * y;
+    return fused(fused(-s, q0, x), y, q0);
+  }
+
   template <bool FAST> __device__ C quotient(C x) const {
     if (!FAST) return general_quotient(x, s);
-    const C q0 = x * y;
-    if (x == C(0) || !is_finite(x)) return q0;
+    if (x == C(0) || !is_finite(x)) return x * y;
     if (absolute(x) < limits<C>::value_low || absolute(x) > limits<C>::value_high) return general_quotient(x, s);
-    return fused(fused(-s, q0, x), y, q0);
+    return refined(x);
   }
 };
 

@@ -156,7 +156,7 @@ __device__ inline void store_at(storage_t<E>* array, i64 offset, i64 stride, i64
   }
 }
 
-// One element at any offset; a packed one by its nibble, the low one of a byte first, which clears the other.
+// One element at any offset; a packed one by its nibble.
 template <typename E> __device__ inline compute_t<E> read(const storage_t<E>* array, i64 offset) {
   return widen(array[offset]);
 }
@@ -168,11 +168,15 @@ template <> __device__ inline i64 read<u4>(const u8* array, i64 offset) {
   const u8 byte = array[offset >> 1];
   return offset & 1 ? byte >> 4 : byte & 15;
 }
-template <typename E> __device__ inline void write(storage_t<E>* array, i64 offset, compute_t<E> value) {
+// `last`: nothing follows it, so that the nibble which pads an odd row becomes 0; until then a low nibble leaves its
+// neighbour alone, which may be an input's that is yet to be read.
+template <typename E> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, compute_t<E> value) {
   array[offset] = narrow_to<E>::from(value);
 }
-template <> __device__ inline void write<u4>(u8* array, i64 offset, i64 value) {
-  const u32 code = u32(value) & 15;
-  array[offset >> 1] = u8(offset & 1 ? array[offset >> 1] | code << 4 : code);
+template <> __device__ inline void write<u4>(u8* array, i64 offset, bool last, i64 value) {
+  const u32 code = u32(value) & 15, byte = last ? 0 : array[offset >> 1];
+  array[offset >> 1] = u8(offset & 1 ? (array[offset >> 1] & 15) | code << 4 : (byte & 240) | code);
 }
-template <> __device__ inline void write<s4>(u8* array, i64 offset, i64 value) { write<u4>(array, offset, value); }
+template <> __device__ inline void write<s4>(u8* array, i64 offset, bool last, i64 value) {
+  write<u4>(array, offset, last, value);
+}

@@ -16,6 +16,7 @@ from skuda.codegen.cli import COMMANDS, main
 from skuda.codegen.commands import doctor, generate, gpus, oracles
 from skuda.codegen.render import render
 from skuda.codegen.spec import load, loads
+from skuda.compile import OPTIONS, headers
 from skuda.errors import SpecError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -321,10 +322,15 @@ def test_evidence_counts_only_for_the_source_that_was_verified(here):
     show = ("show", "twice", "--catalog", "pkg")
     assert "evidence: not verified on a GPU\n" in run_skuda(*show, folder=here)
     source = here / "pkg" / "cuda" / "twice.cu"
-    record = {"gpu": "NVIDIA H200", "sources": {"twice.cu": hashlib.sha256(source.read_bytes()).hexdigest()}}
+    meaning = "\0".join([source.read_text(), *headers().values(), *OPTIONS])
+    record = {
+        "gpu": "NVIDIA H200",
+        "sources": {"twice.cu": hashlib.sha256(meaning.encode()).hexdigest()},
+        "skus": {"twice_f32__vec4": {"cases": 3, "bit_equal": True}, "twice_f32__strided": {"bit_equal": False}},
+    }
     (here / "evidence").mkdir()
-    (here / "evidence" / "h200.json").write_text(json.dumps(record))
-    assert "evidence: verified on NVIDIA H200\n" in run_skuda(*show, folder=here)
+    (here / "evidence" / "gpu-h200.json").write_text(json.dumps(record))
+    assert "evidence: 1 of 12 kernels bit-equal on NVIDIA H200\n" in run_skuda(*show, folder=here)
     source.write_text(source.read_text() + "\n")
     assert "evidence: not verified on a GPU\n" in run_skuda(*show, folder=here)
 

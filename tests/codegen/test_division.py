@@ -1,9 +1,9 @@
 """The arithmetic behind runtime/cuda/quotient.cuh, proved on small precisions and probed on f32 and f64.
 
-y = RN(1 / s), q0 = RN(x * y), r = RN(x - s * q0), q = RN(q0 + r * y) is claimed to be the IEEE quotient RN(x / s), and
-an integer that is read off a quotient cut at one beyond its bounds is claimed to be the clamped rounded quotient. The
-arithmetic scales with the precision p, so for small p every pair of mantissas is tried; nothing here is floating point
-but the inputs of the f32 probe.
+y = RN(1 / s), q0 = RN(x * y), r = RN(x - s * q0), q = RN(q0 + r * y) is claimed to be the IEEE quotient RN(x
+/ s), and an integer that is read off a quotient cut at one beyond its bounds is claimed to be the clamped
+rounded quotient. The arithmetic scales with the precision p, so for small p every pair of mantissas is tried;
+nothing here is floating point but the inputs of the f32 probe.
 """
 
 from __future__ import annotations
@@ -37,9 +37,12 @@ def shifted(size: np.ndarray, drop: np.ndarray) -> np.ndarray:
 
 
 def divided(numerator: np.ndarray, denominator: np.ndarray, p: int) -> np.ndarray:
-    """The quotient of non-negative integers, rounded to p bits, ties to even. It must be at least 2^(p + 1)."""
+    """The quotient of non-negative integers, rounded to p bits, ties to even. It must be at least 2^(p + 1).
+    """
     quotient = numerator // denominator
-    return rounded(2 * quotient + (quotient * denominator != numerator), p) // 2  # the low bit says: there is more
+    return (
+        rounded(2 * quotient + (quotient * denominator != numerator), p) // 2
+    )  # the low bit says: there is more
 
 
 def mantissas(p: int) -> tuple[np.ndarray, np.ndarray]:
@@ -52,7 +55,9 @@ def mantissas(p: int) -> tuple[np.ndarray, np.ndarray]:
 def test_the_refined_quotient_is_the_ieee_quotient(p):
     x, s = mantissas(p)
     bits = 2 * p - 1
-    y = (divided(np.int64(1) << (bits + 3), s, p) + 4) >> 3  # exact: a p-bit number above 2^(p + 2) ends in 0s
+    y = (
+        divided(np.int64(1) << (bits + 3), s, p) + 4
+    ) >> 3  # exact: a p-bit number above 2^(p + 2) ends in 0s
     assert np.array_equal(y << 3, divided(np.int64(1) << (bits + 3), s, p))
     q0 = rounded(x * y, p)  # in units of 2^-bits
     r = rounded((x << bits) - s * q0, p)
@@ -66,7 +71,9 @@ def test_the_refined_quotient_is_the_ieee_quotient(p):
 
 @pytest.mark.parametrize("p", [5, 6, 7])
 def test_the_cut_quotient_gives_the_clamped_integer(p):
-    """Steps: bounds within 2^(p - 2) (2^22 in f32), dividends from far below half a step to far beyond the bounds."""
+    """Steps: bounds within 2^(p - 2) (2^22 in f32), dividends from far below half a step to far beyond the
+    bounds.
+    """
     x, s = mantissas(p)
     s = s * np.ones_like(x)
     bits, down = 2 * p - 1, p + 4  # dividends are x * 2^(exponent - down), the divisor s
@@ -134,7 +141,9 @@ def test_hard_quotients_of_f32_and_f64(p, count):
     pairs += [tuple(map(int, rng.integers(1 << (p - 1), 1 << p, 2))) for _ in range(count)]
     largest = (1 << p) - 1
     pairs += [(largest, largest - i) for i in range(50)] + [(largest - i, largest) for i in range(50)]
-    pairs += [((1 << (p - 1)) + i, largest) for i in range(50)] + [(largest - i, (1 << (p - 1)) + 1) for i in range(50)]
+    pairs += [((1 << (p - 1)) + i, largest) for i in range(50)] + [
+        (largest - i, (1 << (p - 1)) + 1) for i in range(50)
+    ]
     for x, s in pairs:
         y = nearest_float(Fraction(1, s), p)
         q0 = nearest_float(x * y, p)
@@ -145,8 +154,8 @@ def test_hard_quotients_of_f32_and_f64(p, count):
 def test_the_limits_leave_room_for_every_step():
     """With divisors and dividends within runtime/cuda/quotient.cuh's limits, no step leaves the normal range.
 
-    The remainder r is a multiple of ulp(s) * ulp(q0) >= 2^(s + q - 2 * (p - 1)), and must not fall below the smallest
-    subnormal; r * y is only added to q0, whose half unit it may not change by being rounded before.
+    The remainder r is a multiple of ulp(s) * ulp(q0) >= 2^(s + q - 2 * (p - 1)), and must not fall below the
+    smallest subnormal; r * y is only added to q0, whose half unit it may not change by being rounded before.
     """
     text = (resources.files("skuda") / "cuda" / "quotient.cuh").read_text(encoding="utf-8")
     for name, p, lowest, highest in (("f32", 24, -149, 127), ("f64", 53, -1074, 1023)):
@@ -156,7 +165,9 @@ def test_the_limits_leave_room_for_every_step():
             for word in ("scale_low", "scale_high", "value_low", "value_high")
         }
         assert -exponents["scale_low"] == exponents["scale_high"]
-        assert exponents["scale_high"] + 1 - p >= -exponents["scale_high"]  # 1 / s is as far from the ends as s
+        assert (
+            exponents["scale_high"] + 1 - p >= -exponents["scale_high"]
+        )  # 1 / s is as far from the ends as s
         quotient_low = exponents["value_low"] - exponents["scale_high"] - 1
         assert exponents["value_high"] - exponents["scale_low"] + 1 < highest
         assert quotient_low >= lowest + p - 1  # the quotient is normal

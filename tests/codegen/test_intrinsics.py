@@ -1,8 +1,9 @@
 """Every (intrinsic, target, compute type) cell of codegen/intrinsics.py: it compiles, runs, and is right.
 
-One row an intrinsic is generated into a package and called through the public functions, on the NumPy reference and,
-where there is a GPU, on CUDA. Exact intrinsics must have the bits of the oracle; the others are measured against mpmath
-in units in the last place, and against PyTorch where an argument or result is not an ordinary number.
+One row an intrinsic is generated into a package and called through the public functions, on the NumPy
+reference and, where there is a GPU, on CUDA. Exact intrinsics must have the bits of the oracle; the others
+are measured against mpmath in units in the last place, and against PyTorch where an argument or result is not
+an ordinary number.
 """
 
 from __future__ import annotations
@@ -53,9 +54,13 @@ def operation(name: str, kind: str) -> str:
 
 
 def row_text(name: str, kind: str) -> str:
-    """The row of one cell; one without a real of its own gets one that changes nothing, for every row has a T."""
+    """The row of one cell; one without a real of its own gets one that changes nothing, for every row has a
+    T.
+    """
     arguments, result = kinds(INTRINSICS[name], kind)
-    inputs = "".join(f"      {each}: {INPUT[letter]}[*shape]\n" for each, letter in zip(NAMES, arguments, strict=False))
+    inputs = "".join(
+        f"      {each}: {INPUT[letter]}[*shape]\n" for each, letter in zip(NAMES, arguments, strict=False)
+    )
     types = "{T: [f32, f64]}" if "r" in arguments + result else "{T: [f32]}"
     call = f"{name}({', '.join(NAMES[: len(arguments)])})"
     if "r" not in arguments + result:
@@ -78,7 +83,8 @@ def catalog(tmp_path_factory):
     forget_catalog(module)
 
 
-# ---- oracles of the exact ones: floats that are exact in the compute type, results rounded by `form` where needed ----
+# ---- oracles of the exact ones: floats that are exact in the compute type, results rounded by `form` where
+# needed ----
 
 
 def same_sign_zero(value: float, like: float) -> float:
@@ -154,11 +160,16 @@ EXACT = {
     "remainder": divisor_sign,
 }
 
-# ---- oracles of the others: mpmath for ordinary numbers, torch for the rest; the most ulp that a library may be off ----
+# ---- oracles of the others: mpmath for ordinary numbers, torch for the rest; the most ulp that a library may
+# be off ----
 
 MEASURED = {
     "rsqrt": (lambda x: 1 / mpmath.sqrt(x), torch.rsqrt, 2),
-    "cbrt": (lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)), lambda x: x, 2),  # zeros and infinities to themselves
+    "cbrt": (
+        lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+        lambda x: x,
+        2,
+    ),  # zeros and infinities to themselves
     "exp": (mpmath.exp, torch.exp, 3),
     "exp2": (lambda x: mpmath.power(2, x), torch.exp2, 3),
     "expm1": (mpmath.expm1, torch.expm1, 3),
@@ -223,7 +234,11 @@ def reals(form: Format, count: int, seed: int) -> np.ndarray:
     """Random reals of every size that functions have something to do at."""
     rng = np.random.default_rng(seed)
     magnitude = np.exp2(rng.uniform(-20, 9, count))
-    spread = np.where(rng.random(count) < 0.5, rng.uniform(-2, 2, count), np.where(rng.random(count) < 0.5, 1, -1) * magnitude)
+    spread = np.where(
+        rng.random(count) < 0.5,
+        rng.uniform(-2, 2, count),
+        np.where(rng.random(count) < 0.5, 1, -1) * magnitude,
+    )
     return spread.astype(STORAGE[form.word])
 
 
@@ -239,14 +254,20 @@ def arguments_of(letters: str, form: Format) -> list[np.ndarray]:
     }
     table = list(product(*(choice[letter] for letter in letters)))
     storage = {"r": STORAGE[form.word], "i": np.int32, "b": np.bool_}
-    columns = [np.array(column, storage[letter]) for column, letter in zip(zip(*table, strict=True), letters, strict=True)]
+    columns = [
+        np.array(column, storage[letter])
+        for column, letter in zip(zip(*table, strict=True), letters, strict=True)
+    ]
     rng = np.random.default_rng(len(table))
     more = {
         "r": lambda index: reals(form, 400, seed=index),
         "i": lambda index: rng.integers(-(2**31), 2**31, 400).astype(np.int32),
         "b": lambda index: rng.random(400) < 0.5,
     }
-    return [np.concatenate([column, more[letter](index)]) for index, (column, letter) in enumerate(zip(columns, letters, strict=True))]
+    return [
+        np.concatenate([column, more[letter](index)])
+        for index, (column, letter) in enumerate(zip(columns, letters, strict=True))
+    ]
 
 
 def call(catalog, backend, name: str, kind: str, columns: list[np.ndarray], form: Format):
@@ -319,7 +340,9 @@ def test_measured(catalog, backend, name, element):
     # Beyond ordinary numbers, zeros and infinities have their signs.
     limit = ~ordinary & np.isin(wanted & ~np.uint64(form.sign), [0, form.infinity])
     wrong = np.flatnonzero(limit & (got != wanted))
-    assert not len(wrong), [([column[i] for column in columns], hex(got[i]), hex(wanted[i])) for i in wrong[:5]]
+    assert not len(wrong), [
+        ([column[i] for column in columns], hex(got[i]), hex(wanted[i])) for i in wrong[:5]
+    ]
     assert ordinary.sum() > 100
 
 
@@ -343,7 +366,9 @@ def test_latex(name):
     """The spelling formats, keeps its arguments, and its braces are balanced."""
     row = INTRINSICS[name]
     kind = {"r": REAL, "i": INT, "b": BOOL, "n": REAL, "x": REAL}
-    arguments = tuple(Node("name", (), kind[letter], text=f"operand{i}") for i, letter in enumerate(row.arguments))
+    arguments = tuple(
+        Node("name", (), kind[letter], text=f"operand{i}") for i, letter in enumerate(row.arguments)
+    )
     text = LatexPrinter().text(Node(name, arguments, kind[row.result]))
     assert all(f"operand{i}" in text for i in range(len(arguments)))
     depth = 0

@@ -35,7 +35,8 @@ def family(function: str) -> str:
 
 
 def rules(program) -> set[tuple[str, str]]:
-    """(class, method) of every rule that applies to a program: its object is a member, its method is called."""
+    """(class, method) of every rule that applies to a program: its object is a member, its method is called.
+    """
     written = CudaProgram(program)
     prepared = {member.name: member.type.partition("<")[0] for member in written.members if member.prepared}
     found = set()
@@ -51,7 +52,9 @@ def rules(program) -> set[tuple[str, str]]:
 @pytest.mark.parametrize("function", PROGRAMS)
 def test_the_catalog(function):
     assert rules(PROGRAMS[function]) == EXPECTED[family(function)]
-    text = (resources.files("skuda.generated") / "cuda" / PROGRAMS[function].operation.source).read_text(encoding="utf-8")
+    text = (resources.files("skuda.generated") / "cuda" / PROGRAMS[function].operation.source).read_text(
+        encoding="utf-8"
+    )
     body = text.split(f"struct {function}_formula {{")[1].split("\n};")[0]
     for holder in {rule.holder for rule in LOWERINGS}:
         assert (f"{holder}<C>" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
@@ -71,7 +74,10 @@ def test_no_division_is_left_where_the_divisor_is_shared():
 def program_of(formula: str, inputs: str, output: str = "T[*n, d]"):
     types = "{T: [f32, f64], Q: [s8, u8]}" if "Q[" in inputs + output else "{T: [f32, f64]}"
     text = f"ops:\n  try_it:\n    types: {types}\n    inputs:\n"
-    text += "".join(f"      {line}\n" for line in inputs.split("; ")) + f"    outputs:\n      y: {output} = {formula}\n"
+    text += (
+        "".join(f"      {line}\n" for line in inputs.split("; "))
+        + f"    outputs:\n      y: {output} = {formula}\n"
+    )
     (row,) = specs.loads(text).rows
     return row.forward
 

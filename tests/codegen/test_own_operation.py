@@ -1,7 +1,7 @@
 """Operations of one's own: a few lines of YAML become functions that run, forward and backward, to the bit.
 
-The results are compared with the formula done by hand in NumPy's own arithmetic (f32 for the 16-bit types), on the
-reference and, where there is a GPU, on CUDA.
+The results are compared with the formula done by hand in NumPy's own arithmetic (f32 for the 16-bit types),
+on the reference and, where there is a GPU, on CUDA.
 """
 
 from __future__ import annotations
@@ -135,7 +135,9 @@ def test_the_readme_operation(run, element, shape):
     C = wide(x).dtype.type
     for options, alpha in (({}, 0.01), ({"alpha": -0.3}, -0.3)):
         with np.errstate(invalid="ignore"):
-            assert_value(run("leaky_relu", x, **options), np.where(x > 0, wide(x), C(alpha) * wide(x)), element)
+            assert_value(
+                run("leaky_relu", x, **options), np.where(x > 0, wide(x), C(alpha) * wide(x)), element
+            )
             d_y = values(element, shape, seed=2)[..., ::-1] if shape else values(element, shape, seed=2)
             expected = np.where(x > 0, wide(d_y), C(alpha) * wide(d_y))
             assert_value(run("leaky_relu_backward", d_y, x, **options), expected, element)
@@ -179,20 +181,33 @@ def test_scalar_operands_as_numbers_and_as_arrays(run, element):
 @pytest.mark.parametrize("scale_element", ["own", "f32"])
 @pytest.mark.parametrize("element", FLOATS)
 def test_a_division_by_a_parameter_of_the_row(run, element, scale_element):
-    """The kernel's fast division and the plain one: rows with tiny, huge, zero and infinite divisors among them."""
+    """The kernel's fast division and the plain one: rows with tiny, huge, zero and infinite divisors among
+    them.
+    """
     storage = STORAGE[element] if scale_element == "own" else np.float32
     rng = np.random.default_rng(9)
     x = values(element, (40, 130), seed=10)
     mean = rng.normal(size=40).astype(storage)
     info = ml_dtypes.finfo(storage)
-    special = [0.0, -0.0, np.inf, np.nan, float(info.smallest_subnormal), float(info.max), float(info.tiny), 3.0]
+    special = [
+        0.0,
+        -0.0,
+        np.inf,
+        np.nan,
+        float(info.smallest_subnormal),
+        float(info.max),
+        float(info.tiny),
+        3.0,
+    ]
     deviation = rng.normal(size=40).astype(storage)
     deviation[: len(special)] = np.array(special, storage)
     C = wide(x).dtype.type
     with np.errstate(all="ignore"):
         expected = (wide(x) - mean.astype(C)[:, None]) / deviation.astype(C)[:, None]
         assert_value(run("normalize_rows", x, mean, deviation), expected, element)
-        assert_value(run("normalize_rows_backward", x, deviation), wide(x) / deviation.astype(C)[:, None], element)
+        assert_value(
+            run("normalize_rows_backward", x, deviation), wide(x) / deviation.astype(C)[:, None], element
+        )
 
 
 @pytest.mark.parametrize("word", ["s8", "s4", "u4"])
@@ -208,9 +223,23 @@ def test_integer_operands(run, word):
     np.testing.assert_array_equal(actual, np.clip(np.rint(total), -3 if word[0] == "s" else 3, 5))
 
 
+@pytest.mark.parametrize("width", [8, 9, 1003])
+def test_packed_codes_in_place(ours, backend, width):
+    """Two elements share a byte: neither may be lost when the other is written."""
+    rng = np.random.default_rng(width)
+    a, b = rng.integers(0, 256, (2, 3, width)).astype(np.uint8)
+    options = {"input_dtype": "u4", "low": 2, "high": 13}
+    expected = ours.add_codes(a, b, 0.37, **options)
+    target = backend.array(a)
+    ours.add_codes(target, backend.array(b), 0.37, out=target, **options)
+    np.testing.assert_array_equal(backend.numpy(target), expected)
+
+
 def test_its_errors_speak_of_it(ours):
     x = np.ones((4, 5), np.float32)
-    with pytest.raises(InvalidProblem, match=r"NormalizeRowsPlan: mean has shape \(3,\), expected \(n,\) = \(4,\)"):
+    with pytest.raises(
+        InvalidProblem, match=r"NormalizeRowsPlan: mean has shape \(3,\), expected \(n,\) = \(4,\)"
+    ):
         ours.normalize_rows(x, x[:3, 0], x[:, 0])
     with pytest.raises(Unsupported, match="leaky_relu i32: x takes f32 f64 f16 bf16|element takes"):
         ours.leaky_relu(x.astype(np.int32))
@@ -218,12 +247,16 @@ def test_its_errors_speak_of_it(ours):
         ours.add_codes(np.zeros(4, np.int8), np.zeros(4, np.int8), 1.0, low=5, high=1)
     with pytest.raises((ElementMismatch, InvalidProblem), match="alpha"):
         ours.leaky_relu(x, alpha="steep")
-    with pytest.raises(AttributeError, match="skuda_own_operations has no 'leaky_rule'; did you mean 'leaky_relu'"):
+    with pytest.raises(
+        AttributeError, match="skuda_own_operations has no 'leaky_rule'; did you mean 'leaky_relu'"
+    ):
         ours.leaky_rule  # noqa: B018
 
 
 def test_it_has_plans_skus_and_kernels_like_any_other(ours):
-    plan = ours.LeakyReluPlan.select(ours.LeakyReluDescriptor(shape=(3, 4), element="f16"), preference=BackendKind.REFERENCE)
+    plan = ours.LeakyReluPlan.select(
+        ours.LeakyReluDescriptor(shape=(3, 4), element="f16"), preference=BackendKind.REFERENCE
+    )
     assert plan.sku.symbol == "leaky_relu_f16__reference"
     assert plan.sku.category == "custom"
     assert plan.precision_guarantee.exact

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import skuda
 
+import skuda
 from oracles import lerp, patterns
 from oracles.floats import FORMATS, compute_format
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 import skuda
 
 from .support import RANGE, assert_floats, pack, pattern, unpack

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-import skuda
 
+import skuda
 from oracles import affine_array, floats_array
 from oracles.floats import FORMATS
 

@@ -6,8 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import skuda
 
+import skuda
 from oracles import affine_array, patterns
 from oracles.floats import FORMATS
 

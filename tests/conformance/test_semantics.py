@@ -10,13 +10,13 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-import skuda
-from skuda.errors import InvalidProblem
 
+import skuda
 from oracles import affine, affine_array, patterns
 from oracles import floats as exact
 from oracles import floats_array as arrays
 from oracles.floats import BF16, F16, F32, F64, FORMATS
+from skuda.errors import InvalidProblem
 
 from .support import ELEMENTS, I32_MAX, I32_MIN, RANGE, assert_floats, bits_of, floats, pattern
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import skuda
-from skuda.errors import InvalidProblem
 
+import skuda
 from oracles import affine_array, lerp, patterns
 from oracles.floats import F32
+from skuda.errors import InvalidProblem
 
 from .support import assert_codes, assert_floats, floats, pattern
 

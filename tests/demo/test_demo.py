@@ -16,6 +16,7 @@ import pytest
 from PIL import Image
 from safetensors import safe_open
 from safetensors.numpy import save, save_file
+
 from skuda.demo import add_parser, archive, checkpoint, groups, plot, report, run
 from skuda.demo.quantize import Scheme, backend
 from skuda.errors import BadFile, DeviceMismatch, InvalidProblem, MissingDependency, Unsupported

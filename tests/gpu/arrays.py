@@ -29,7 +29,7 @@ def view(memory, at: Place | None):
     itemsize = memory.dtype.itemsize
     strides = tuple(step * itemsize for step in at.strides)
     if isinstance(memory, np.ndarray):
-        return np.ndarray(at.shape, memory.dtype, memory.data, at.start * itemsize, strides)
+        return np.ndarray(at.shape, memory.dtype, memory.view(np.uint8).data, at.start * itemsize, strides)
     return cupy.ndarray(at.shape, memory.dtype, memory.data + at.start * itemsize, strides)
 
 
@@ -68,7 +68,9 @@ class Pair:
             expected = self.cpu[name].view(np.uint8)
             actual = cupy.ndarray(expected.shape, np.uint8, self.gpu[name].data).get()
             wrong = np.flatnonzero(actual != expected)
+            first = wrong[:5]
             assert not len(wrong), (
-                f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes of {name} "
-                f"differ, first at {wrong[:5].tolist()}: {actual[wrong[:5]].tolist()}, expected {expected[wrong[:5]].tolist()}"
+                f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes of "
+                f"{name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
+                f"{expected[first].tolist()}"
             )

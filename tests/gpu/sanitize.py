@@ -3,8 +3,8 @@
     compute-sanitizer --tool memcheck --error-exitcode 1 python tests/gpu/sanitize.py
     compute-sanitizer --tool racecheck ... (and initcheck, synccheck)
 
-Each array gets an allocation of exactly its size: CuPy's memory pool would round it up and hide what lies behind.
-With --all, every kernel of the catalog.
+Each array gets an allocation of exactly its size: CuPy's memory pool would round it up and hide what lies
+behind. With --all, every kernel of the catalog.
 """
 
 from __future__ import annotations

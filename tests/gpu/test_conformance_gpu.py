@@ -14,8 +14,10 @@ SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind
 
 
 @pytest.mark.parametrize("symbol", SKUS)
-def test_bytes(symbol):
+def test_bytes(symbol, record_property):
     sku = SKUS[symbol]
+    record_property("symbol", symbol)
+    record_property("cases", len(calls(sku)))
     for index, call in enumerate(calls(sku)):
         pair = Pair(call, f"{symbol}{index}")
         plan = call.plan(BackendKind.CUDA)
@@ -30,7 +32,9 @@ def one_output(sku) -> bool:
     return len(dispatch.entry_of(sku).operation.outputs) == 1
 
 
-IN_PLACE = [symbol for symbol, sku in SKUS.items() if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku)]
+IN_PLACE = [
+    symbol for symbol, sku in SKUS.items() if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku)
+]
 
 
 @pytest.mark.parametrize("symbol", IN_PLACE[::7])

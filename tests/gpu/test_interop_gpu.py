@@ -26,7 +26,11 @@ def to_torch(array: np.ndarray) -> torch.Tensor:
 
 def to_numpy(tensor: torch.Tensor) -> np.ndarray:
     tensor = tensor.cpu()
-    return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16) if tensor.dtype == torch.bfloat16 else tensor.numpy()
+    return (
+        tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+        if tensor.dtype == torch.bfloat16
+        else tensor.numpy()
+    )
 
 
 class DLPackOnly:
@@ -60,7 +64,12 @@ def test_torch_in_and_out(element):
     for name, dtype in (("quantize_per_token", torch.int8), ("fake_quantize_per_token", TORCH[element])):
         function = getattr(skuda, name)
         output = function(*tensors)
-        assert type(output) is torch.Tensor and output.is_cuda and output.dtype == dtype and output.is_contiguous()
+        assert (
+            type(output) is torch.Tensor
+            and output.is_cuda
+            and output.dtype == dtype
+            and output.is_contiguous()
+        )
         np.testing.assert_array_equal(to_numpy(output), function(x, *PARAMETERS))
         out = torch.empty_like(output)
         assert function(*tensors, out=out) is out
@@ -87,7 +96,9 @@ def test_torch_views():
 def test_dlpack(element):
     x = values(element)
     given = to_torch(x)  # torch's DLPack knows bf16
-    output = skuda.fake_quantize_per_token(DLPackOnly(given), *(DLPackOnly(to_torch(each)) for each in PARAMETERS))
+    output = skuda.fake_quantize_per_token(
+        DLPackOnly(given), *(DLPackOnly(to_torch(each)) for each in PARAMETERS)
+    )
     assert isinstance(output, cupy.ndarray)
     np.testing.assert_array_equal(output.get(), skuda.fake_quantize_per_token(x, *PARAMETERS))
 

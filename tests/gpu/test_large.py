@@ -1,4 +1,5 @@
-"""More than 2^31 elements: every index, offset and size is 64 bits wide. Needs about 14 GiB of device memory."""
+"""More than 2^31 elements: every index, offset and size is 64 bits wide. Needs about 14 GiB of device memory.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,9 @@ def freed():
 
 
 def random_bytes(count: int, storage, seed: int):
-    """`count` elements of random bits on the device, one buffer of random bytes repeated with a period that is odd."""
+    """`count` elements of random bits on the device, one buffer of random bytes repeated with a period that
+    is odd.
+    """
     itemsize = np.dtype(storage).itemsize
     period = (1 << 24) + 11
     tile = cupy.asarray(np.frombuffer(np.random.default_rng(seed).bytes(period * itemsize), storage))
@@ -68,7 +71,9 @@ def test_quantize_per_token_f16_to_u8(d):
     output = skuda.quantize_per_token(values, scale, zero_point, dtype="u8")
     for start, length in spots(n * d):
         rows = slice(start // d, min(n, (start + length) // d + 1))
-        expected = skuda.quantize_per_token(values[rows].get(), scale[rows].get(), zero_point[rows].get(), dtype="u8")
+        expected = skuda.quantize_per_token(
+            values[rows].get(), scale[rows].get(), zero_point[rows].get(), dtype="u8"
+        )
         np.testing.assert_array_equal(output[rows].get(), expected)
 
 
@@ -81,7 +86,9 @@ def test_dequantize_per_token_with_strides():
     output = skuda.dequantize_per_token(codes, scale, zero_point, dtype="f16")
     for row in (0, codes.shape[0] // 2, codes.shape[0] - 3):
         rows = slice(row, row + 3)
-        expected = skuda.dequantize_per_token(codes[rows].get(), scale[rows].get(), zero_point[rows].get(), dtype="f16")
+        expected = skuda.dequantize_per_token(
+            codes[rows].get(), scale[rows].get(), zero_point[rows].get(), dtype="f16"
+        )
         np.testing.assert_array_equal(output[rows].get().view(np.uint16), expected.view(np.uint16))
 
 

@@ -50,7 +50,9 @@ def test_cupy_graph_follows_its_inputs(given):
 
     chosen = {"current": None, "cupy": stream, "integer": stream.ptr, "protocol": Protocol()}[given]
     with stream:
-        graph = captured(stream, lambda: skuda.quantize_per_token(x, scale, zero_point, out=output, stream=chosen))
+        graph = captured(
+            stream, lambda: skuda.quantize_per_token(x, scale, zero_point, out=output, stream=chosen)
+        )
     for seed in (1, 2):
         arrays = problem(seed)
         for target, array in zip((x, scale, zero_point), arrays, strict=True):
@@ -145,7 +147,9 @@ def test_torch_graph_with_outputs_of_its_own_pool():
 
 
 def test_a_scale_on_the_device_is_never_read_by_the_cpu():
-    """Reading it would be a copy or a synchronisation, both errors during capture; the replay sees the new value."""
+    """Reading it would be a copy or a synchronisation, both errors during capture; the replay sees the new
+    value.
+    """
     x = cupy.asarray(problem()[0])
     scale, zero_point = cupy.asarray(np.array([0.5], np.float32)), cupy.asarray(np.array(3, np.int32))
     output = cupy.empty((N, D), np.uint8)

@@ -2,9 +2,10 @@
 
     python tests/peers/differences.py
 
-Each column of the first table is one million inputs: 256 scales (in the inputs' own type) and zero points, 4096 inputs
-each, spread evenly over the range of s8 codes, or lying on ties (the input nearest to (k + 1/2) * scale). Our rule is
-one IEEE division in f32, round to nearest even, zero point added after. The second table is torch.lerp on the CPU.
+Each column of the first table is one million inputs: 256 scales (in the inputs' own type) and zero points,
+4096 inputs each, spread evenly over the range of s8 codes, or lying on ties (the input nearest to (k + 1/2) *
+scale). Our rule is one IEEE division in f32, round to nearest even, zero point added after. The second table
+is torch.lerp on the CPU.
 """
 
 from __future__ import annotations
@@ -94,7 +95,10 @@ def torch_fake_quantize(s: Sample) -> np.ndarray:
 def torch_quantize(s: Sample) -> np.ndarray:
     """torch.quantize_per_tensor, which takes f32 only."""
     return _torch_rows(
-        s, lambda row, scale, zero_point: torch.quantize_per_tensor(row.float(), scale, zero_point, torch.qint8).int_repr().numpy()
+        s,
+        lambda row, scale, zero_point: (
+            torch.quantize_per_tensor(row.float(), scale, zero_point, torch.qint8).int_repr().numpy()
+        ),
     )
 
 

@@ -1,7 +1,7 @@
 """ONNX's own backend tests of QuantizeLinear and DequantizeLinear, to the bit, and its reference evaluator.
 
-The cases come from the installed onnx package. Those of our types run; the others are listed with the type that we do
-not have, so that a case which a newer onnx adds lands in one of the two lists by itself.
+The cases come from the installed onnx package. Those of our types run; the others are listed with the type
+that we do not have, so that a case which a newer onnx adds lands in one of the two lists by itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,12 @@ from onnx.reference import ReferenceEvaluator
 import skuda
 
 OPERATORS = ("QuantizeLinear", "DequantizeLinear")
-FLOATS = {TensorProto.FLOAT: "f32", TensorProto.FLOAT16: "f16", TensorProto.BFLOAT16: "bf16", TensorProto.DOUBLE: "f64"}
+FLOATS = {
+    TensorProto.FLOAT: "f32",
+    TensorProto.FLOAT16: "f16",
+    TensorProto.BFLOAT16: "bf16",
+    TensorProto.DOUBLE: "f64",
+}
 CODES = {TensorProto.INT8: "s8", TensorProto.UINT8: "u8", TensorProto.INT4: "s4", TensorProto.UINT4: "u4"}
 RAN = 10  # with onnx 1.23; an onnx with more may raise it, none may lower it
 
@@ -62,7 +67,11 @@ def cases() -> tuple[Case, ...]:
             for inputs, outputs in case.data_sets:
                 found.append(
                     Case(
-                        case.name, nodes[0].op_type, attributes, tuple(map(with_type, inputs)), tuple(map(with_type, outputs))
+                        case.name,
+                        nodes[0].op_type,
+                        attributes,
+                        tuple(map(with_type, inputs)),
+                        tuple(map(with_type, outputs)),
                     )
                 )
     return tuple(found)
@@ -70,7 +79,11 @@ def cases() -> tuple[Case, ...]:
 
 def out_of_types(case: Case) -> str | None:
     """The element type that keeps a case out of our catalog; None for one that we run."""
-    codes, real = (case.outputs[0], case.inputs[0]) if case.operator == OPERATORS[0] else (case.inputs[0], case.outputs[0])
+    codes, real = (
+        (case.outputs[0], case.inputs[0])
+        if case.operator == OPERATORS[0]
+        else (case.inputs[0], case.outputs[0])
+    )
     for known, (word, _) in ((CODES, codes), (FLOATS, real), (FLOATS, case.inputs[1])):
         if word not in known:
             return TensorProto.DataType.Name(word)
@@ -138,7 +151,11 @@ def evaluator(operator: str, word: int, block_size: int, axis: int) -> Reference
     names, result = (["x", "scale", "zero_point"], "y")
     attributes = {"axis": axis, **({"block_size": block_size} if block_size else {})}
     node = helper.make_node(operator, names, [result], **attributes)
-    kinds = [TensorProto.FLOAT, TensorProto.FLOAT, word] if operator == "QuantizeLinear" else [word, TensorProto.FLOAT, word]
+    kinds = (
+        [TensorProto.FLOAT, TensorProto.FLOAT, word]
+        if operator == "QuantizeLinear"
+        else [word, TensorProto.FLOAT, word]
+    )
     result_kind = word if operator == "QuantizeLinear" else TensorProto.FLOAT
     graph = helper.make_graph(
         [node],
@@ -167,8 +184,16 @@ def test_reference_evaluator(kind, which):
     shape = PARAMETERS[which]
     scale = (rng.uniform(0.01, 2, shape) if which != "per_tensor" else np.array(0.37)).astype(np.float32)
     zero_point = rng.integers(low, high + 1, shape).astype(np.int32)
-    options = {"per_tensor": {}, "per_channel": {"axis": AXIS}, "per_group": {"axis": AXIS, "group_size": BLOCK}}[which]
-    spread = {"per_tensor": lambda p: p, "per_channel": lambda p: p.reshape(-1, 1), "per_group": lambda p: p.repeat(BLOCK, AXIS)}
+    options = {
+        "per_tensor": {},
+        "per_channel": {"axis": AXIS},
+        "per_group": {"axis": AXIS, "group_size": BLOCK},
+    }[which]
+    spread = {
+        "per_tensor": lambda p: p,
+        "per_channel": lambda p: p.reshape(-1, 1),
+        "per_group": lambda p: p.repeat(BLOCK, AXIS),
+    }
     ties = (rng.integers(-300, 300, SHAPE) + 0.5).astype(np.float32) * spread[which](scale)
     x = np.where(rng.random(SHAPE) < 0.5, ties, rng.normal(0, 40, SHAPE)).astype(np.float32)
     x.flat[:4] = [1e6, -1e6, 0.0, -0.0]
@@ -178,7 +203,9 @@ def test_reference_evaluator(kind, which):
         None, {"x": x, "scale": scale, "zero_point": zero_point.astype(storage)}
     )
     codes = codes.astype(np.int64)
-    assert_codes(getattr(skuda, f"quantize_{which}")(x, scale, zero_point, dtype=word, **options), codes, word)
+    assert_codes(
+        getattr(skuda, f"quantize_{which}")(x, scale, zero_point, dtype=word, **options), codes, word
+    )
 
     (expected,) = evaluator("DequantizeLinear", kind, block, AXIS).run(
         None, {"x": codes.astype(storage), "scale": scale, "zero_point": zero_point.astype(storage)}

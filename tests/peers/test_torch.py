@@ -1,9 +1,10 @@
-"""PyTorch on the CPU, an independent witness: the same bits wherever its rule is ours, counted where it is not.
+"""PyTorch on the CPU, an independent witness: equal bits where its rule is ours, else counted.
 
-torch.fake_quantize_per_*_affine multiplies by the reciprocal (1 / scale rounded to f32, for f64 inputs too), adds the
-zero point after rounding, and gives NaN the code q_min. So for scales that are powers of two, and finite inputs, its
-rule is ours; for other scales inputs near a tie may get the neighbouring code. Its gradients multiply by the mask, so a
-masked negative gradient is -0.0 where ours is 0.0; the tests add 0.0 to both.
+torch.fake_quantize_per_*_affine multiplies by the reciprocal (1 / scale rounded to f32, for f64 inputs too),
+adds the zero point after rounding, and gives NaN the code q_min. So for scales that are powers of two, and
+finite inputs, its rule is ours; for other scales inputs near a tie may get the neighbouring code. Its
+gradients multiply by the mask, so a masked negative gradient is -0.0 where ours is 0.0; the tests add 0.0 to
+both.
 """
 
 from __future__ import annotations
@@ -36,13 +37,17 @@ def to_numpy(tensor: torch.Tensor) -> np.ndarray:
 
 
 def adversarial(element: str, scale: float, shape, seed: int) -> np.ndarray:
-    """Finite inputs: ties of the scale and their neighbours, random codes, zeros, subnormals, the ends of the range."""
+    """Finite inputs: ties of the scale and their neighbours, random codes, zeros, subnormals, the ends of the
+    range.
+    """
     rng = np.random.default_rng(seed)
     storage = STORAGE[element]
     size = int(np.prod(shape))
     with np.errstate(over="ignore"):
         ties = ((rng.integers(-400, 400, size) + 0.5) * scale).astype(storage)
-        x = np.where(rng.random(size) < 0.5, ties, (rng.normal(0, 150, size) * scale).astype(storage)).astype(storage)
+        x = np.where(rng.random(size) < 0.5, ties, (rng.normal(0, 150, size) * scale).astype(storage)).astype(
+            storage
+        )
     unsigned = np.dtype(f"u{x.itemsize}")
     moved = rng.random(size) < 0.3  # one unit in the last place off
     x.view(unsigned)[moved] ^= 1
@@ -97,7 +102,9 @@ def test_per_channel_power_of_two_scales(element, word, axis):
     expected = torch.fake_quantize_per_channel_affine(
         tensor, torch.from_numpy(scale), torch.from_numpy(zero_point), axis % 3, q_min, q_max
     )
-    assert_same(skuda.fake_quantize_per_channel(x, scale, zero_point, axis=axis, dtype=word), expected, element)
+    assert_same(
+        skuda.fake_quantize_per_channel(x, scale, zero_point, axis=axis, dtype=word), expected, element
+    )
 
     d_output = rng.normal(size=x.shape).astype(STORAGE[element])
     expected.backward(to_torch(d_output))
@@ -106,13 +113,15 @@ def test_per_channel_power_of_two_scales(element, word, axis):
 
 
 def test_any_scale_where_torch_differs_is_where_the_reciprocal_does():
-    """So the only difference of the two rules is the reciprocal: the scheme written out gives torch's codes."""
+    """So the only difference of the two rules is the reciprocal: the scheme written out gives torch's codes.
+    """
     for column in differences.COLUMNS:
         sample = differences.sample(*column)
         np.testing.assert_array_equal(differences.torch_fake_quantize(sample), differences.reciprocal(sample))
 
 
-# Scheme -> the most that may differ, in each column of differences.COLUMNS: f32 f16 bf16, then the same on ties.
+# Scheme -> the most that may differ, in each column of differences.COLUMNS: f32 f16 bf16, then the same on
+# ties.
 MOST = {
     differences.reciprocal: (1e-5, 1e-4, 1e-4, 0.15, 1e-3, 1e-3),
     differences.zero_point_first: (1e-5, 5e-4, 3e-3, 0.45, 0.03, 0.03),
@@ -162,8 +171,10 @@ def test_lerp_where_every_step_is_exact(element):
 
 @pytest.mark.parametrize("element", TORCH)
 def test_lerp_elsewhere_differs_by_roundings_only(element):
-    """torch: a + weight * (b - a), fused, below weight 1/2 and b - (b - a) * (1 - weight) above; ours: the first,
-    unfused, for every weight. Each rounds at most four times, at numbers below 2 * (1 + |weight|) in size."""
+    """torch: a + weight * (b - a), fused, below weight 1/2 and b - (b - a) * (1 - weight) above; ours: the
+    first, unfused, for every weight. Each rounds at most four times, at numbers below 2 * (1 + |weight|) in
+    size.
+    """
     rng = np.random.default_rng(6)
     a, b = rng.uniform(-1, 1, (2, 20_000)).astype(STORAGE[element])
     for weight in differences.WEIGHTS:
@@ -178,7 +189,8 @@ def test_lerp_elsewhere_differs_by_roundings_only(element):
 
 @pytest.mark.parametrize("element", TORCH)
 def test_lerp_backward(element):
-    """The gradients are the same formula: (1 - weight) * d and weight * d; eighths are exact in every type."""
+    """The gradients are the same formula: (1 - weight) * d and weight * d; eighths are exact in every type.
+    """
     rng = np.random.default_rng(7)
     a, b, d_output = (rng.normal(size=1_000).astype(STORAGE[element]) for _ in range(3))
     ta, tb = to_torch(a).requires_grad_(), to_torch(b).requires_grad_()
@@ -209,7 +221,9 @@ def test_torch_views_and_packed_codes():
     scale, zero_point = torch.tensor(0.05), torch.tensor(3, dtype=torch.int32)
     codes = skuda.quantize_per_tensor(transposed, scale, zero_point, dtype="s4")
     assert (codes.dtype, tuple(codes.shape)) == (torch.uint8, (9, 6))
-    assert torch.equal(codes, skuda.quantize_per_tensor(transposed.contiguous(), scale, zero_point, dtype="s4"))
+    assert torch.equal(
+        codes, skuda.quantize_per_tensor(transposed.contiguous(), scale, zero_point, dtype="s4")
+    )
     values = skuda.dequantize_per_tensor(codes, scale, zero_point, input_dtype="s4")
     assert torch.equal(values, skuda.fake_quantize_per_tensor(transposed, scale, zero_point, dtype="s4"))
     assert values.dtype == torch.float32

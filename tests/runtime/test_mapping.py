@@ -1,9 +1,9 @@
-"""Do the kernels reach the right elements? The index arithmetic of walk.cuh and templates/map.cu.jinja, replayed here.
+"""Do the kernels reach the right elements? The index arithmetic of the device, replayed.
 
-The device's side is written a second time in Python integers: it gets the slots of a launch and yields, for every element
-that some thread computes, the place of each operand. NumPy's own indexing of an array of addresses says what those must
-be. So for random shapes, strides, blocks and packed operands it is shown, without a GPU, that every element is
-computed exactly once and from the right parameters.
+The device's side is written a second time in Python integers: walk.cuh and templates/map.cu.jinja: it gets the slots of a launch and yields, for
+every element that some thread computes, the place of each operand. NumPy's own indexing of an array of
+addresses says what those must be. So for random shapes, strides, blocks and packed operands it is shown,
+without a GPU, that every element is computed exactly once and from the right parameters.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ from skuda.sku import BackendKind
 from skuda.tensor import CPU, View
 
 AXES, BLOCK = 8, 128
-PLANS = [plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS]
+PLANS = [
+    plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS
+]
 
 
 # ---- the device's side ----
@@ -144,7 +146,8 @@ class Rows:
 
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
-    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+    """
     rows, flat = Rows.of(geometry.head), geometry.variant is mapping.VEC
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
@@ -162,13 +165,17 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
         run, shared = None, {}
         for unit in units:
             row, first = rows.place(flat, unit, lanes, leader, even)
-            if parameters and (run is None or not (run[0] == row and run[1] <= first and first + lanes <= run[2])):
+            if parameters and (
+                run is None or not (run[0] == row and run[1] <= first and first + lanes <= run[2])
+            ):
                 run = rows.run_at(row, first)
                 shared = prepared(run)
             offsets = {each.name: rows.offset(flat, row, each) for each in full}
             whole = first >= 0 and first + lanes <= rows.length and (run is None or first + lanes <= run[2])
             if whole and fast:
-                places = {each.name: each.lane_places(offsets[each.name], first, lanes, flat) for each in full}
+                places = {
+                    each.name: each.lane_places(offsets[each.name], first, lanes, flat) for each in full
+                }
                 for lane in range(lanes):
                     yield {name: place[lane] for name, place in places.items()} | shared
                 continue
@@ -203,7 +210,9 @@ def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
             for array in arrays:
                 if array.step is None:
                     start = array.place(tables[array.name], 0) + array.place(row * array.row, 0)
-                    places[array.name] = array.lane_places(start, first, lanes, aligned and first + lanes <= length)
+                    places[array.name] = array.lane_places(
+                        start, first, lanes, aligned and first + lanes <= length
+                    )
             for lane in range(min(lanes, length - first)):
                 yield {name: place[lane] for name, place in places.items()}
 
@@ -264,7 +273,10 @@ def addresses(shape: tuple[int, ...], rng: random.Random, how: str) -> np.ndarra
     if how in ("permuted", "stepped"):
         rng.shuffle(order)
     steps = [rng.choice([1, 1, 2, 3, -1, -2]) if how == "stepped" else 1 for _ in shape]
-    full = [extent * abs(step) + rng.choice([0, 0, 1]) * (how != "permuted") for extent, step in zip(shape, steps, strict=True)]
+    full = [
+        extent * abs(step) + rng.choice([0, 0, 1]) * (how != "permuted")
+        for extent, step in zip(shape, steps, strict=True)
+    ]
     memory = np.arange(int(np.prod(full, dtype=int))).reshape([full[axis] for axis in order])
     view = memory.transpose(np.argsort(order))
     for axis, (extent, step) in enumerate(zip(shape, steps, strict=True)):
@@ -321,7 +333,9 @@ class Problem:
     def geometry(self) -> mapping.Geometry:
         plan = self.plan
         views = [
-            view_over(self.arrays[operand.name], DTYPES[word].storage, self.pointers.get(operand.name, 1 << 20))
+            view_over(
+                self.arrays[operand.name], DTYPES[word].storage, self.pointers.get(operand.name, 1 << 20)
+            )
             if operand.name in self.arrays
             else 0
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)
@@ -346,13 +360,17 @@ def random_problem(plan_class, rng: random.Random, all_contiguous: bool) -> Prob
         if attribute.type == "size":
             sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
-    plan = plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE)
+    plan = plan_class.select(
+        plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
+    )
     arrays, pointers = {}, {}
     aligned = rng.random() < 0.5
     for index, operand in enumerate(operation.operands):
         if operand.scalar and operand.dims != operation.space:
             continue
-        choices = ["contiguous"] if all_contiguous else LAYOUTS[: -1 if operand in operation.outputs else None]
+        choices = (
+            ["contiguous"] if all_contiguous else LAYOUTS[: -1 if operand in operation.outputs else None]
+        )
         arrays[operand.name] = addresses(plan.stored[index], rng, rng.choice(choices))
         itemsize = DTYPES[plan.words[index]].storage.itemsize
         pointers[operand.name] = (1 << 20) + (0 if aligned else rng.randint(0, 20) * itemsize)
@@ -413,7 +431,9 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
     served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(90)]
     kinds = {re.sub(r"\d", "", name) for name in served}
     assert {"vec", "vec_rows", "strided"} <= kinds
-    assert ("columns" in kinds) == any(mapping.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs)
+    assert ("columns" in kinds) == any(
+        mapping.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
+    )
 
 
 @pytest.mark.parametrize(
@@ -423,7 +443,11 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
-        ("quantize_per_group", {"outer": (7,), "d": 100, "inner": (), "group_size": 32}, "vec"),  # a ragged last group
+        (
+            "quantize_per_group",
+            {"outer": (7,), "d": 100, "inner": (), "group_size": 32},
+            "vec",
+        ),  # a ragged last group
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
         ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "vec"),
@@ -459,7 +483,9 @@ def test_ragged_groups_along_an_outer_axis_whose_parameters_are_broadcast(inner)
     problem = contiguous("quantize_per_group", {"outer": (2,), "d": 4, "inner": (inner,), "group_size": 3})
     for name in ("scale", "zero_point"):
         kept = problem.arrays[name][..., :1]
-        problem.arrays[name] = np.broadcast_to(np.arange(kept.size).reshape(kept.shape), problem.arrays[name].shape)
+        problem.arrays[name] = np.broadcast_to(
+            np.arange(kept.size).reshape(kept.shape), problem.arrays[name].shape
+        )
     check(problem)
 
 
@@ -506,7 +532,9 @@ def test_division_by_multiplication_is_exact():
         numbers = []
         for most in ((1 << 31) - 1, (1 << 63) - 1):  # the narrow and the wide way
             numbers += [0, 1, divisor - 1, divisor, most, most - 1, most + 1]
-            multiples = [rng.randrange(most // divisor + 1) * divisor for _ in range(10)] + [most // divisor * divisor]
+            multiples = [rng.randrange(most // divisor + 1) * divisor for _ in range(10)] + [
+                most // divisor * divisor
+            ]
             numbers += [multiple + offset for multiple in multiples for offset in (-1, 0, divisor - 1)]
             numbers += [rng.randrange(most) for _ in range(10)]
         for n in numbers:

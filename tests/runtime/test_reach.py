@@ -1,4 +1,6 @@
-"""Every CUDA kernel of the catalog is reached by some call; tests/problems.py knows one, and the GPU tests run it."""
+"""Every CUDA kernel of the catalog is reached by some call; tests/problems.py knows one, and the GPU tests
+run it.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +13,15 @@ SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
 
 
 def cannot_be_reached(sku) -> bool:
-    """Columns have parameters that change from element to element. Those of per_token do so only where rows have one
-    element, and a packed row of one element leaves half of its byte unused, so rows are no gapless columns."""
-    return sku.op.endswith("_per_token") and sku.variant.startswith("columns") and sku.layout.name.endswith("PACKED4")
+    """Columns have parameters that change from element to element. Those of per_token do so only where rows
+    have one element, and a packed row of one element leaves half of its byte unused, so rows are no gapless
+    columns.
+    """
+    return (
+        sku.op.endswith("_per_token")
+        and sku.variant.startswith("columns")
+        and sku.layout.name.endswith("PACKED4")
+    )
 
 
 def test_every_kernel_has_a_call_that_reaches_it():
@@ -25,4 +33,6 @@ def test_the_calls_have_tails():
     """At least one of each kernel's calls has a number of elements that no power of two divides."""
     for sku in SKUS:
         counts = [call.plan(BackendKind.REFERENCE).numel for call in calls(sku)]
-        assert not counts or any(count % 2 for count in counts) or sku.layout.name.endswith("PACKED4"), sku.symbol
+        assert not counts or any(count % 2 for count in counts) or sku.layout.name.endswith("PACKED4"), (
+            sku.symbol
+        )

@@ -130,7 +130,10 @@ def test_an_unknown_symbol_names_the_nearest(symbol, nearest):
         KernelSku.parse(symbol)
 
 
-@pytest.mark.parametrize("text", ["", "lerp", "lerp_f32", "lerp__vec16", "Lerp_f32__vec16", "lerp_f32__", "a b__c", "lerp_f32__vec16\n"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "lerp", "lerp_f32", "lerp__vec16", "Lerp_f32__vec16", "lerp_f32__", "a b__c", "lerp_f32__vec16\n"],
+)
 def test_what_is_no_symbol(text):
     with pytest.raises(UnknownSymbol, match="is not a kernel symbol: expected"):
         KernelSku.parse(text)
@@ -151,4 +154,6 @@ def test_a_plan_tells_its_sku():
     plan = QuantizePerTokenPlan.select(descriptor, preference=BackendKind.REFERENCE)
     assert plan.sku == sku("quantize_per_token_bf16_u8__reference")
     assert plan.precision_guarantee is plan.sku.precision_guarantee
-    assert skuda.quantize_per_token(np.ones((4, 64), np.float32), np.ones(4, np.float32), np.ones(4, np.int32)).shape == (4, 64)
+    assert skuda.quantize_per_token(
+        np.ones((4, 64), np.float32), np.ones(4, np.float32), np.ones(4, np.int32)
+    ).shape == (4, 64)

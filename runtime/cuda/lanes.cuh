@@ -68,7 +68,8 @@ template <int BYTES> __device__ inline void load_shifted(u32* to, const u8* from
 template <bool ALIGNED, typename E, int N>
 __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 length) {
   using V = Lanes<E, N>;
-  constexpr int bits = storage<E>::bits, bytes = N * bits / 8, margin = 128 / bits;
+  constexpr int bits = storage<E>::bits, bytes = N * bits / 8;
+  constexpr int before = 128 / bits, after = ((bytes + 15) / 16 * 16 + 16 - bytes) * 8 / bits;  // what load_shifted reads
   V lanes;
   const storage_t<E>* from = at<E>(row, first);
   using W = typename word<alignof(V)>::type;
@@ -76,7 +77,7 @@ __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 lengt
 #pragma unroll
     for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
       reinterpret_cast<W*>(lanes.data)[i] = reinterpret_cast<const W*>(from)[i];
-  } else if (bits <= 16 && bytes % 4 == 0 && first >= margin && first + N + margin <= length) {
+  } else if (bits <= 16 && bytes % 4 == 0 && first >= before && first + N + after <= length) {
     load_shifted<bytes>(reinterpret_cast<u32*>(lanes.data), reinterpret_cast<const u8*>(from));
   } else {
 #pragma unroll

@@ -83,33 +83,34 @@ def program_of(formula: str, inputs: str, output: str = "T[*n, d]"):
 
 
 X = "x: T[*n, d]"
+DIVISOR = {("Divisor", "quotient")}
 
 
 @pytest.mark.parametrize(
     "formula, inputs, output, expected",
     [
         # the divisor is shared by a run, by all, or by none
-        ("x / s", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
-        ("x / s", f"{X}; s: T[]", "T[*n, d]", {("Divisor", "quotient")}),
+        ("x / s", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
+        ("x / s", f"{X}; s: T[]", "T[*n, d]", DIVISOR),
         ("x / s", f"{X}; s: T[*n, d]", "T[*n, d]", set()),
         ("s / x", f"{X}; s: T[*n]", "T[*n, d]", set()),
         ("x / (s * x)", f"{X}; s: T[*n]", "T[*n, d]", set()),
-        ("(x + x) / (s * s)", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
+        ("(x + x) / (s * s)", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
         # nothing varies: computed once, by the plain division
         ("x + s / s", f"{X}; s: T[*n]", "T[*n, d]", set()),
         # Steps needs the divisor and both bounds
         ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", {("Steps", "value")}),
         ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n, d]", "Q[*n, d]", set()),
         ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n]", "Q[*n, d]", {("Steps", "value")}),
-        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n, d]", "Q[*n, d]", {("Divisor", "quotient")}),
+        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n, d]", "Q[*n, d]", DIVISOR),
         ("clamp(round_to_int(s / x), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
         ("clamp(round_to_int(x * s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
         ("x * clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "real")}),
         ("where(-8 <= round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "inside")}),
         # the mask's two sides must be of one quotient
-        ("where(-8 <= round_to_int(x / s) and round_to_int(x / t) <= 7, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]",
-         {("Divisor", "quotient")}),
-        ("where(-8 < round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", {("Divisor", "quotient")}),
+        ("where(-8 <= round_to_int(x / s) and round_to_int(x / t) <= 7, x, 0)", f"{X}; s: T[*n]; t: T[*n]",
+         "T[*n, d]", DIVISOR),
+        ("where(-8 < round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
         # Offset needs a narrow code
         ("(q - z) * s", "q: Q[*n, d]; z: i32[*n]; s: T[*n]", "T[*n, d]", {("Offset", "difference")}),
         ("(q - z) * s", "q: Q[*n, d]; z: i32[*n, d]; s: T[*n]", "T[*n, d]", set()),

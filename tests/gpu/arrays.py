@@ -70,7 +70,7 @@ class Pair:
             wrong = np.flatnonzero(actual != expected)
             first = wrong[:5]
             assert not len(wrong), (
-                f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes of "
-                f"{name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
+                f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes "
+                f"of {name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
                 f"{expected[first].tolist()}"
             )

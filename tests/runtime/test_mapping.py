@@ -1,9 +1,10 @@
 """Do the kernels reach the right elements? The index arithmetic of the device, replayed.
 
-The device's side is written a second time in Python integers: walk.cuh and templates/map.cu.jinja: it gets the slots of a launch and yields, for
-every element that some thread computes, the place of each operand. NumPy's own indexing of an array of
-addresses says what those must be. So for random shapes, strides, blocks and packed operands it is shown,
-without a GPU, that every element is computed exactly once and from the right parameters.
+The device's side is written a second time in Python integers: walk.cuh and templates/map.cu.jinja: it gets
+the slots of a launch and yields, for every element that some thread computes, the place of each operand.
+NumPy's own indexing of an array of addresses says what those must be. So for random shapes, strides, blocks
+and packed operands it is shown, without a GPU, that every element is computed exactly once and from the
+right parameters.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ def _tables() -> tuple[dict[KernelSku, Entry], dict[str, KernelSku]]:
     for catalog in _CATALOGS.values():
         for operation in catalog.operations:
             for types in operation.kernel_combinations():
-                for variant in (*mapping.variants(operation), REFERENCE):
+                for variant in (*mapping.variants(operation, types), REFERENCE):
                     by_sku[make_sku(operation, types, variant)] = Entry(catalog, operation, types, variant)
     return by_sku, {sku.symbol: sku for sku in by_sku}
 

@@ -46,10 +46,21 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_un
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
-def variants(operation: Operation) -> tuple[Variant, ...]:
-    """The schedules that an operation's source has."""
-    columns = (COLUMNS, COLUMNS_UNALIGNED) if any(is_parameter(operation, o) for o in operation.inputs) else ()
-    return (VEC, ROWS, *columns, STRIDED)
+def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
+    """The schedules that some call of an operation at these types can reach.
+
+    Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
+    counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
+    """
+    parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
+    if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
+        ends = set()
+        for dim in reversed(operation.space):
+            ends.add(dim.name)
+            if not dim.many:
+                break
+        parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
+    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:

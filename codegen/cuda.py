@@ -1,14 +1,15 @@
-"""A program as CUDA: what a run of elements shares, what each element computes, and how operands are reached."""
+"""A program as CUDA: what a run of elements shares, what each element computes, how operands are reached."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skuda.codegen.expr import BOOL, INT, Node
 from skuda.codegen.lowering import Lowering, lowered
+from skuda.codegen.nodes import BOOL, INT, Node
 from skuda.codegen.printers import Printer
-from skuda.codegen.spec import Program
-from skuda.operation import Attribute, Operand
+from skuda.codegen.program import Program
+from skuda.dtypes import DTYPES
+from skuda.operation import Attribute, Operand, Operation
 
 _CPP = {INT: "i64", BOOL: "bool"}
 
@@ -46,7 +47,7 @@ class CudaPrinter(Printer):
 
     target = "cuda"
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
-    precedence = {**Printer.precedence, "not": 7, "where": 0}
+    precedence = {**Printer.precedence, "not": 7}
 
     def __init__(self, each: set[str]):
         self.each = each
@@ -57,13 +58,11 @@ class CudaPrinter(Printer):
         """Whether a value differs between the elements of a run."""
         return bool(node.names() & self.each)
 
-    def written(self, node: Node, own: int) -> str:
-        if node.op not in ("number",) and not self.varies(node):
+    def text(self, node: Node, outer: int = 0) -> str:
+        if node.op != "number" and not self.varies(node):
             return self.shared(node)
         rule = lowered(node, self.varies)
-        if rule is not None:
-            return self.prepared(*rule)
-        return super().written(node, own)
+        return super().text(node, outer) if rule is None else self.prepared(*rule)
 
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
@@ -119,24 +118,19 @@ class CudaProgram:
         self.parameters = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
         printer = CudaPrinter({operand.name for operand in self.arrays})
+        formulas = [(operand, program.formulas[operand.name]) for operand in op.outputs]
         self.outputs = tuple(
             Output(
                 operand,
-                _CPP.get(program.formulas[operand.name].kind, "C"),
-                tuple(self.parameter(o) for o in self.arrays if o.name in program.formulas[operand.name].names()),
-                printer.text(program.formulas[operand.name]),
+                _CPP.get(node.kind, "C"),
+                tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
+                printer.text(node),
             )
-            for operand in op.outputs
+            for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
-        made_from = set().union(
-            *(
-                n.names()
-                for key in printer.members
-                for n in key
-                if isinstance(n, Node)
-            )
-        ) if printer.members else set()
+        shared = [part for key in printer.members for part in key if isinstance(part, Node)]
+        made_from = {name for node in shared for name in node.names()}
         self.shared_parameters = tuple(
             self.parameter(item)
             for item in (*self.parameters, *self.scalars, *self.values)
@@ -157,7 +151,8 @@ class CudaProgram:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        floats = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types and _is_float(op, o.element)]
+        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
+        floats = [letter for letter in letters if _is_float(op, letter)]
         primary = [letter for letter in floats if letter != "S"] or floats
         return f"compute_t<{primary[0]}>" if primary else "f32"
 
@@ -169,12 +164,11 @@ class CudaProgram:
             return Parameter("C", item.name)
         if element in op.types:
             return Parameter("C" if _is_float(op, element) else "i64", item.name)
-        return Parameter({"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64"), item.name)
+        kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
+        return Parameter(kind, item.name)
 
 
-def _is_float(op, letter: str) -> bool:
-    from skuda.dtypes import DTYPES
-
+def _is_float(op: Operation, letter: str) -> bool:
     word = op.types[letter][0]
     while word in op.types:
         word = op.types[word][0]

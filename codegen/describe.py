@@ -8,7 +8,7 @@ from functools import cached_property
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
-from skuda.codegen.spec import Program, Row
+from skuda.codegen.program import Program, Row
 from skuda.operation import COMPUTE, Attribute, Operand
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
@@ -58,9 +58,9 @@ class DescribedProgram:
         self.formulas = program.formula_texts
         self.backward = self.operation.direction is Direction.BACKWARD
         self.numpy = {name: NumpyPrinter().text(node) for name, node in program.formulas.items()}
+        pairs = zip(program.requirements, self.operation.requirements, strict=True)
         self.requirements = [
-            (text, requirement.names, PythonPrinter().text(node))
-            for (text, node), requirement in zip(program.requirements, self.operation.requirements, strict=True)
+            (text, requirement.names, PythonPrinter().text(node)) for (text, node), requirement in pairs
         ]
         self._formulas = program.formulas
 
@@ -80,10 +80,8 @@ class DescribedProgram:
     def descriptor_docs(self) -> list[str]:
         """One line for each descriptor field."""
         op = self.operation
-        lines = [
-            f"{d.name}: length of {'any number of axes: an int, or a tuple of them' if d.many else 'one axis'}."
-            for d in op.dims
-        ]
+        axes = {True: "any number of axes: an int, or a tuple of them", False: "one axis"}
+        lines = [f"{d.name}: length of {axes[d.many]}." for d in op.dims]
         lines += [f"{a.name}: {_attribute_doc(a)}." for a in op.attributes if a.type != "axis"]
         for letter, field in op.element_fields.items():
             lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
@@ -161,12 +159,20 @@ class DescribedProgram:
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, _attribute_doc(a) + ".") for a in ordered]
         if op.asked_letter:
-            rows.append(("dtype", op.asked_letter, f"element type {op.asked_letter}: {self.words(op.asked_letter)}."))
+            rows.append(
+                ("dtype", op.asked_letter, f"element type {op.asked_letter}: {self.words(op.asked_letter)}.")
+            )
         if self.reads_packed:
-            rows.append(("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4."))
+            rows.append(
+                ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
+            )
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
-        rows.append(("out", "array", "written instead of a new array; may be an input of the same type and shape."))
-        rows.append(("stream", "stream", "what to launch on; the current stream of the arrays' library if None."))
+        rows.append(
+            ("out", "array", "written instead of a new array; may be an input of the same type and shape.")
+        )
+        rows.append(
+            ("stream", "stream", "what to launch on; the current stream of the arrays' library if None.")
+        )
         return rows
 
     @cached_property
@@ -193,19 +199,21 @@ class DescribedProgram:
         """The promise, in words."""
         if self.operation.exact:
             return (
-                "exact: every step is correctly rounded in C (f64 where T is f64, else f32) and the result is rounded "
-                "once at the store, so CPU and GPU, and every layout and alignment, give the same bits"
+                "exact: every step is correctly rounded in C (f64 where T is f64, else f32) and the result "
+                "is rounded once at the store, so CPU and GPU, and every layout and alignment, give the same "
+                "bits"
             )
         return (
-            "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for every layout "
-            "and alignment of one machine; transcendental functions follow the libraries of CUDA and NumPy"
+            "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "
+            "every layout and alignment of one machine; transcendental functions follow the libraries of "
+            "CUDA and NumPy"
         )
 
     @cached_property
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        return [(name, INTRINSICS[name].rule) for name in INTRINSICS if name in used and INTRINSICS[name].rule]
+        return [(name, row.rule) for name, row in INTRINSICS.items() if name in used and row.rule]
 
 
 def _operand_meaning(operand: Operand) -> str:
@@ -231,5 +239,7 @@ def _attribute_doc(attribute: Attribute) -> str:
         text = f"an integer that {attribute.type} can hold"
     if attribute.default is None:
         return text
-    default = f"the {attribute.default} of {attribute.type}" if isinstance(attribute.default, str) else attribute.default
+    default = attribute.default
+    if isinstance(default, str):
+        default = f"the {default} of {attribute.type}"
     return f"{text}; {default} if not given"

@@ -114,6 +114,12 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     return found[0] if found else None
 
 
+def suggestion(word: str, choices: Iterable[str], otherwise: str | None = None) -> str | None:
+    """The help for a word that nothing is called: the choice that is meant, or else another help."""
+    near = closest(word, choices)
+    return f"did you mean `{near}`?" if near else otherwise
+
+
 def _cut(text: str) -> str:
     return escaped(text if len(text) <= LONGEST else text[:LONGEST] + "...")
 

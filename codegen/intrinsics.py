@@ -1,11 +1,12 @@
 """The intrinsics: ONE table of what a formula may call, with the rule and the spelling for every target.
 
-To add an intrinsic, add a row: name, arguments and result as kinds, the CUDA, NumPy and LaTeX spellings with `{0}`,
-`{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact. A generated test compiles
-and runs each (intrinsic, target, compute type) cell, so a spelling that does not exist cannot land.
+To add an intrinsic, add a row: name, arguments and result as kinds, the CUDA, NumPy and LaTeX spellings with
+`{0}`, `{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact. A generated
+test compiles and runs each (intrinsic, target, compute type) cell, so a spelling that does not exist cannot
+land.
 
-Kinds: `r` a real in the compute type C, `i` an exact integer, `b` a boolean, `n` the same number kind (real or
-integer) in all places where it stands, `x` the same kind of any sort.
+Kinds: `r` a real in the compute type C, `i` an exact integer, `b` a boolean, `n` the same number kind (real
+or integer) in all places where it stands, `x` the same kind of any sort.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
     return {row.name: row for row in rows}
 
 
-def _real(name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1) -> Intrinsic:
+def _real(
+    name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1
+) -> Intrinsic:
     """An intrinsic from reals to a real whose spellings are plain calls."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     return Intrinsic(
@@ -71,27 +74,34 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("fmax", "maximum_number", "maximum_number", r"\operatorname{{fmax}}({0}, {1})",
           "the other one if one is NaN; the second of equals", True, 2),
     # Signs.
-    Intrinsic("abs", "n", "n", "absolute({0})", "np.abs({0})", r"\left|{0}\right|", "NaN gives NaN", exact=True),
-    _real("sign", "sign", "sign", r"\operatorname{{sign}}({0})", "0 gives 0 and keeps its sign; NaN gives NaN", True),
+    Intrinsic("abs", "n", "n", "absolute({0})", "np.abs({0})", r"\left|{0}\right|",
+              "NaN gives NaN", exact=True),
+    _real("sign", "sign", "sign", r"\operatorname{{sign}}({0})",
+          "0 gives 0 and keeps its sign; NaN gives NaN", True),
     _real("copysign", "copysign", "np.copysign", r"\operatorname{{copysign}}({0}, {1})",
           "the first with the sign bit of the second, NaN and zero included", True, 2),
     # Rounding.
-    _real("round_even", "rint", "np.rint", r"\operatorname{{round}}({0})", "ties to even; NaN gives NaN", True),
+    _real("round_even", "rint", "np.rint", r"\operatorname{{round}}({0})",
+          "ties to even; NaN gives NaN", True),
     _real("floor", "floor", "np.floor", r"\left\lfloor {0} \right\rfloor", "NaN gives NaN", True),
     _real("ceil", "ceil", "np.ceil", r"\left\lceil {0} \right\rceil", "NaN gives NaN", True),
     _real("trunc", "trunc", "np.trunc", r"\operatorname{{trunc}}({0})", "toward zero; NaN gives NaN", True),
-    Intrinsic("round_to_int", "r", "i", "round_to_int({0})", "round_to_int({0})", r"\operatorname{{round}}({0})",
+    Intrinsic("round_to_int", "r", "i", "round_to_int({0})", "round_to_int({0})",
+              r"\operatorname{{round}}({0})",
               "nearest integer, ties to even, saturating at +-2^53; NaN gives 0", exact=True, bits=55),
     Intrinsic("to_real", "i", "r", "to_real<C>({0})", "to_real({0}, C)", "{0}",
               "rounded to nearest even once, where the integer has more bits than C", exact=True),
     # Tests.
-    Intrinsic("isnan", "r", "b", "is_nan({0})", "np.isnan({0})", r"\operatorname{{isnan}}({0})", "", exact=True),
-    Intrinsic("isinf", "r", "b", "is_inf({0})", "np.isinf({0})", r"\operatorname{{isinf}}({0})", "", exact=True),
-    Intrinsic("isfinite", "r", "b", "is_finite({0})", "np.isfinite({0})", r"\operatorname{{isfinite}}({0})", "",
-              exact=True),
+    Intrinsic("isnan", "r", "b", "is_nan({0})", "np.isnan({0})",
+              r"\operatorname{{isnan}}({0})", "", exact=True),
+    Intrinsic("isinf", "r", "b", "is_inf({0})", "np.isinf({0})",
+              r"\operatorname{{isinf}}({0})", "", exact=True),
+    Intrinsic("isfinite", "r", "b", "is_finite({0})", "np.isfinite({0})",
+              r"\operatorname{{isfinite}}({0})", "", exact=True),
     # Arithmetic that is correctly rounded everywhere.
     _real("sqrt", "sqrt", "np.sqrt", r"\sqrt{{{0}}}", "correctly rounded; negative gives NaN", True),
-    _real("fmod", "fmod", "np.fmod", r"\operatorname{{fmod}}({0}, {1})", "exact; sign of the dividend", True, 2),
+    _real("fmod", "fmod", "np.fmod", r"\operatorname{{fmod}}({0}, {1})",
+          "exact; sign of the dividend", True, 2),
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
@@ -117,8 +127,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("asinh", "asinh", "np.arcsinh", r"\operatorname{{arsinh}}({0})", _NEAREST),
     _real("acosh", "acosh", "np.arccosh", r"\operatorname{{arcosh}}({0})", "below 1 gives NaN"),
     _real("atanh", "atanh", "np.arctanh", r"\operatorname{{artanh}}({0})", "outside [-1, 1] gives NaN"),
-    _real("pow", "pow", "np.power", r"{{{0}}}^{{{1}}}", "as C's pow; negative to a fraction gives NaN", arity=2),
-    _real("hypot", "hypot", "np.hypot", r"\sqrt{{{0}^2 + {1}^2}}", "infinite if either is infinite", arity=2),
+    _real("pow", "pow", "np.power", r"{{{0}}}^{{{1}}}",
+          "as C's pow; negative to a fraction gives NaN", arity=2),
+    _real("hypot", "hypot", "np.hypot", r"\sqrt{{{0}^2 + {1}^2}}",
+          "infinite if either is infinite", arity=2),
 )
 
 # What an author may try first, and what to write instead: only used for the help of an error.

@@ -1,8 +1,9 @@
 """Rules that turn parts of a formula into something the GPU does faster with the same bits.
 
-Each rule is a pattern in the formula language. Where the names under `once` are shared by a run of elements and those
-under `each` are not, the part becomes a call of a method of a class in runtime/cuda/quotient.cuh, whose object is made
-once a run. The NumPy reference prints the formula as it stands, so every comparison of the two checks these rules.
+Each rule is a pattern in the formula language. Where the names under `once` are shared by a run of elements
+and those under `each` are not, the part becomes a call of a method of a class in runtime/cuda/quotient.cuh,
+whose object is made once a run. The NumPy reference prints the formula as it stands, so every comparison of
+the two checks these rules.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import INT, REAL, Node, Scope, parse
+from skuda.codegen.expr import parse
+from skuda.codegen.nodes import INT, REAL, Node, Scope
 from skuda.codegen.yaml_tree import Text
 
 
@@ -46,7 +48,7 @@ _PATTERN_NAMES = {
 
 def _compiled(rule: Lowering) -> Node:
     diagnostics = Diagnostics("lowering.py", rule.pattern)
-    tree = parse(Text(rule.pattern, Place(1, 1)), Scope(_PATTERN_NAMES, {}, "pattern"), diagnostics)
+    tree = parse(Text(rule.pattern, Place(1, 1)), Scope(_PATTERN_NAMES, {}), diagnostics)
     diagnostics.raise_if_any()
     return tree
 

@@ -34,7 +34,7 @@ class RenderError(SkudaError, ValueError):
 
 
 def stamped(text: str, inputs: str) -> str:
-    """A rendered file with its hashes, which tell a stale file (other inputs) from an edited one (other body)."""
+    """A rendered file with its hashes, which tell a stale file (other inputs) from an edited one (body)."""
     return text.replace(HASHES, f"inputs sha256:{_digest(inputs)} body sha256:{_digest(text)}")
 
 

@@ -1,16 +1,16 @@
 """Formulas as text: CUDA C++, NumPy and LaTeX, one printer over the typed tree each.
 
-Numbers are written as the compute type's (`C(0.5)`), so that every step of a formula happens in that type in every
-target.
+Numbers are written as the compute type's (`C(0.5)`), so that every step of a formula happens in that type in
+every target.
 """
 
 from __future__ import annotations
 
-from skuda.codegen.expr import REAL, Node
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.nodes import REAL, Node
 
-_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4, "+": 5, "-": 5}
-_PRECEDENCE |= {"*": 6, "/": 6, "neg": 7}
+_PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4}
+_PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
 _ATOM = 9
 
 
@@ -60,7 +60,7 @@ class NumpyPrinter(Printer):
 
     target = "numpy"
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
-    # & and | bind tighter than comparisons, so comparisons inside them always need parentheses; & tighter than |
+    # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |
     precedence = {**_PRECEDENCE, "or": 5, "and": 6, "not": 8, "neg": 7}
 
 

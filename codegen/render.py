@@ -14,8 +14,8 @@ from skuda.codegen import output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
 from skuda.codegen.describe import Described
+from skuda.codegen.program import Row, Spec
 from skuda.codegen.schema import schema_text
-from skuda.codegen.spec import Row, Spec
 from skuda.operation import Operand
 
 BLOCK = 128
@@ -44,16 +44,16 @@ def render(spec: Spec) -> dict[str, str]:
     files: dict[str, str] = {}
     for row in spec.rows:
         described = Described(row)
+        context = {
+            "row": described.heading(spec.file_name),
+            "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
+            "imports": described.reference_imports,
+            "block": BLOCK,
+        }
+        in_cuda = [CudaProgram(program) for program in row.programs]
+        inputs = _row_inputs(row, spec)
         for template in ROW_TEMPLATES:
-            context = {
-                "row": described,
-                "programs": [CudaProgram(p) for p in row.programs] if template.name.endswith(".cu.jinja") else described.programs,
-                "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
-                "imports": described.reference_imports,
-                "block": BLOCK,
-            }
-            context["row"] = described.heading(spec.file_name)
-            inputs = _row_inputs(row, spec)
+            context["programs"] = in_cuda if template.name.endswith(".cu.jinja") else described.programs
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
     files[CATALOG_TEMPLATE.path] = _rendered(
@@ -77,8 +77,10 @@ def _row_inputs(row: Row, spec: Spec) -> str:
 
 
 def _rendered(template: Template, context: dict, inputs: str) -> str:
-    text = _environment(template.statement).get_template(template.name).render(**context, hashes=output.HASHES)
-    return output.stamped(re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE), _template_source(template.name) + inputs)
+    environment = _environment(template.statement)
+    text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
+    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    return output.stamped(text, _template_source(template.name) + inputs)
 
 
 @cache
@@ -87,8 +89,10 @@ def _template_source(name: str) -> str:
 
 
 def _block_tags(source: str, statement: str) -> str:
-    """A template's statement lines (`//% for ...`) as Jinja's block tags, and its `//#` lines as comments. Jinja's own
-    line statements also eat the blank lines after them."""
+    """A template's statement lines (`//% for ...`) as Jinja's block tags, and its `//#` lines as comments.
+
+    Jinja's own line statements also eat the blank lines after them.
+    """
     comment = statement.replace("%", "#") if statement != "%%" else "%#"
     source = re.sub(rf"^[ \t]*{statement}(.*)$", r"{%\1 %}", source, flags=re.MULTILINE)
     return re.sub(rf"^[ \t]*{comment}(.*)$", r"{#\1 #}", source, flags=re.MULTILINE)
@@ -137,18 +141,18 @@ def _some_packed(program: CudaProgram) -> str:
     return " || ".join(f"storage<{element}>::bits < 8" for element in elements)
 
 
-def _row(operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<FLAT>") -> str:
+def _row(
+    operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<FLAT>"
+) -> str:
     """Where a row (or table) of an operand starts."""
     element = _cpp(operand.element, program)
     return f"::at<{element}>(args_.{operand.name}, {offset}({row}, args_.{operand.name}_strides_))"
 
 
-def _parameter(operand: Operand, where: str) -> str:
-    """The place of a parameter: that of a run in a row, or of a column in a table."""
+def _parameter(operand: Operand) -> str:
+    """The place of a parameter: that of its run in a row."""
     name = operand.name
-    if where == "run":
-        return f"rows_.template offset<FLAT>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
-    return f"columns_.outer.offset(table_, args_.{name}_strides_) + column_ * args_.{name}_step_"
+    return f"rows_.template offset<FLAT>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
 
 
 def _python(value) -> str:
@@ -163,7 +167,7 @@ def _python(value) -> str:
 
 
 def _shared_arguments(program: CudaProgram, where: str) -> list[str]:
-    """What a formula's shared values are made from: parameters of this run (or place), scalars and attributes."""
+    """What a formula's shared values are made from: parameters of this run or place, scalars, attributes."""
     arguments = []
     parameters = {operand.name: operand for operand in program.parameters}
     scalars = {operand.name for operand in program.scalars}
@@ -210,7 +214,9 @@ def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
         RenderError: the spec's name cannot stand in the files.
     """
     if not re.fullmatch(r"[\w.+-]+", spec_path.name, re.ASCII):
-        raise output.RenderError(f"the name of the spec is {spec_path.name!r}, expected letters, digits and . _ + - only")
+        raise output.RenderError(
+            f"the name of the spec is {spec_path.name!r}, expected letters, digits and . _ + - only"
+        )
     spec = specs.load(spec_path)
     files = render(spec)
     digest = output.inputs_digest(spec_path)

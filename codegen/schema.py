@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from skuda.codegen.expr import IDENTIFIER
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.names import IDENTIFIER
 from skuda.dtypes import DTYPES
 
 
@@ -35,22 +35,38 @@ def _schema() -> dict:
         "required": ["inputs", "outputs"],
         "additionalProperties": False,
         "properties": {
-            "kind": {"type": "string", "description": "category.name", "pattern": r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$"},
-            "doc": {"type": "string", "description": "One sentence; goes into comments, docstrings and pages."},
+            "kind": {
+                "type": "string",
+                "description": "category.name",
+                "pattern": r"^[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?$",
+            },
+            "doc": {
+                "type": "string",
+                "description": "One sentence; goes into comments, docstrings and pages.",
+            },
             "types": {
                 "type": "object",
-                "description": "What each type letter may be, preferred first. T defaults to f32 f64 f16 bf16.",
-                "patternProperties": {"^[ABD-Z]$": {"anyOf": [words, {"type": "array", "items": words, "minItems": 1}]}},
+                "description": "What each type letter may be, preferred first. "
+                "T defaults to f32 f64 f16 bf16.",
+                "patternProperties": {
+                    "^[ABD-Z]$": {"anyOf": [words, {"type": "array", "items": words, "minItems": 1}]}
+                },
                 "additionalProperties": False,
             },
-            "inputs": table(operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."),
-            "attrs": table(r"^.+$", "name: type = default; types are a letter, i32, C, size, or `axis of d`."),
+            "inputs": table(
+                operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."
+            ),
+            "attrs": table(
+                r"^.+$", "name: type = default; types are a letter, i32, C, size, or `axis of d`."
+            ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
             },
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
-            "backward": table(formula, "d_<input>: Type[dimensions] = formula over d_<output> and the inputs."),
+            "backward": table(
+                formula, "d_<input>: Type[dimensions] = formula over d_<output> and the inputs."
+            ),
         },
     }
     return {

@@ -8,7 +8,7 @@ import yaml
 
 from skuda.codegen.diagnostics import Place
 
-FLOW_HELP = "quote each value between braces, as in {a: \"T[*shape]\"}, or give each a line of its own"
+FLOW_HELP = 'quote each value between braces, as in {a: "T[*shape]"}, or give each a line of its own'
 INDENT_HELP = "entries that belong together start in the same column"
 
 # What YAML takes a value for that starts with this character.

@@ -1,7 +1,7 @@
 """The table of kernels: every SKU of every catalog that is loaded, and where its source is.
 
-A catalog is a package that `skuda generate` wrote; it registers itself when it is imported. skuda's own is loaded on
-first use.
+A catalog is a package that `skuda generate` wrote; it registers itself when it is imported. skuda's own is
+loaded on first use.
 """
 
 from __future__ import annotations

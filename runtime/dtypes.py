@@ -1,7 +1,7 @@
 """The element types: one table, from which every other fact about a type is derived.
 
-A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message and in the
-name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
+A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message
+and in the name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ class DType:
         bits: width of one element; 4 for the packed types.
         storage: the NumPy dtype that an array of it travels as (uint8 for the packed types).
         cuda: the C++ type of one stored element (see runtime/cuda/numbers.cuh).
-        compute: the word of the type that formulas are evaluated in: f32 or f64 for floats, "int" for integers.
+        compute: the word of the type that formulas are evaluated in: f32 or f64 for floats, "int" for
+            integers.
         signed: whether an integer type has negative values.
     """
 
@@ -78,5 +79,5 @@ DTYPES: dict[str, DType] = _table(
     DType("bool", "bool", 8, np.dtype(np.bool_), "bool", "bool"),
 )
 
-# Which word an array of this NumPy dtype has when nothing else is said: never a packed type, whose arrays are uint8.
+# Which word an array of this NumPy dtype has when nothing else is said; arrays of packed types are uint8.
 WORD_OF_STORAGE: dict[np.dtype, str] = {row.storage: row.word for row in DTYPES.values() if not row.packed}

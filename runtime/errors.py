@@ -1,4 +1,4 @@
-"""What can go wrong, one class a failure. Each is a SkudaError and a builtin that fits, so either can be caught."""
+"""What can go wrong, one class a failure. Each is a SkudaError and a builtin, so either can be caught."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class InvalidProblem(SkudaError, ValueError):
 
 
 class Unsupported(SkudaError, NotImplementedError):
-    """The request is meaningful but no kernel in the catalog serves it; the message names the nearest that is."""
+    """The request is meaningful but no kernel in the catalog serves it; the message names the nearest."""
 
 
 class BufferTooSmall(SkudaError, ValueError):
@@ -32,7 +32,7 @@ class ElementMismatch(SkudaError, TypeError):
 
 
 class NotAnArray(SkudaError, TypeError):
-    """An argument is neither an array that we can read (NumPy, CuPy, torch, DLPack, CUDA array interface) nor a number."""
+    """An argument is neither a number nor an array of a kind that can be read: NumPy, CuPy, torch, DLPack."""
 
 
 class UnknownSymbol(SkudaError, LookupError):
@@ -44,7 +44,7 @@ class MissingDependency(SkudaError, ImportError):
 
 
 class CompileError(SkudaError, RuntimeError):
-    """NVRTC refused a generated source: always a defect of the row or of a template, never of the arguments."""
+    """NVRTC refused a generated source: a defect of the row or of a template, never of the arguments."""
 
 
 class SpecError(SkudaError, ValueError):

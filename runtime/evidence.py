@@ -1,8 +1,8 @@
 """What has been verified on which GPU: records that a run on that GPU writes, and that nobody edits.
 
-A record is evidence/<gpu>.json beside the sources: the GPU, the driver, the date, the digest of each CUDA source with the
-headers it was compiled with, and for each SKU how many calls were compared with the reference, bit by bit. What has
-changed since counts for nothing.
+A record is evidence/<gpu>.json beside the sources: the GPU, the driver, the date, the digest of each CUDA
+source with the headers it was compiled with, and for each SKU how many calls were compared with the
+reference, bit by bit. What has changed since counts for nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def folder(catalog: Catalog) -> Path:
 
 def records(catalog: Catalog) -> list[dict[str, Any]]:
     """Every record, in the order of the files' names."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder(catalog).glob("gpu-*.json"))]
+    return [
+        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder(catalog).glob("gpu-*.json"))
+    ]
 
 
 def verified_on(catalog: Catalog, source: str, sku: KernelSku) -> list[str]:

@@ -18,6 +18,7 @@ BLOCK = 128  # threads
 AXES = 8  # of a kernel's index space
 DEPTH = 16  # rows that a thread of a columns kernel takes
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
+_MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
 
 
@@ -89,14 +90,16 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
 def _lanes(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
     """Neighbours that a thread takes at once, and how often (vec: groups, columns: rows).
 
-    A vec thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way.
+    A vec thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
+    beyond two stores of wide elements it gains nothing from more.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant.kernel == "columns":
-        return (4 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
+        return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
-    lanes = min(16, 128 // max(words[operand] for operand in operation.outputs), 512 // max(inputs))
-    return lanes, max(1, min(4, 512 // (lanes * sum(inputs))))
+    widest = max(words[operand] for operand in operation.outputs)
+    lanes = min(16, 128 // widest, 512 // max(inputs))
+    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:
@@ -268,7 +271,7 @@ class MapKernels:
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
-        variant = VEC if layouts.aligned and not outer else ROWS
+        variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
         lanes, groups = _lanes(self.operation, self.types, variant)
         chunks = -(-(length + (0 if variant.simple else lanes - 1)) // lanes)
         units = chunks * _product(outer)
@@ -281,7 +284,7 @@ class MapKernels:
         return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
-        bits = 4 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full)
+        bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))
         variant = COLUMNS if self._rows_aligned(layouts, arrays, outer, bits) else COLUMNS_UNALIGNED
         lanes, depth = _lanes(self.operation, self.types, variant)
         tables, rows = outer, Axis(1, (0,) * len(arrays))

@@ -1,7 +1,7 @@
 """What an operation is, as data: its operands, dimensions, element types and attributes.
 
-The generator writes one `Operation` into each generated plan module; plans, function forms and the documentation
-read it. Nothing here knows about arrays or devices.
+The generator writes one `Operation` into each generated plan module; plans, function forms and the
+documentation read it. Nothing here knows about arrays or devices.
 """
 
 from __future__ import annotations
@@ -224,24 +224,18 @@ class Operation:
         Args:
             seen: element words by operand name or type letter.
             plan: what to call it in an error.
-            numbers: operands that are Python numbers: a float one counts as an element of the compute type where the
-                operand may be that, and is rounded to what it may be elsewhere.
+            numbers: operands that are Python numbers: a float one counts as an element of the compute type
+                where the operand may be that, and is rounded to what it may be elsewhere.
 
         Raises:
             Unsupported: there is none; the message names what each operand may be.
         """
         by_name = {operand.name: operand for operand in self.operands}
-        fitting = [
-            types
-            for types in self.combinations
-            if all(
-                (self.word(by_name[name], types) if name in by_name else types[name]) == word
-                for name, word in seen.items()
-            )
-        ]
+        fitting = [types for types in self.combinations if self._agree(types, seen, by_name)]
         for types in fitting:
             if all(
-                DTYPES[self.word(operand, types)].kind != "float" or self.word(operand, types) == types[COMPUTE]
+                DTYPES[self.word(operand, types)].kind != "float"
+                or self.word(operand, types) == types[COMPUTE]
                 for operand in numbers
             ):
                 return types
@@ -256,27 +250,30 @@ class Operation:
         wanted = [word for name, word in seen.items() if name in asked]
         return " ".join([self.function, *given, *(["->", *wanted] if wanted else [])])
 
+    def _word_of(self, name: str, types: Types, by_name: Mapping[str, Operand]) -> str:
+        """What an operand or a type letter is, by its name."""
+        return self.word(by_name[name], types) if name in by_name else types[name]
+
+    def _agree(self, types: Types, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> bool:
+        """Whether a choice of types is what has been seen of them."""
+        return all(self._word_of(name, types, by_name) == word for name, word in seen.items())
+
     def _nearest(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:
         """Which operand cannot be what it is, and what it could be beside the others."""
         for name in seen:
-            fits = [
-                (self.word(by_name[name], types) if name in by_name else types[name])
-                for types in self.combinations
-            ]
+            fits = [self._word_of(name, types, by_name) for types in self.combinations]
             if seen[name] not in fits:
                 return f"{self._label(name)} takes {' '.join(dict.fromkeys(fits))}"
         for name in reversed(seen):
             others = {other: word for other, word in seen.items() if other != name}
             fits = [
-                (self.word(by_name[name], types) if name in by_name else types[name])
+                self._word_of(name, types, by_name)
                 for types in self.combinations
-                if all(
-                    (self.word(by_name[other], types) if other in by_name else types[other]) == word
-                    for other, word in others.items()
-                )
+                if self._agree(types, others, by_name)
             ]
             if fits:
-                return f"beside {' '.join(others.values())}, {self._label(name)} takes {' '.join(dict.fromkeys(fits))}"
+                taken = " ".join(dict.fromkeys(fits))
+                return f"beside {' '.join(others.values())}, {self._label(name)} takes {taken}"
         return "no choice of types fits them together"
 
     def _label(self, name: str) -> str:
@@ -317,7 +314,8 @@ class Operation:
             position = axis + len(shape) if axis < 0 else axis
             if not 0 <= position < len(shape):
                 raise InvalidProblem(
-                    f"{plan}: axis is {axis}, expected {-len(shape)} to {len(shape) - 1} for {operand.name} of shape {shape}"
+                    f"{plan}: axis is {axis}, expected {-len(shape)} to {len(shape) - 1} "
+                    f"for {operand.name} of shape {shape}"
                 )
             lengths[manies[0]], lengths[manies[1]] = position, spare - position
         sizes: dict[str, int | tuple[int, ...]] = {}
@@ -341,7 +339,7 @@ def compute_word(types: Types) -> str:
 
 
 def packed_shape(shape: tuple[int, ...], word: str) -> tuple[int, ...]:
-    """The shape that an array of this element travels as: the last axis is halved, rounding up, for packed types."""
+    """The shape that an array of this element travels as: packed types halve the last axis, rounding up."""
     if not DTYPES[word].packed or not shape:
         return shape
     return (*shape[:-1], -(-shape[-1] // 2))

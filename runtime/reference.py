@@ -1,7 +1,7 @@
-"""The CPU backend: generated NumPy formulas over any arrays, in the same steps as the kernels and to the same bits.
+"""The CPU backend: generated NumPy formulas over any arrays, in the steps and to the bits of the kernels.
 
-The functions of the formula language that NumPy lacks, or has with another rule, are here; a generated reference is
-plain expressions over them.
+The functions of the formula language that NumPy lacks, or has with another rule, are here; a generated
+reference is plain expressions over them.
 """
 
 from __future__ import annotations
@@ -73,8 +73,8 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt", "sign",
-    "to_real", "where",
+    "clamp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
+    "sign", "to_real", "where",
 )  # fmt: skip
 
 
@@ -144,16 +144,18 @@ def run(
     values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
     with np.errstate(all="ignore"):
-        operands = [
-            (operand, _widened(operand, operation.word(operand, types), operation, sizes, inputs[operand.name], C))
-            for operand in operation.inputs
-        ]
+        operands = []
+        for operand in operation.inputs:
+            word = operation.word(operand, types)
+            operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
         for rows in _chunks(space):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:
                 word = operation.word(operand, types)
-                full = np.broadcast_to(results[operand.name], (rows.stop - rows.start, *space[1:]) if space else ())
+                full = np.broadcast_to(
+                    results[operand.name], (rows.stop - rows.start, *space[1:]) if space else ()
+                )
                 outputs[operand.name][rows if space else ...] = narrow(full, word)
 
 
@@ -181,7 +183,7 @@ def _chunks(space: tuple[int, ...]):
 
 
 def _widened(operand: Operand, word: str, operation: Operation, sizes, value, C):
-    """The operand in the compute type or as int64; arrays of floats stay as they are until their chunk's turn."""
+    """The operand in the compute type or as int64; arrays of floats stay so until their chunk's turn."""
     dtype = DTYPES[word]
     if not isinstance(value, np.ndarray):
         return C(dtype.storage.type(value)) if dtype.kind == "float" else int(value)
@@ -197,7 +199,6 @@ def _part(operand: Operand, value, axes, sizes, rows: slice, rank: int, C):
     if not isinstance(value, np.ndarray):
         return value
     shape = [1] * rank
-    index: list = []
     source = 0
     for dim in operand.dims:
         for axis in axes[dim.name]:

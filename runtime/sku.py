@@ -1,7 +1,8 @@
 """KernelSku: the identity of one kernel, its text form, and the numeric guarantee that it carries.
 
-A symbol says what before how: `quantize_per_token_f16_s8__vec16` is the operation with its element types, then the
-variant that runs it. `KernelSku.parse(sku.symbol) == sku` for every SKU of every catalog that is loaded.
+A symbol says what before how: `quantize_per_token_f16_s8__vec16` is the operation with its element types,
+then the variant that runs it. `KernelSku.parse(sku.symbol) == sku` for every SKU of every catalog that is
+loaded.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Direction(enum.Enum):
 
 
 class Layout(enum.Enum):
-    """How the operands lie in memory; PACKED4 says that some operand holds two elements to a byte, low nibble first."""
+    """How the operands lie in memory; PACKED4: an operand holds two elements to a byte, low nibble first."""
 
     CONTIGUOUS = "contiguous"
     STRIDED = "strided"
@@ -45,10 +46,10 @@ class PrecisionGuarantee:
         math_precision: the compute type that formulas are evaluated in (f32 or f64).
         accumulator: the type of running sums; None where nothing is summed.
         rounding: how the result is narrowed to its element.
-        exact: only + - * / sqrt, rounding to integer, comparisons and selections occur, each correctly rounded, so
-            the result is a function of the formula alone: the same bits on CPU and GPU.
-        max_ulp: largest distance from the formula evaluated in the compute type step by step, in units in the last
-            place of the output; 0 for exact rows, None where transcendental functions occur and only a
+        exact: only + - * / sqrt, rounding to integer, comparisons and selections occur, each correctly
+            rounded, so the result is a function of the formula alone: the same bits on CPU and GPU.
+        max_ulp: largest distance from the formula evaluated in the compute type step by step, in units in the
+            last place of the output; 0 for exact rows, None where transcendental functions occur and only a
             measurement can tell.
         deterministic: the same input gives the same bits on every run.
         bit_stable_on_same_hardware: the same bits for every layout, alignment and launch shape.
@@ -116,7 +117,8 @@ class KernelSku:
         """The SKU whose symbol this is.
 
         Raises:
-            UnknownSymbol: the text is not a symbol, or no catalog that is loaded has such a kernel; names the nearest.
+            UnknownSymbol: the text is not a symbol, or no catalog that is loaded has such a kernel; names the
+                nearest.
         """
         from skuda import dispatch  # the catalogs know the operations; they import this module
 
@@ -154,7 +156,8 @@ def split_symbol(symbol: str) -> SymbolParts:
     match = _SYMBOL.fullmatch(symbol)
     if match is None:
         raise UnknownSymbol(
-            f"{symbol!r} is not a kernel symbol: expected op[_backward]_element[_element][_scale_element]__variant, "
+            f"{symbol!r} is not a kernel symbol: "
+            "expected op[_backward]_element[_element][_scale_element]__variant, "
             "such as quantize_per_token_f16_s8__vec16"
         )
     return SymbolParts(

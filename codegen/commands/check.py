@@ -25,8 +25,9 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "check",
         help="say where the catalog is not what the spec and the generator make",
-        description="Render the spec into memory and compare every file. Where there are tests/oracles beside "
-        "the spec, each operation must have its oracle too. The exit status is 1 if something is wrong.",
+        description="Render the spec into memory and compare every file. Where there are tests/oracles "
+        "beside the spec, each operation must have its oracle too. The exit status is 1 if something is "
+        "wrong.",
     )
     places.add_arguments(parser)
     parser.add_argument(

@@ -9,7 +9,7 @@ from skuda.sku import BackendKind
 
 
 def evidence_of(catalog: Catalog, operation: Operation) -> str:
-    """On which GPUs how many of an operation's kernels gave the reference's bits, with the source as it is now."""
+    """On which GPUs how many of an operation's kernels gave the reference's bits, by the present source."""
     skus = [
         sku
         for sku in dispatch.skus()

@@ -50,7 +50,7 @@ def add_parser(subparsers) -> None:
 def run(args: argparse.Namespace) -> int:
     """Runs `skuda new`."""
     from skuda.codegen.diagnostics import Diagnostics, Place
-    from skuda.codegen.spec import check_name
+    from skuda.codegen.names import check_name
     from skuda.codegen.yaml_tree import Text
 
     diagnostics = Diagnostics("NAME", args.name)

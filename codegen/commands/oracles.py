@@ -1,4 +1,4 @@
-"""Which operations have a hand-written oracle: `COVERED` of tests/oracles/__init__.py, which is read, not run."""
+"""Which operations have a hand-written oracle: `COVERED` of tests/oracles/__init__.py, read, not run."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from skuda.codegen.diagnostics import closest
-from skuda.codegen.spec import Row
+from skuda.codegen.program import Row
 from skuda.errors import SpecError
 
 

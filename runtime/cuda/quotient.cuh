@@ -66,9 +66,9 @@ template <typename C> struct Divisor {
 
   template <bool FAST> __device__ C quotient(C x) const {
     if (!FAST) return general_quotient(x, s);
-    if (x == C(0) || !is_finite(x)) return x * y;
-    if (absolute(x) < limits<C>::value_low || absolute(x) > limits<C>::value_high) return general_quotient(x, s);
-    return refined(x);
+    const C size = absolute(x);
+    if (size >= limits<C>::value_low && size <= limits<C>::value_high) return refined(x);
+    return size == C(0) ? x * y : general_quotient(x, s);
   }
 };
 

@@ -14,6 +14,8 @@ from importlib import resources
 import numpy as np
 import pytest
 
+from oracles.floats_array import shift_to_even
+
 
 def rounded(numbers: np.ndarray, p: int) -> np.ndarray:
     """Integers below 2^62 rounded to p significant bits, ties to even."""
@@ -25,15 +27,7 @@ def rounded(numbers: np.ndarray, p: int) -> np.ndarray:
         length = np.where(big, length + step, length)
         rest = np.where(big, rest >> step, rest)
     drop = np.maximum(length + 1 - p, 0)
-    return np.sign(numbers) * (shifted(size, drop) << drop)
-
-
-def shifted(size: np.ndarray, drop: np.ndarray) -> np.ndarray:
-    """size / 2^drop to the nearest integer, ties to even."""
-    kept = size >> drop
-    rest = size - (kept << drop)
-    half = (np.int64(1) << drop) >> 1
-    return kept + ((rest > half) | (rest == half) & (drop > 0) & (kept & 1 == 1))
+    return np.sign(numbers) * (shift_to_even(size, drop) << drop)
 
 
 def divided(numerator: np.ndarray, denominator: np.ndarray, p: int) -> np.ndarray:
@@ -88,10 +82,10 @@ def test_the_cut_quotient_gives_the_clamped_integer(p):
                 r = rounded((dividend << bits) - s * q0, p)  # in units of 2^-(down + bits)
                 q = rounded((q0 << bits) + r * y, p)  # in units of 2^-(down + 2 * bits)
                 unit += bits
-                nearest = np.sign(q) * shifted(np.abs(q), np.int64(unit))
+                nearest = np.sign(q) * shift_to_even(np.abs(q), np.int64(unit))
                 # The IEEE quotient is rounded to p bits first, and to an integer then.
                 quotient = divided((x << exponent) << (2 * bits), s, p)
-                ieee = sign * shifted(quotient, np.int64(down + 2 * bits))
+                ieee = sign * shift_to_even(quotient, np.int64(down + 2 * bits))
                 expected = np.clip(ieee, low, high)
                 assert np.array_equal(np.clip(nearest, low, high), expected)
                 assert np.array_equal((low <= nearest) & (nearest <= high), (low <= ieee) & (ieee <= high))

@@ -21,8 +21,8 @@ from conformance.support import STORAGE, bits_of, floats, pattern
 
 from oracles.floats import FORMATS, Format
 from skuda import dispatch, mapping
-from skuda.codegen.expr import BOOL, INT, REAL, Node
 from skuda.codegen.intrinsics import INTRINSICS, Intrinsic
+from skuda.codegen.nodes import BOOL, INT, REAL, Node
 from skuda.codegen.printers import LatexPrinter
 from skuda.compile import compile_cubin
 

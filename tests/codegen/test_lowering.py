@@ -134,4 +134,19 @@ def test_shared_values_are_made_once():
     program = program_of("x * (s * s + 1)", f"{X}; s: T[*n]")
     (member,) = CudaProgram(program).members
     assert member.value == "s * s + C(1)" and not member.prepared
-    assert CudaProgram(program).outputs[0].formula in (f"x * {member.name}", f"x * ({member.name})")
+    assert CudaProgram(program).outputs[0].formula == f"x * {member.name}"
+
+
+@pytest.mark.parametrize(
+    "formula, expected",
+    [
+        ("(s + 1) * x", "shared_0_ * x"),
+        ("x - (s + s)", "x - shared_0_"),
+        ("s * (x / t)", "s_ * divisor_.template quotient<FAST>(x)"),
+        ("2 * where(x < s, x, s)", "C(2) * (x < s_ ? x : s_)"),
+        ("-(s - x)", "-(s_ - x)"),
+    ],
+)
+def test_parentheses_stand_only_where_they_are_needed(formula, expected):
+    program = program_of(formula, f"{X}; s: T[*n]" + ("; t: T[*n]" if "t)" in formula else ""))
+    assert CudaProgram(program).outputs[0].formula == expected

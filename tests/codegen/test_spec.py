@@ -10,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import BOOL, INT, REAL, Function, Node, Scope, parse, promote
+from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter
-from skuda.codegen.spec import Row, load, loads
+from skuda.codegen.program import Row
+from skuda.codegen.spec import load, loads
 from skuda.codegen.yaml_tree import Text
 from skuda.operation import Attribute, Dim, Operand
 from skuda.sku import Direction
@@ -35,7 +37,7 @@ FUNCTIONS = {
 
 def formula(text: str) -> Node:
     diagnostics = Diagnostics("ops.yaml", text)
-    node = parse(Text(text, Place(1, 1)), Scope(VALUES, FUNCTIONS, "formula"), diagnostics)
+    node = parse(Text(text, Place(1, 1)), Scope(VALUES, FUNCTIONS), diagnostics)
     diagnostics.raise_if_any()
     return node
 

@@ -61,7 +61,7 @@ def from_integers(numbers: np.ndarray, form: Format) -> Values:
 def to_integers(values: Values) -> np.ndarray:
     """The nearest integers, ties to even; 0 for NaN; saturated at +-FAR."""
     shift = np.clip(-values.exponent, 0, 60)
-    size = _shift_to_even(values.mantissa, shift)
+    size = shift_to_even(values.mantissa, shift)
     far = (values.kind == INF) | (values.exponent > FAR.bit_length() - 1 - WIDTH) & (values.mantissa > 0)
     size = np.where(values.kind == NAN, 0, np.where(far, FAR, size))
     return np.where(values.negative, -size, size)
@@ -119,13 +119,13 @@ def _rounded(kind, negative, mantissa, exponent, form: Format) -> Values:
     top = _bit_length(mantissa) - 1 + exponent
     unit = np.maximum(top - form.fraction_bits, form.unit)
     lost = np.maximum(unit - exponent, 0)
-    kept = np.where(lost > 62, 0, _shift_to_even(mantissa, np.minimum(lost, 62)))
+    kept = np.where(lost > 62, 0, shift_to_even(mantissa, np.minimum(lost, 62)))
     mantissa, exponent = _normalised(kept, exponent + lost)
     overflow = (mantissa > 0) & (exponent + (WIDTH - 1) > form.bias)
     return Values(np.where((kind == FINITE) & overflow, INF, kind), negative, mantissa, exponent)
 
 
-def _shift_to_even(mantissa: np.ndarray, shift: np.ndarray) -> np.ndarray:
+def shift_to_even(mantissa: np.ndarray, shift: np.ndarray) -> np.ndarray:
     """mantissa / 2^shift to the nearest integer, ties to even; 0 <= shift <= 62, mantissa < 2^62."""
     kept = mantissa >> shift
     rest = mantissa - (kept << shift)

@@ -1,0 +1,281 @@
+"""What a row declares: its element types, operands, dimensions and attributes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from keyword import iskeyword
+from math import isfinite
+
+from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
+from skuda.codegen.names import check_identifier
+from skuda.codegen.nodes import BOOL, INT, REAL, Node
+from skuda.codegen.tree_reader import TreeReader
+from skuda.codegen.yaml_tree import Sequence, Text
+from skuda.dtypes import DTYPES
+from skuda.operation import COMPUTE, SCALE, Attribute, Dim, Operand
+
+DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
+OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
+_DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
+_ATTRIBUTE = re.compile(
+    r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?"
+)
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+
+
+class Declarations(TreeReader):
+    """Reads what stands in a row beside the formulas.
+
+    Attributes:
+        types: what each type letter may be.
+        dims: the inputs' whole dimensions, by their names.
+        places: of the names of inputs and attributes, faulty ones included.
+        texts: what stands behind these names, and behind those of outputs.
+    """
+
+    def __init__(self, diagnostics: Diagnostics, name: Text, fields: dict):
+        super().__init__(diagnostics)
+        self.name = name
+        self.place = name.place
+        self.fields = fields
+        self.types: dict[str, tuple[str, ...]] = {}
+        self.dims: dict[str, Dim] = {}
+        self.places: dict[str, Place] = {}
+        self.texts: dict[str, Text] = {}
+
+    def read_types(self) -> dict[str, tuple[str, ...]]:
+        types: dict[str, tuple[str, ...]] = {}
+        declared = self.mapping(self.fields["types"], "`types:`") if "types" in self.fields else ()
+        if "T" not in [letter.value for letter, _ in declared]:
+            types["T"] = DEFAULT_FLOATS
+        for letter, node in declared:
+            if not re.fullmatch(r"[A-Z]", letter.value) or letter.value == COMPUTE:
+                self.error(
+                    letter.place, f"a type letter is one capital other than C, this is `{letter.value}`"
+                )
+                continue
+            items = node.items if isinstance(node, Sequence) else (node,)
+            words: list[str] = []
+            for item in items:
+                if not isinstance(item, Text):
+                    self.error(item.place, "a type letter takes a list of element types")
+                elif item.value in DTYPES or item.value in types:
+                    words.append(item.value)
+                else:
+                    help = suggestion(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
+                    if item.value in [other.value for other, _ in declared]:
+                        help = f"declare `{item.value}` before `{letter.value}`"
+                    self.error(item.place, f"`{item.value}` is not an element type", help)
+            if not items:
+                self.error(node.place, f"`{letter.value}` has no element type")
+            types[letter.value] = tuple(dict.fromkeys(words))
+            kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
+            if len(kinds) > 1:
+                self.error(node.place, f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types")
+        others = [letter for letter in types if letter != SCALE]
+        if len(others) > 2:
+            self.error(self.fields["types"].place, "a row has at most two type letters beside S (scale)")
+        return types
+
+    def entries(self, section: str) -> tuple[tuple[Text, object], ...]:
+        """The lines of a section that the row must have."""
+        before = len(self.diagnostics)
+        node = self.fields.get(section)
+        entries = self.mapping(node, f"`{section}:`") if node is not None else ()
+        if not entries and len(self.diagnostics) == before:
+            self.error(self.place, f"`{self.name.value}` has no `{section}:`")
+        return entries
+
+    def operands(self) -> tuple[Operand, ...]:
+        found = []
+        for name, node in self.entries("inputs"):
+            self.places[name.value] = name.place
+            text = self.text(node, f"`{name.value}`")
+            if check_identifier(name, "the input's name", self.diagnostics) and text is not None:
+                self.texts[name.value] = text
+                operand = self.operand(name, text, OPERAND.fullmatch(text.value))
+                if operand is not None:
+                    found.append(operand)
+        return tuple(found)
+
+    def operand(self, name: Text, text: Text, match: re.Match | None) -> Operand | None:
+        if match is None:
+            self.error(
+                text.place,
+                f"`{name.value}` is spelled `Type[dimensions]`",
+                "such as `T[*shape]`, `S[c]`, `i32[]`",
+            )
+            return None
+        element = match["type"]
+        if element not in self.types and element not in DTYPES and element != COMPUTE:
+            declare = f"declare it under types: {{{element}: [...]}}"
+            help = suggestion(element, [*self.types, *DTYPES], declare)
+            self.error(
+                text.at(match.start("type"), len(element)), f"`{element}` is not a type of this row", help
+            )
+            return None
+        dims = []
+        start = match.start("dims")
+        for part in match["dims"].split(",") if match["dims"].strip() else ():
+            word = part.strip()
+            if not _DIM.fullmatch(word):
+                at = text.at(start + len(part) - len(part.lstrip()), max(len(word), 1))
+                self.error(at, f"`{word}` is not a dimension", "use `d`, `*name` or `d/block`")
+                return None
+            if iskeyword(Dim.of(word).name):
+                at = text.at(start + len(part) - len(part.lstrip()), len(word))
+                self.error(at, f"the dimension `{word}` is a reserved word", "choose another name")
+                return None
+            dims.append(Dim.of(word))
+            start += len(part) + 1
+        if len({dim.name for dim in dims}) != len(dims):
+            self.error(text.place, f"`{name.value}` has a dimension twice")
+            return None
+        if sum(dim.many for dim in dims) > 2:
+            self.error(
+                text.place,
+                f"`{name.value}` has more than two `*` dimensions",
+                "their split would be ambiguous",
+            )
+            return None
+        return Operand(name.value, element, tuple(dims))
+
+    def attributes(self) -> tuple[Attribute, ...]:
+        found: list[Attribute] = []
+        for name, node in self.mapping(self.fields["attrs"], "`attrs:`") if "attrs" in self.fields else ():
+            taken = name.value in self.places
+            self.places.setdefault(name.value, name.place)
+            text = self.text(node, f"`{name.value}`")
+            if not check_identifier(name, "the attribute's name", self.diagnostics) or text is None:
+                continue
+            match = _ATTRIBUTE.fullmatch(text.value)
+            if taken:
+                self.error(name.place, f"`{name.value}` is an input already", "choose another name")
+            elif name.value in self.dims:
+                self.error(name.place, f"`{name.value}` is a dimension already", "choose another name")
+            elif match is None:
+                self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`")
+            else:
+                attribute = self.attribute(name.value, text, match)
+                if attribute is not None:
+                    found.append(attribute)
+        return tuple(found)
+
+    def attribute(self, name: str, text: Text, match: re.Match) -> Attribute | None:
+        kind, default, of = match["type"], match["default"], match["of"]
+        letters = [
+            letter
+            for letter, words in self.types.items()
+            if all(word in DTYPES and DTYPES[word].kind == "int" for word in words)
+        ]
+        integer_letter = kind in letters
+        if not integer_letter and kind not in ("i32", COMPUTE, "size", "axis"):
+            self.error(
+                text.at(match.start("type"), len(kind)),
+                f"`{kind}` is not a type of attribute",
+                f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d'])}",
+            )
+            return None
+        if (kind == "axis") != (of is not None) or (of is not None and of not in self.dims):
+            self.error(
+                text.place,
+                f"an axis is spelled `axis of d`, with a dimension of the inputs: {', '.join(self.dims)}",
+            )
+            return None
+        value: int | float | str | None = None
+        if default is not None:
+            at = text.at(match.start("default"), len(default))
+            limits = {f"lowest({kind})": "lowest", f"highest({kind})": "highest"}
+            if integer_letter and default in limits:
+                value = limits[default]
+            elif not _NUMBER.fullmatch(default) or len(default) > 40:
+                choices = f"a number, {' or '.join(limits)}" if integer_letter else "a number"
+                self.error(at, f"`{default}` is not a default for `{kind}`", f"use {choices}")
+            elif kind == COMPUTE:
+                value = float(default)
+                if not isfinite(value):
+                    self.error(at, f"`{default}` does not fit a double")
+            elif re.search(r"[.eE]", default):
+                self.error(at, f"`{name}` is an integer, its default is `{default}`")
+            else:
+                value = int(default)
+                self.check_default(value, kind, at)
+        return Attribute(name, kind, value, of)
+
+    def check_default(self, value: int, kind: str, place: Place) -> None:
+        """An integer default must be a value of each type that the attribute may have."""
+        if kind == "size" and value < 1:
+            self.error(place, f"`{value}` is not a size", "sizes start at 1")
+        for word in self.words(kind) if kind not in ("size", "axis") else ():
+            if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
+                limits = f"{DTYPES[word].lowest} to {DTYPES[word].highest}"
+                help = f"use lowest({kind}) or highest({kind})" if kind in self.types else None
+                self.error(place, f"`{value}` does not fit {word}: {limits}", help)
+                break
+
+    def check_dims(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> None:
+        """Blocks need a size attribute; two `*names` need an axis attribute."""
+        sizes = {attribute.name for attribute in attributes if attribute.type == "size"}
+        axes = {attribute.axis_of for attribute in attributes if attribute.type == "axis"}
+        for operand in inputs:
+            for dim in operand.dims:
+                if dim.block is not None and dim.block not in sizes:
+                    place, help = self.place_of(operand, dim), f"add `attrs: {{{dim.block}: size}}`"
+                    self.error(place, f"`{dim.block}` is no attribute of type size", help)
+                if dim.name not in self.dims:
+                    place = self.place_of(operand, dim)
+                    self.error(place, f"no input has the whole dimension `{dim.name}`")
+            stars = [index for index, dim in enumerate(operand.dims) if dim.many]
+            if len(stars) == 2 and operand.dims[stars[0]].block is None:
+                between = operand.dims[stars[0] + 1 : stars[1]]
+                if len(between) != 1:
+                    place = self.place_of(operand, operand.dims[stars[1]])
+                    self.error(place, "exactly one dimension stands between two `*names`")
+                elif between[0].name not in axes:
+                    name = between[0].name
+                    place, help = self.place_of(operand, between[0]), f"add `attrs: {{axis: axis of {name}}}`"
+                    self.error(place, f"nothing says which axis `{name}` is", help)
+
+    def place_of(self, operand: Operand, dim: Dim) -> Place:
+        """Where a dimension stands in an operand's declaration."""
+        text = self.texts[operand.name]
+        word = re.compile(rf"(?<!\w){re.escape(str(dim))}(?!\w)")
+        return text.at(word.search(text.value, text.value.index("[")).start(), len(str(dim)))
+
+    def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
+        """The names that a formula may use, typed."""
+        values = {}
+        for operand in inputs:
+            dims = frozenset(dim.name for dim in operand.dims)
+            kind, bits = self.kind_of(operand.element)
+            values[operand.name] = Node("name", (), kind, dims, bits, operand.name)
+        for attribute in attributes:
+            if attribute.type in ("size", "axis"):
+                continue
+            kind, bits = self.kind_of(attribute.type)
+            values[attribute.name] = Node("name", (), kind, frozenset(), bits, attribute.name)
+        return values
+
+    def kind_of(self, element: str) -> tuple[str, int]:
+        words = self.words(element)
+        kinds = {DTYPES[word].kind for word in words}
+        if kinds == {"int"}:
+            return INT, max(DTYPES[word].bits + (not DTYPES[word].signed) for word in words)
+        return (BOOL, 0) if kinds == {"bool"} else (REAL, 0)
+
+    def words(self, element: str, types: Mapping[str, tuple[str, ...]] | None = None) -> tuple[str, ...]:
+        """Every element type that a letter may be."""
+        types = self.types if types is None else types
+        if element == COMPUTE:
+            return ("f32", "f64")
+        if element not in types:
+            return (element,)
+        return tuple(dict.fromkeys(word for option in types[element] for word in self.words(option, types)))
+
+    def needed(self, letters: set[str]) -> set[str]:
+        """The letters, and those that they or C are defined by."""
+        needed = set(letters & self.types.keys()) | ({"T"} if COMPUTE in letters else set())
+        for letter in tuple(needed):
+            needed |= {word for word in self.types[letter] if word in self.types}
+        return needed

@@ -1,0 +1,77 @@
+"""Names of operands, attributes, functions and operations: their spelling, and the words they must not be."""
+
+from __future__ import annotations
+
+import keyword
+import re
+
+import skuda
+from skuda.codegen.diagnostics import Diagnostics
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.yaml_tree import Text
+from skuda.dtypes import DTYPES
+
+IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
+
+# Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`. A name of
+# the templates' own ends in _, which no operand's does.
+RESERVED = frozenset(
+    """alignas alignof asm auto bool case catch char class const constexpr continue default delete do double
+    else enum explicit export extern false float for friend goto if inline int long mutable namespace new
+    noexcept nullptr operator private protected public register requires return short signed sizeof static
+    struct switch template this throw true try typedef typeid typename union unsigned using virtual void
+    volatile while and_eq bitand bitor compl not_eq or_eq xor xor_eq concept consteval constinit decltype
+    co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert
+    thread_local linux unix
+    f64 f32 f16 bf16 e4m3 e5m2 s8 u8 s4 u4 i32 i64 self
+    call dtype input_dtype np out reference shape stream""".split()
+) | frozenset(
+    word
+    for row in INTRINSICS.values()
+    for text in (row.cuda, row.numpy)
+    for word in re.findall(r"[a-z_]\w*", text)
+)
+# Names of functions must not hide what the generated plan modules import, nor modules of skuda itself.
+_TAKEN = frozenset({"call", "dataclass", "reference"}) | skuda.MODULES
+
+
+def check_name(name: Text, diagnostics: Diagnostics) -> bool:
+    """Whether a text can be the name of an operation; reports why not."""
+    if not check_spelling(name, "the operation's name", diagnostics):
+        return False
+    if keyword.iskeyword(name.value) or name.value in _TAKEN:
+        diagnostics.error(
+            name.place, f"the operation's name `{name.value}` is a reserved word", "choose another name"
+        )
+        return False
+    tail = name.value.rsplit("_", 1)[-1]
+    if tail in DTYPES or tail in ("backward", "scale"):
+        diagnostics.error(
+            name.place, f"an operation's name cannot end with `_{tail}`", "kernel symbols add that part"
+        )
+        return False
+    return True
+
+
+def check_identifier(text: Text, what: str, diagnostics: Diagnostics) -> bool:
+    """Whether a name can be an operand's, attribute's or function's in every target; reports why not."""
+    if not check_spelling(text, what, diagnostics):
+        return False
+    if text.value in RESERVED or keyword.iskeyword(text.value):
+        diagnostics.error(text.place, f"{what} `{text.value}` is a reserved word", "choose another name")
+        return False
+    return True
+
+
+def check_spelling(text: Text, what: str, diagnostics: Diagnostics) -> bool:
+    """Whether a text has the form of a name; reports why not."""
+    word = text.value
+    if IDENTIFIER.fullmatch(word) and len(word) <= 64:
+        return True
+    help = "use a-z, 0-9 and single _ between them, 64 at most"
+    diagnostics.error(text.place, f"{what} {_quoted(word)} is not a name", help)
+    return False
+
+
+def _quoted(word: str) -> str:
+    return "`" + (word if len(word) <= 40 else word[:37] + "...") + "`"

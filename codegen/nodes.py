@@ -1,0 +1,85 @@
+"""The typed values of formulas: kinds, nodes, functions of the spec, and what names mean."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from skuda.codegen.diagnostics import Place
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.yaml_tree import Text
+
+REAL, INT, BOOL = "real", "int", "bool"
+
+
+@dataclass(frozen=True)
+class Node:
+    """One typed value of a formula.
+
+    Attributes:
+        op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), or the name of an intrinsic.
+        args: the operands.
+        kind: REAL, INT or BOOL.
+        dims: names of the dimensions that the value depends on.
+        bits: for an integer, how many bits hold it.
+        text: the name, or the number as it was written.
+        place: where it stands in the spec; no part of its identity.
+    """
+
+    op: str
+    args: tuple[Node, ...]
+    kind: str
+    dims: frozenset[str] = frozenset()
+    bits: int = 0
+    text: str = ""
+    place: Place | None = field(default=None, compare=False, repr=False)
+
+    def names(self) -> set[str]:
+        """The operands and attributes that the value is made of."""
+        if self.op == "name":
+            return {self.text}
+        return set().union(*(argument.names() for argument in self.args)) if self.args else set()
+
+    def intrinsics(self) -> set[str]:
+        """The intrinsics that it calls."""
+        own = {self.op} & INTRINSICS.keys()
+        return own.union(*(argument.intrinsics() for argument in self.args))
+
+
+@dataclass(frozen=True)
+class Function:
+    """A row of `functions:`: a name for a formula, expanded where it is called."""
+
+    name: str
+    parameters: tuple[str, ...]
+    body: Text
+
+
+class Scope:
+    """What the names of a formula mean.
+
+    Args:
+        values: the operands and attributes, as name nodes.
+        functions: the spec's functions.
+        hidden: names that are declared and have no value here: why, or None if their own mistake has been
+            reported.
+    """
+
+    def __init__(
+        self,
+        values: Mapping[str, Node],
+        functions: Mapping[str, Function],
+        hidden: Mapping[str, str | None] | None = None,
+    ):
+        self.values = values
+        self.functions = functions
+        self.hidden = hidden or {}
+
+
+def promote(node: Node) -> Node:
+    """An integer as a real, rounded once; anything else as it is."""
+    if node.kind != INT:
+        return node
+    if node.op == "number":
+        return Node("number", (), REAL, text=node.text, place=node.place)
+    return Node("to_real", (node,), REAL, node.dims, place=node.place)

@@ -1,0 +1,323 @@
+"""Reads one operation of a spec: its formulas, forward and backward, checked against what it declares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from skuda.codegen.declarations import OPERAND, Declarations
+from skuda.codegen.diagnostics import Diagnostics, suggestion
+from skuda.codegen.expr import parse
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.names import check_identifier
+from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.program import Program, Row
+from skuda.codegen.yaml_tree import Sequence, Text
+from skuda.operation import Attribute, Operand, Operation, Requirement
+from skuda.sku import Direction
+
+_NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
+_KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
+
+
+class RowReader(Declarations):
+    """Reads one operation.
+
+    Args:
+        diagnostics: takes its mistakes.
+        name: of the operation.
+        fields: its sections, by their names.
+        functions: the spec's functions.
+        broken_functions: names of functions whose mistakes have been reported: calls of them are none.
+    """
+
+    def __init__(
+        self,
+        diagnostics: Diagnostics,
+        name: Text,
+        fields: dict,
+        functions: Mapping[str, Function],
+        broken_functions: Collection[str],
+    ):
+        super().__init__(diagnostics, name, fields)
+        self.functions = functions
+        self.broken_functions = broken_functions
+
+    def row(self) -> Row | None:
+        """The operation, or None where it has mistakes, each of which has been reported."""
+        before = len(self.diagnostics)
+        kind = self.kind()
+        doc = self.doc()
+        self.types = self.read_types()
+        inputs = self.operands()
+        if not self.places:
+            self.entries("outputs")
+            return None
+        self.dims = {dim.name: dim for operand in inputs for dim in operand.dims if dim.block is None}
+        attributes = self.attributes()
+        self.check_dims(inputs, attributes)
+        outputs, formulas = self.outputs("outputs", inputs, attributes)
+        requirements = self.requirements(attributes)
+        if len(self.diagnostics) > before or len(outputs) < len(self.entries("outputs")):
+            return None
+        forward = self.program(
+            Direction.FORWARD, kind, doc, inputs, outputs, attributes, requirements, formulas
+        )
+        used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
+        used |= {dim.block for operand in inputs for dim in operand.dims}
+        used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
+        for name, place in self.places.items():
+            if name not in used:
+                message = f"`{self.name.value}` never uses `{name}`"
+                self.error(place, message, "remove it, or use it in an output")
+        backward = None
+        if "backward" in self.fields:
+            backward = self.backward(kind, doc, forward)
+        if len(self.diagnostics) > before:
+            return None
+        return Row(self.name.value, kind, doc, forward, backward, self.place.line)
+
+    def kind(self) -> str:
+        if "kind" not in self.fields:
+            return "custom." + self.name.value
+        text = self.text(self.fields["kind"], "`kind`")
+        if text is None:
+            return "custom"
+        if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?", text.value):
+            self.error(
+                text.place, "a kind is `category` or `category.name`", "such as `quantization.per_token`"
+            )
+        return text.value
+
+    def doc(self) -> str:
+        if "doc" not in self.fields:
+            return f"The operation {self.name.value}."
+        text = self.text(self.fields["doc"], "`doc`")
+        if text is None:
+            return ""
+        bad = _NOT_IN_DOC.search(text.value.rstrip("\n"))
+        if bad is not None:
+            what = "a line break" if bad.group() == "\n" else f"`{bad.group()}`"
+            self.error(
+                text.at(bad.start(), len(bad.group())),
+                f"a doc cannot have {what}",
+                "it is one line, which goes into comments and docstrings as it is",
+            )
+        return text.value.rstrip("\n")
+
+    def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
+        """Names that the row or the file declares and that have no value in a formula: see Scope."""
+        hidden: dict[str, str | None] = dict.fromkeys([*self.broken_functions, *self.places])
+        for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
+            hidden.setdefault(name.value, "is an output, a formula has inputs and attributes")
+        for attribute in attributes:
+            if attribute.type in ("size", "axis"):
+                hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
+        return hidden
+
+    def outputs(self, section: str, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], extra=()):
+        """Operands and their typed formulas: (operands, {name: (formula text, node)})."""
+        found: list[Operand] = []
+        formulas: dict[str, tuple[str, Node]] = {}
+        values = self.values(tuple(inputs) + tuple(extra), attributes)
+        hidden = self.hidden(attributes)
+        all_inputs = len(inputs) == len(self.entries("inputs"))
+        for name, body in self.entries(section):
+            text = self.text(body, f"`{name.value}`")
+            if not check_identifier(name, "the output's name", self.diagnostics) or text is None:
+                continue
+            if name.value in values or name.value in self.places:
+                what = "an attribute" if name.value in {a.name for a in attributes} else "an input"
+                self.error(name.place, f"`{name.value}` is {what} already", "choose another name")
+                continue
+            self.texts[name.value] = text
+            head, equals, tail = text.value.partition("=")
+            match = OPERAND.fullmatch(head)
+            if match is None or not tail.strip():
+                help = "such as `T[*shape] = 2 * x`"
+                self.error(text.place, f"`{name.value}` is spelled `Type[dimensions] = formula`", help)
+                continue
+            operand = self.operand(name, text, match)
+            dims = operand.dims if operand is not None else ()
+            unknown = [dim for dim in dims if dim.name not in self.dims]
+            for dim in unknown if all_inputs else ():
+                help = suggestion(dim.name, self.dims, f"dimensions: {', '.join(self.dims)}")
+                self.error(self.place_of(operand, dim), f"no input has the dimension `{dim.name}`", help)
+            formula = _tail(text, len(text.value) - len(tail.lstrip()))
+            scope = Scope(values, self.functions, hidden)
+            value = parse(formula, scope, self.diagnostics)
+            if operand is None or value is None or unknown:
+                continue
+            value = self.fitted(operand, value, formula)
+            if value is not None:
+                found.append(operand)
+                formulas[name.value] = (" ".join(tail.split()), value)
+        for operand in found[1:]:
+            if operand.dims != found[0].dims:
+                message = f"`{found[0].name}` has other dimensions: `{found[0].signature}`"
+                self.error(self.texts[operand.name].place, message, "all outputs have the same")
+        return tuple(found), formulas
+
+    def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
+        """The formula as its output's kind and dimensions need it."""
+        kind, _ = self.kind_of(operand.element)
+        if kind == REAL:
+            value = promote(value)
+        if value.kind != kind:
+            help = "use `where(condition, 1, 0)`" if value.kind == BOOL else None
+            if (kind, value.kind) == (INT, REAL):
+                help = "use `round_to_int(x)`"
+            message = f"`{operand.signature}` holds {_KINDS[kind]}, the formula gives {_KINDS[value.kind]}"
+            self.error(formula.place, message, help)
+            return None
+        own = {dim.name for dim in operand.dims if dim.block is None}
+        missing = sorted((value.dims & self.dims.keys()) - own)
+        if missing:
+            self.error(
+                formula.place,
+                f"the formula depends on {', '.join(f'`{name}`' for name in missing)}, "
+                f"which `{operand.signature}` does not have",
+                "add the dimension to the output",
+            )
+            return None
+        return value
+
+    def requirements(self, attributes: tuple[Attribute, ...]) -> tuple[tuple[str, Node], ...]:
+        if "requires" not in self.fields:
+            return ()
+        node = self.fields["requires"]
+        found = []
+        for item in node.items if isinstance(node, Sequence) else (node,):
+            text = self.text(item, "`requires`")
+            if text is None:
+                continue
+            hidden = self.hidden(attributes)
+            arrays = self.texts.keys() & self.places.keys()
+            hidden |= dict.fromkeys(arrays, "is an array, `requires` is about attributes")
+            scope = Scope(self.values((), attributes), self.functions, hidden)
+            value = parse(text, scope, self.diagnostics)
+            if value is not None and value.kind != BOOL:
+                self.error(text.place, "`requires` needs a condition on attributes", "such as `low <= high`")
+            elif value is not None:
+                found.append((" ".join(text.value.split()), value))
+        return tuple(found)
+
+    def backward(self, kind: str, doc: str, forward: Program) -> Program | None:
+        op = forward.operation
+        gradients = []
+        names = {f"d_{operand.name}" for operand in op.inputs}
+        node = self.fields["backward"]
+        for name, _ in self.entries("backward"):
+            if name.value not in names:
+                help = suggestion(name.value, names, f"gradients: {', '.join(sorted(names))}")
+                self.error(name.place, f"`{name.value}` is the gradient of no input", help)
+        floats = next((o.element for o in op.inputs if self.kind_of(o.element)[0] == REAL), "T")
+        for operand in op.outputs:  # the gradient of codes flows in the type of the values they came from
+            element = operand.element if self.kind_of(operand.element)[0] == REAL else floats
+            gradients.append(Operand(f"d_{operand.name}", element, operand.dims))
+            if f"d_{operand.name}" in self.places:
+                message = f"`d_{operand.name}` is the name of the gradient of `{operand.name}`"
+                self.error(self.places[f"d_{operand.name}"], message, "choose another name")
+        outputs, formulas = self.outputs("backward", op.inputs, op.attributes, gradients)
+        if len(outputs) < len(self.entries("backward")):
+            return None
+        inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
+        for operand in outputs:
+            of = inputs_by_name.get(operand.name, operand)
+            is_real = self.kind_of(of.element)[0] == REAL  # the gradient of codes is of the type declared
+            if operand.dims != of.dims or (is_real and operand.element != of.element):
+                message = f"`{operand.name}` is the gradient of `{of.name}`, which is `{of.signature}`"
+                self.error(self.texts[operand.name].place, message, "declare it so")
+        used = set().union(*(value.names() for _, value in formulas.values()))
+        inputs = tuple(o for o in (*gradients, *op.inputs) if o.name in used)
+        if not inputs or inputs[0] not in gradients:
+            message = f"`backward` never uses {' or '.join(f'`{g.name}`' for g in gradients)}"
+            self.error(node.place, message, "a gradient is a multiple of the outputs' gradients")
+            return None
+        dims = {dim.name for operand in (*inputs, *outputs) for dim in operand.dims}
+        blocks = {dim.block for operand in (*inputs, *outputs) for dim in operand.dims}
+        checks = tuple(r for r in forward.requirements if r[1].names() & used)
+        wanted = used | blocks | {name for r in checks for name in r[1].names()}
+        attributes = tuple(a for a in op.attributes if a.name in wanted or (a.axis_of in dims))
+        program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
+        letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
+        needed = self.needed(letters)
+        operation = replace(
+            program.operation,
+            types={letter: words for letter, words in op.types.items() if letter in needed},
+            element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
+        )
+        return replace(program, operation=operation)
+
+    def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
+        exact = all(INTRINSICS[name].exact for _, node in formulas.values() for name in node.intrinsics())
+        names = [attribute.name for attribute in attributes]
+        used = set().union(*(node.names() for _, node in formulas.values()))
+        operation = Operation(
+            name=self.name.value,
+            category=kind.partition(".")[0],
+            direction=direction,
+            doc=doc,
+            types=self.types,
+            inputs=tuple(inputs),
+            outputs=tuple(outputs),
+            attributes=tuple(attributes),
+            requirements=tuple(
+                Requirement(text, tuple(name for name in names if name in node.names()), _never)
+                for text, node in requirements
+            ),
+            element_fields=self.element_fields((*inputs, *outputs)),
+            exact=exact,
+            source=f"{self.name.value}.cu",
+            formula_attributes=tuple(name for name in names if name in used),
+        )
+        if direction is Direction.FORWARD:
+            self.check_letters(operation)
+        return Program(
+            operation,
+            {name: node for name, (_, node) in formulas.items()},
+            {name: text for name, (text, _) in formulas.items()},
+            tuple(requirements),
+        )
+
+    def check_letters(self, operation: Operation) -> None:
+        shown = {operand.element for operand in operation.inputs}
+        hidden = [letter for letter in self.types if letter not in shown]
+        if len(hidden) > 1:
+            self.error(
+                self.place,
+                f"no input shows the types {' and '.join(hidden)}; `dtype=` can name only one of them",
+            )
+        if not any(operand.dims == operation.outputs[0].dims for operand in operation.inputs):
+            self.error(
+                self.place,
+                "no input has the dimensions of the output",
+                "one input gives the output its shape",
+            )
+
+    def element_fields(self, operands: tuple[Operand, ...]) -> dict[str, str]:
+        first = {}
+        for operand in operands:
+            if operand.element in self.types:
+                first.setdefault(operand.element, f"{operand.name}_element")
+        for letter in self.types:
+            first.setdefault(letter, f"{letter.lower()}_element")
+        if len(first) == 1:
+            return {letter: "element" for letter in first}
+        return first
+
+
+def _between(operand: Operand) -> str | None:
+    """The dimension between an operand's two `*names`."""
+    stars = [index for index, dim in enumerate(operand.dims) if dim.many]
+    return operand.dims[stars[0] + 1].name if len(stars) == 2 else None
+
+
+def _tail(text: Text, start: int) -> Text:
+    """The text from an offset on, whose characters keep their places."""
+    return Text(text.value[start:], text.at(start, max(len(text.value) - start, 1)), text.spots[start:])
+
+
+def _never(**_) -> bool:
+    raise AssertionError("a requirement is evaluated by the generated plan")

@@ -1,0 +1,117 @@
+"""Formulas as syntax trees: what `ast` reads of a text, and in our own words why it reads nothing."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Collection
+
+from skuda.codegen.diagnostics import Diagnostics, suggestion
+from skuda.codegen.intrinsics import INSTEAD, INTRINSICS
+from skuda.codegen.nodes import Function
+from skuda.codegen.yaml_tree import Text
+
+# What an author may mean by a character that no formula has.
+_MEANT = {
+    "#": "a comment stands on a line of its own, above the entry",
+    "=": "`==` compares",
+    "?": "use `where(condition, a, b)`",
+    "!": "use `not`",
+    "&": "use `and`",
+    "|": "use `or`",
+    "\u2212": "write `-`",
+    "\u00d7": "write `*`",
+    "\u00b7": "write `*`",
+    "\u00f7": "write `/`",
+    "\u2264": "write `<=`",
+    "\u2265": "write `>=`",
+    "\u2260": "write `!=`",
+    "\u00b2": "write `x * x`",
+    "\u221a": "write `sqrt(x)`",
+}
+
+
+def parse_syntax(text: Text, diagnostics: Diagnostics) -> ast.expr | None:
+    """The formula as a syntax tree, or None with a diagnostic where it is no expression."""
+    if len(text.value) > 10_000:
+        diagnostics.error(text.place, "the formula is longer than 10000 characters")
+        return None
+    for offset, character in enumerate(text.value):
+        if character == "#" or not character.isascii():
+            message = f"`{character}` has no meaning in a formula"
+            diagnostics.error(text.at(offset), message, _MEANT.get(character))
+            return None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(text.value.strip().replace("\n", " "), mode="eval").body
+    except SyntaxError as error:
+        _not_an_expression(text, error, diagnostics)
+    except (ValueError, RecursionError, MemoryError):
+        diagnostics.error(text.place, "the formula is too deep or too long", "split it with functions")
+    return None
+
+
+def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics) -> None:
+    """Reports a syntax error in words of our own, which do not change with the version of Python."""
+    value, length = text.value, 1
+    offset = len(value) - len(value.lstrip()) + max((error.offset or 1) - 1, 0)
+    assigned = re.search(r"(?<![<>=!])=(?!=)", value)
+    if assigned and re.search("keyword argument|assignment|meant '=='", error.msg):
+        offset = assigned.start()
+    sign = value[offset : offset + 1]
+    message, help = "", "a formula is one expression of names, numbers, operators and calls"
+    if not error.offset or not sign:  # Python's ways to say that the end is too early
+        offset = len(value.rstrip()) - 1
+        message = "something is missing after this"
+    elif "never closed" in error.msg:
+        message, help = f"this `{sign}` is not closed", None
+    elif "too many" in error.msg:
+        message, help = "the formula is too deep or too long", "split it with functions"
+    elif "forgot a comma" in error.msg:
+        message, length = "a comma or an operator is missing in this", error.end_offset - error.offset
+    elif "string" in error.msg:
+        message = "a formula has no strings"
+    elif "literal" in error.msg:
+        message, help = "this is not a number", "write 2, 0.5 or 1e-3, and a product as `2 * x`"
+    elif "expected 'else'" in error.msg:
+        message, help = "a formula has no `a if c else b`", "use `where(c, a, b)`"
+    elif sign in _MEANT or sign in "$`;\\":
+        message, help = f"`{sign}` has no meaning in a formula", _MEANT.get(sign, help)
+    else:
+        word = re.compile(r"\w+|[<>=*/]+|.").match(value, offset).group()
+        message, length = f"`{word}` is not expected here", len(word)
+    diagnostics.error(text.at(offset, length), message, help)
+
+
+def check_function(function: Function, functions: Collection[str], diagnostics: Diagnostics) -> None:
+    """Reports names in a function's body that mean nothing there, and parameters never used."""
+    tree = parse_syntax(function.body, diagnostics)
+    if tree is None:
+        return
+    used = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name):
+            used.add(node.id)
+            if node.id not in function.parameters and node.id not in functions and node.id not in INTRINSICS:
+                place = function.body.at(offset_of(function.body, node), len(node.id))
+                known = [*function.parameters, *functions, *INTRINSICS]
+                message = f"`{node.id}` is neither a parameter of `{function.name}` nor a function"
+                diagnostics.error(place, message, meant(node.id, known))
+    for parameter in function.parameters:
+        if parameter not in used:
+            message = f"`{function.name}` never uses its parameter `{parameter}`"
+            diagnostics.error(function.body.place, message, "remove it")
+
+
+def offset_of(text: Text, node: ast.expr) -> int:
+    """Characters before a node in its scalar, which is ASCII and was parsed as one line."""
+    return len(text.value) - len(text.value.lstrip()) + node.col_offset
+
+
+def meant(word: str, choices: Collection[str]) -> str | None:
+    """What an author may have meant by a name that nothing has, as a help text."""
+    if word in INSTEAD:
+        return f"use {INSTEAD[word]}"
+    return suggestion(word, choices)

@@ -1,0 +1,10 @@
+"""`skuda bench`: how fast the kernels are beside a copy of the same bytes and beside other libraries, and what a call costs.
+
+Needs a GPU and the extra `demo` (rich, matplotlib). torch and Triton are measured where they are installed.
+"""
+
+from __future__ import annotations
+
+from skuda.bench.cli import add_parser
+
+__all__ = ["add_parser"]

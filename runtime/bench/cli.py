@@ -1,0 +1,133 @@
+"""`skuda bench`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from skuda.bench import report, suite
+from skuda.errors import InvalidProblem, MissingDependency, Unsupported
+from skuda.kernel import cuda_available
+
+ROUNDS, QUICK_ROUNDS = 30, 15
+
+
+def add_parser(subparsers) -> None:
+    """Adds `bench`. Sets `handler`, a function from arguments to exit status."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure the kernels against a copy of the same bytes",
+        description="Measure every operation at every float type over a fixed suite of shapes, beside a device copy of "
+        "the same bytes, torch eager, torch.compile and a Triton kernel, and what a call costs the host. Needs a GPU. "
+        "The exit status is 1 where a row failed.",
+    )
+    parser.add_argument(
+        "--op", metavar="NAME", action="append", default=[], dest="operations",
+        help="only this operation, both directions, or this function; * is allowed; may be given more than once",
+    )  # fmt: skip
+    parser.add_argument(
+        "--dtype", metavar="TYPE", action="append", default=[], dest="elements",
+        help="only this float type (f64, f32, f16, bf16); may be given more than once",
+    )  # fmt: skip
+    parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
+    parser.add_argument("--host", action="store_true", help="only what a call costs the host")
+    parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
+    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda bench`.
+
+    Raises:
+        InvalidProblem: there is no such operation or type, or the options contradict each other.
+        Unsupported: there is no GPU.
+        MissingDependency: rich, or matplotlib for a plot, is not installed.
+    """
+    from skuda.generated import CATALOG
+
+    if args.host and (args.operations or args.elements or args.plot):
+        raise InvalidProblem("--host measures calls, not kernels: it goes with none of --op, --dtype and --plot")
+    cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
+    for path in filter(None, (args.json, args.plot)):
+        if not path.parent.is_dir():
+            raise InvalidProblem(f"{path}: there is no folder {path.parent}")
+    if not cuda_available():
+        raise Unsupported("skuda bench: no CUDA device here; `skuda doctor` says what is missing")
+    if args.plot:
+        _require("matplotlib")
+    begun = time.perf_counter()
+    result = measure(args, cases)
+    print(report.text(result))
+    if args.json:
+        args.json.write_text(as_json(result), encoding="utf-8")
+        print(f"wrote {args.json}")
+    if args.plot:
+        from skuda.bench import plot  # matplotlib takes a while to import
+
+        plot.draw(args.plot, result)
+        print(f"wrote {args.plot}")
+    print(f"{time.perf_counter() - begun:.0f} s in all")
+    return int(any("error" in row for row in result.get("rows", ())))
+
+
+def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:
+    """Everything that was asked for, as it is written to JSON."""
+    from skuda.bench.run import Bench, machine
+
+    rounds = QUICK_ROUNDS if args.quick else ROUNDS
+    bench = Bench(rounds, args.quick)
+    result: dict[str, Any] = {"machine": machine(bench.absent), "absent": bench.absent, "rounds": rounds}
+    if cases:
+        with progress(len(cases)) as advance:
+            result["rows"] = bench.run(cases, advance)
+    if not args.operations and not args.elements:
+        from skuda.bench import host
+
+        result["host"] = host.measure()
+    return result
+
+
+def as_json(result: dict[str, Any]) -> str:
+    """A line for each row, so that two runs can be compared with diff."""
+    rows = ",\n".join(f"    {json.dumps(row)}" for row in result.get("rows", ()))
+    head = json.dumps({key: value for key, value in result.items() if key != "rows"}, indent=2)
+    return head.removesuffix("\n}") + (f',\n  "rows": [\n{rows}\n  ]' if rows else "") + "\n}\n"
+
+
+@contextmanager
+def progress(total: int) -> Iterator[Callable[[suite.Case], None]]:
+    """A bar on standard error, with the row that is measured and the time left; none where that is no terminal.
+
+    Args:
+        total: how many rows there are.
+    """
+    rich = _require("rich.progress")
+    console = _require("rich.console").Console(stderr=True)
+    columns = (
+        rich.TextColumn("{task.description:60}"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
+    )  # fmt: skip
+    with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
+        task = bars.add_task("", total=total + 1)
+
+        def advance(case: suite.Case) -> None:
+            bars.update(task, advance=1, description=str(case)[:60])
+
+        yield advance
+
+
+def _require(module: str) -> ModuleType:
+    try:
+        return import_module(module)
+    except ImportError as error:
+        raise MissingDependency(
+            f"skuda bench needs the package {module.partition('.')[0]}: pip install 'skuda[demo]'"
+        ) from error

@@ -1,0 +1,217 @@
+"""The catalog's formulas as a torch user writes them, for torch eager and torch.compile.
+
+Half types are widened to f32 first, as the catalog's rule says; a user who computes in f16 instead gets other codes. 4-bit
+codes are packed and unpacked, for that is what our kernels read and write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import cupy
+import torch
+
+from skuda.bench.problem import Problem
+from skuda.dtypes import DTYPES
+
+
+
+def dtype_of(word: str) -> torch.dtype:
+    """The torch type that an element travels as."""
+    return getattr(torch, DTYPES[word].storage.name)
+
+
+def tensor_of(array, word: str) -> torch.Tensor:
+    """A tensor over the memory of a CuPy array, of any strides."""
+    itemsize = array.dtype.itemsize
+    last = sum((extent - 1) * step for extent, step in zip(array.shape, array.strides, strict=True)) + itemsize
+    raw = torch.as_tensor(cupy.ndarray((last,), cupy.uint8, array.data), device="cuda")
+    strides = [step // itemsize for step in array.strides]
+    return raw.view(dtype_of(word)).as_strided(array.shape, strides)
+
+
+def tensors_of(problem: Problem) -> dict[str, torch.Tensor | int | float]:
+    """Each operand of a problem, over the same memory."""
+    return {
+        placed.operand.name: (
+            problem.arrays[placed.operand.name]
+            if placed.operand.scalar
+            else tensor_of(problem.arrays[placed.operand.name], placed.word)
+        )
+        for placed in problem.case.operands
+    }
+
+
+def composed(problem: Problem, inputs: dict[str, object]) -> tuple[Callable[..., object], tuple] | None:
+    """The operation composed of torch's own, and its arguments; None for an operation that is not known here.
+
+    Args:
+        problem: its case and range of codes.
+        inputs: each input by name: a tensor, or a number.
+    """
+    case, operation = problem.case, problem.case.operation
+    backward = operation.function.removeprefix(operation.name)
+    maker = _MAKERS.get(operation.name.partition("_per_")[0] + backward)
+    if maker is None:
+        return None
+    arguments = []
+    for operand in operation.inputs:
+        value = inputs[operand.name]
+        if not case.is_full(operand) and isinstance(value, torch.Tensor):
+            if "axis" in case.attributes:
+                axis, rank = case.attributes["axis"], len(case.shape.extents)
+                value = value.view([-1 if each == axis else 1 for each in range(rank)])
+            elif _group(problem) is None:
+                value = value.unsqueeze(-1)
+        arguments.append(value)
+    return maker(problem), tuple(arguments)
+
+
+def _group(problem: Problem) -> int | None:
+    return problem.case.attributes.get("group_size")
+
+
+def _spread(problem: Problem) -> Callable[[object], object]:
+    """What makes a scale or zero point broadcast with the input."""
+    group, length = _group(problem), problem.case.shape.extents[-1]
+    if group is None:
+        return lambda parameter: parameter
+    return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
+
+
+def _wide(problem: Problem) -> torch.dtype:
+    return dtype_of(problem.case.types["C"])
+
+
+def _packed(problem: Problem) -> bool:
+    """Whether some operand of the problem holds two codes a byte."""
+    return any(DTYPES[placed.word].packed for placed in problem.case.operands)
+
+
+def _rounded(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide = _spread(problem), _wide(problem)
+    return lambda x, s, z: torch.round(x.to(wide) / spread(s)) + spread(z)
+
+
+def _quantize(problem: Problem) -> Callable[..., torch.Tensor]:
+    rounded, low, high = _rounded(problem), problem.q_min, problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+    if not _packed(problem):
+        return lambda x, s, z: torch.clamp(rounded(x, s, z), low, high).to(out)
+
+    def quantize(x, s, z):
+        codes = torch.clamp(rounded(x, s, z), low, high).to(torch.int8)
+        if codes.shape[-1] % 2:
+            codes = torch.nn.functional.pad(codes, (0, 1))
+        return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(torch.uint8)
+
+    return quantize
+
+
+def _dequantize(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide = _spread(problem), _wide(problem)
+    out = dtype_of(problem.case.operands[-1].word)
+    length, signed = problem.case.shape.extents[-1], problem.q_min < 0
+    packed = _packed(problem)
+
+    def dequantize(q, s, z):
+        if packed:
+            q = torch.stack((q & 15, q >> 4), -1).flatten(-2)[..., :length]
+            if signed:
+                q = (q ^ 8).to(torch.int8) - 8
+        return ((q.to(wide) - spread(z)) * spread(s)).to(out)
+
+    return dequantize
+
+
+def _fake_quantize(problem: Problem) -> Callable[..., torch.Tensor]:
+    rounded, spread, low, high = _rounded(problem), _spread(problem), problem.q_min, problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+
+    def fake_quantize(x, s, z):
+        codes = torch.clamp(rounded(x, s, z), low, high)
+        return ((codes - spread(z)) * spread(s)).to(out)
+
+    return fake_quantize
+
+
+def _quantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    rounded, spread, wide = _rounded(problem), _spread(problem), _wide(problem)
+    low, high, out = problem.q_min, problem.q_max, dtype_of(problem.case.operands[-1].word)
+
+    def backward(g, x, s, z):
+        code = rounded(x, s, z)
+        return torch.where((code >= low) & (code <= high), g.to(wide) / spread(s), 0).to(out)
+
+    return backward
+
+
+def _fake_quantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    rounded, low, high = _rounded(problem), problem.q_min, problem.q_max
+
+    def backward(g, x, s, z):
+        code = rounded(x, s, z)
+        return torch.where((code >= low) & (code <= high), g, 0)
+
+    return backward
+
+
+def _dequantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide = _spread(problem), _wide(problem)
+    out = dtype_of(problem.case.operands[-1].word)
+    return lambda g, s: (g.to(wide) * spread(s)).to(out)
+
+
+def _lerp(problem: Problem) -> Callable[..., torch.Tensor]:
+    wide, out = _wide(problem), dtype_of(problem.case.operands[-1].word)
+
+    def lerp(a, b, weight):
+        a, b = a.to(wide), b.to(wide)
+        return (a + weight * (b - a)).to(out)
+
+    return lerp
+
+
+def _lerp_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    wide, out = _wide(problem), dtype_of(problem.case.operands[-1].word)
+
+    def backward(g, weight):
+        g = g.to(wide)
+        if isinstance(weight, torch.Tensor):
+            weight = weight.to(wide)
+        return ((1 - weight) * g).to(out), (weight * g).to(out)
+
+    return backward
+
+
+_MAKERS = {
+    "quantize": _quantize,
+    "quantize_backward": _quantize_backward,
+    "dequantize": _dequantize,
+    "dequantize_backward": _dequantize_backward,
+    "fake_quantize": _fake_quantize,
+    "fake_quantize_backward": _fake_quantize_backward,
+    "lerp": _lerp,
+    "lerp_backward": _lerp_backward,
+    "lerp_tensor": _lerp,
+    "lerp_tensor_backward": _lerp_backward,
+}
+
+
+def native(problem: Problem) -> Callable[[], object] | None:
+    """torch's own one-kernel function for the operation: lerp, and fake_quantize_per_tensor and _per_channel."""
+    case = problem.case
+    name, tensors = case.operation.function, tensors_of(problem)
+    if name in ("lerp", "lerp_tensor"):
+        a, b, weight, out = tensors["a"], tensors["b"], tensors["weight"], torch.empty_like(tensors["output"])
+        return lambda: torch.lerp(a, b, weight, out=out)
+    if not name.startswith("fake_quantize_per_") or name.endswith("_backward"):
+        return None
+    x, s, z, low, high = tensors["input"], tensors["scale"], tensors["zero_point"], problem.q_min, problem.q_max
+    if name == "fake_quantize_per_tensor":
+        return lambda: torch.fake_quantize_per_tensor_affine(x, s, z, low, high)
+    axis = {"fake_quantize_per_token": 0, "fake_quantize_per_channel": case.attributes.get("axis")}.get(name)
+    if axis is None or not s.ndim:
+        return None
+    s = s.float()  # the only type that torch takes
+    return lambda: torch.fake_quantize_per_channel_affine(x, s, z, axis, low, high)

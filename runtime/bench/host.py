@@ -1,0 +1,151 @@
+"""What one call costs the host: a tiny tensor, so that the GPU is never what is waited for.
+
+Each batch enqueues calls and is timed without the synchronisation that follows; callers take turns batch by batch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+import skuda
+from skuda.bench.problem import WEIGHT
+from skuda.bench.targets import C_LOOP, COLD, TORCH, WARM
+from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
+
+BATCH, ROUNDS = 100, 60
+
+# The kernel takes a struct of as many bytes as lerp's, and does nothing with it.
+_SOURCE = """
+#include <cuda_runtime.h>
+#include <chrono>
+struct Slots { long long word[12]; };
+__global__ void touch(Slots s) { if (s.word[0] == 1) *(long long*)s.word[1] = 1; }
+extern "C" double launches(void* stream, int n) {
+  Slots s = {};
+  auto start = std::chrono::steady_clock::now();
+  for (int k = 0; k < n; ++k) touch<<<1, 128, 0, (cudaStream_t)stream>>>(s);
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+"""
+
+_FIRST_CALL = """
+import time, cupy
+a = cupy.zeros(8, cupy.float32); b = cupy.ones(8, cupy.float32); cupy.cuda.Device().synchronize()
+start = time.perf_counter()
+import skuda
+skuda.lerp(a, b, 0.5); cupy.cuda.Device().synchronize()
+print((time.perf_counter() - start) * 1e3)
+"""
+
+
+def measure() -> dict[str, Any]:
+    """Microseconds a call by caller, milliseconds of first calls, and why a caller is missing."""
+    missing: dict[str, str] = {}
+    callers = {**_c_loop(missing), **_ours(), **_torch(missing)}
+    for batch in callers.values():
+        batch()
+        cupy.cuda.runtime.deviceSynchronize()
+    times: dict[str, list[float]] = {name: [] for name in callers}
+    for _ in range(ROUNDS):
+        for name, batch in callers.items():
+            times[name].append(batch() / BATCH * 1e6)
+            cupy.cuda.runtime.deviceSynchronize()
+    return {
+        "calls": BATCH * ROUNDS,
+        "us": {name: round(statistics.median(each), 3) for name, each in times.items()},
+        "first_call_ms": _first_calls(),
+        "missing": missing,
+    }
+
+
+def _loop(call: Callable[[], object]) -> Callable[[], float]:
+    def batch() -> float:
+        start = time.perf_counter()
+        for _ in range(BATCH):
+            call()
+        return time.perf_counter() - start
+
+    return batch
+
+
+def _ours() -> dict[str, Callable[[], float]]:
+    a, b = cupy.random.random(8, dtype=cupy.float32), cupy.random.random(8, dtype=cupy.float32)
+    out = cupy.empty_like(a)
+    plan = LerpPlan.select(LerpDescriptor(shape=8))
+    args = LerpArgs(a=a, b=b, weight=WEIGHT, output=out)
+    return {
+        "plan.run, prebuilt args": _loop(lambda: plan.run(args)),
+        "plan.run, fresh args": _loop(lambda: plan.run(LerpArgs(a=a, b=b, weight=WEIGHT, output=out))),
+        "skuda.lerp(out=), CuPy": _loop(lambda: skuda.lerp(a, b, WEIGHT, out=out)),
+        "skuda.lerp, CuPy": _loop(lambda: skuda.lerp(a, b, WEIGHT)),
+    }
+
+
+def _torch(missing: dict[str, str]) -> dict[str, Callable[[], float]]:
+    try:
+        import torch
+    except ImportError:
+        missing[TORCH] = "no torch"
+        return {}
+    if not torch.cuda.is_available():
+        missing[TORCH] = "torch has no CUDA"
+        return {}
+    a, b = torch.rand(8, device="cuda"), torch.rand(8, device="cuda")
+    out = torch.empty_like(a)
+    scale, zero_point = 0.02, 3
+    return {
+        "skuda.lerp(out=), torch": _loop(lambda: skuda.lerp(a, b, WEIGHT, out=out)),
+        "skuda.lerp, torch": _loop(lambda: skuda.lerp(a, b, WEIGHT)),
+        TORCH: _loop(lambda: torch.lerp(a, b, WEIGHT, out=out)),
+        "torch.lerp": _loop(lambda: torch.lerp(a, b, WEIGHT)),
+        "skuda.fake_quantize_per_tensor, torch": _loop(
+            lambda: skuda.fake_quantize_per_tensor(a, scale, zero_point)
+        ),
+        "torch.fake_quantize_per_tensor_affine": _loop(
+            lambda: torch.fake_quantize_per_tensor_affine(a, scale, zero_point, -128, 127)
+        ),
+    }
+
+
+def _c_loop(missing: dict[str, str]) -> dict[str, Callable[[], float]]:
+    """The launch loop in C, compiled here; it needs nvcc."""
+    nvcc = shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc"
+    if not os.path.exists(nvcc):
+        missing[C_LOOP] = "no nvcc"
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = Path(folder) / "loop.cu", Path(folder) / "loop.so"
+        source.write_text(_SOURCE)
+        command = [nvcc, "-O2", "-arch=native", "-shared", "-Xcompiler", "-fPIC", "-o", library, source]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            missing[C_LOOP] = f"nvcc failed: {done.stderr.strip()[:200]}"
+            return {}
+        launches = ctypes.CDLL(str(library)).launches
+    launches.restype, launches.argtypes = ctypes.c_double, [ctypes.c_void_p, ctypes.c_int]
+    return {C_LOOP: lambda: launches(None, BATCH)}
+
+
+def _first_calls() -> dict[str, float]:
+    """The first call of a new process that has imported CuPy: import of skuda, plan, kernel, launch."""
+    with tempfile.TemporaryDirectory() as folder:
+        environment = {**os.environ, "SKUDA_CACHE_DIR": folder}
+        found = {}
+        for name in (COLD, WARM):
+            done = subprocess.run(
+                [sys.executable, "-c", _FIRST_CALL], capture_output=True, text=True, env=environment, check=True
+            )
+            found[name] = round(float(done.stdout), 1)
+    return found

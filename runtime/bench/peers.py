@@ -1,0 +1,136 @@
+"""The other libraries, each imported when it is first measured, and what its column says where it is not there."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from skuda.bench.suite import SHAPES, Case, Layout
+
+if TYPE_CHECKING:
+    from skuda.bench.problem import Problem
+
+_COMPILED_OPERATIONS = {
+    f"{name}_per_{granularity}"
+    for name in ("quantize", "dequantize", "fake_quantize")
+    for granularity in ("token", "tensor")
+} | {"lerp"}
+_COMPILED_ELEMENTS = ("f16", "bf16", "f32")
+_COMPILED_SHAPES = {SHAPES[1], SHAPES[6], SHAPES[7]}
+
+
+@dataclass(frozen=True)
+class Peer:
+    """One library's way to do what a row does.
+
+    Attributes:
+        name: heading of its column.
+        modules: what it needs.
+        prepare: from a problem to a call that enqueues the work, or None where it has none for this row. The call
+            returns what it computed, or None where that is in the problem's own outputs.
+    """
+
+    name: str
+    modules: tuple[str, ...]
+    prepare: Callable[[Problem], Callable[[], object] | None]
+
+    def absent(self) -> str | None:
+        """Why it cannot be measured, or None."""
+        for module in self.modules:
+            try:
+                importlib.import_module(module)
+            except ImportError:
+                return f"no {module}"
+        if "torch" in self.modules and not importlib.import_module("torch").cuda.is_available():
+            return "torch has no CUDA"
+        return None
+
+    def version(self) -> str:
+        """Of its last module, `torch 2.11.0`."""
+        module = self.modules[-1]
+        return f"{module} {importlib.import_module(module).__version__}"
+
+
+def _eager(problem: Problem) -> Callable[[], object] | None:
+    from skuda.bench import formulas
+
+    found = formulas.composed(problem, formulas.tensors_of(problem))
+    if found is None:
+        return None
+    function, arguments = found
+    return lambda: function(*arguments)
+
+
+def is_compiled(case: Case, quick: bool = False) -> bool:
+    """Whether torch.compile is measured in a row: it takes seconds to compile each, so only some are."""
+    return (
+        case.operation.function in _COMPILED_OPERATIONS
+        and case.element in (_COMPILED_ELEMENTS[:1] if quick else _COMPILED_ELEMENTS)
+        and case.shape in _COMPILED_SHAPES
+        and (not quick or case.shape != SHAPES[1])
+    )
+
+
+def _compiled(problem: Problem) -> Callable[[], object] | None:
+    import torch
+
+    from skuda.bench import formulas
+
+    found = formulas.composed(problem, formulas.tensors_of(problem))
+    if found is None:
+        return None
+    torch._dynamo.reset()  # each row is a program of its own, with its sizes known
+    function, arguments = found
+    compiled = torch.compile(function, dynamic=False)
+    return lambda: compiled(*arguments)
+
+
+def _triton(problem: Problem) -> Callable[[], object] | None:
+    case = problem.case
+    serves = (
+        case.operation.function == "quantize_per_token"
+        and len(case.shape.extents) == 2
+        and case.shape.layout is not Layout.TRANSPOSED
+        and case.element in ("f32", "f16", "bf16")
+    )
+    if not serves:
+        return None
+    import torch
+
+    from skuda.bench import formulas
+    from skuda.bench.triton_quantize import quantize_per_token
+
+    tensors = formulas.tensors_of(problem)
+    out = torch.empty_like(tensors["output"])
+    arguments = (tensors["input"], tensors["scale"], tensors["zero_point"], out, problem.q_min, problem.q_max)
+
+    def call():
+        quantize_per_token(*arguments)
+        return out
+
+    return call
+
+
+def _native(problem: Problem) -> Callable[[], object] | None:
+    from skuda.bench import formulas
+
+    return formulas.native(problem)
+
+
+EAGER, COMPILE = "torch eager", "torch.compile"
+
+PEERS = (
+    Peer(EAGER, ("torch",), _eager),
+    Peer(COMPILE, ("torch",), _compiled),
+    Peer("torch's own", ("torch",), _native),
+    Peer("Triton", ("torch", "triton"), _triton),
+)
+
+
+def peers_of(case: Case, quick: bool) -> Iterator[Peer]:
+    """The peers to ask in a row."""
+    for peer in PEERS:
+        if peer.name != COMPILE or is_compiled(case, quick):
+            yield peer

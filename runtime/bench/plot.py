@@ -1,0 +1,94 @@
+"""The chart: share of the copy by shape, ours and the peers', a panel for each family of operations."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+from matplotlib.figure import Figure
+
+from skuda.bench import targets
+from skuda.bench.peers import PEERS
+from skuda.bench.targets import Row
+
+_INK, _SOFT, _FAINT = "#1d2430", "#6b7380", "#e3e6ea"
+# Okabe and Ito's colours, which the colour-blind can tell apart; each has a marker of its own besides.
+_OURS = "#0072b2"
+_LOOKS = (("#d55e00", "s"), ("#009e73", "D"), ("#cc79a7", "^"), ("#e69f00", "v"))
+_STYLE = {
+    "font.size": 10.5, "text.color": _INK, "axes.edgecolor": _FAINT, "axes.axisbelow": True, "axes.spines.top": False,
+    "axes.spines.right": False, "axes.spines.left": False, "xtick.color": _SOFT, "ytick.color": _INK,
+    "xtick.bottom": False, "ytick.left": False,
+}  # fmt: skip
+
+
+def family(row: Row) -> str:
+    """`quantize` of `quantize_per_token_backward`: the panel that a row is drawn in."""
+    name = row["operation"].removesuffix("_backward")
+    return name.partition("_per_")[0].partition("_tensor")[0].replace("_", " ")
+
+
+def points(rows: Sequence[Row], peer: str | None) -> dict[str, list[float]]:
+    """Shares of the copy by shape, of a peer where it was measured, or ours (None)."""
+    found: dict[str, list[float]] = {}
+    for row in targets.measured(rows):
+        ratio = 1.0 if peer is None else targets.speedup(row, peer)
+        if ratio is not None:
+            found.setdefault(row["shape"], []).append(targets.share(row) / ratio)
+    return found
+
+
+def draw(path: Path, result: Mapping[str, Any]) -> None:
+    """Writes the chart as a PNG."""
+    rows = targets.measured(result["rows"])
+    panels = list(dict.fromkeys(map(family, rows)))
+    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    with matplotlib.rc_context(_STYLE):
+        figure = Figure(figsize=(4 + 3.2 * len(panels), 2.6 + 0.4 * len(shapes)), dpi=150, layout="constrained")
+        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+        for place, (each, panel) in enumerate(zip(axes, panels, strict=True)):
+            _draw_panel(each, [row for row in rows if family(row) == panel], shapes)
+            each.set_title(panel, loc="left", fontsize=12, fontweight="bold")
+            each.tick_params(axis="y", labelleft=place == 0)
+        handles, labels = {}, []
+        for each in axes:
+            handles |= {name: handle for handle, name in zip(*each.get_legend_handles_labels(), strict=True)}
+        labels = list(handles)
+        figure.legend([handles[name] for name in labels], labels, loc="outside lower left", ncols=6, frameon=False)
+        machine = result["machine"]
+        figure.suptitle(
+            f"Share of the speed of a copy of the same bytes\n{machine['gpu']}, {machine['date']}",
+            x=0.01, ha="left", fontsize=13,
+        )  # fmt: skip
+        figure.savefig(path)
+
+
+def _draw_panel(axes, rows: Sequence[Row], shapes: Sequence[str]) -> None:
+    """A line for each shape: the range and the median of ours, and each peer's median."""
+    axes.axvline(1, color=_SOFT, linewidth=1, zorder=0)
+    axes.text(1, -0.75, "copy", color=_SOFT, ha="center", fontsize=9)
+    for peer, (colour, marker) in zip(PEERS, _LOOKS, strict=True):
+        found = points(rows, peer.name)
+        if found:
+            axes.scatter(
+                [statistics.median(found[shape]) for shape in found], [shapes.index(shape) for shape in found],
+                color=colour, marker=marker, s=30, label=f"{peer.name}, median", zorder=2, edgecolor="white", linewidth=0.5,
+            )  # fmt: skip
+    ours = points(rows, None)
+    places = [shapes.index(shape) for shape in ours]
+    axes.hlines(
+        places, [min(each) for each in ours.values()], [max(each) for each in ours.values()],
+        color=_OURS, linewidth=3, alpha=0.35, label="skuda, all rows",
+    )  # fmt: skip
+    axes.scatter(
+        [statistics.median(each) for each in ours.values()], places,
+        color=_OURS, marker="o", s=55, label="skuda, median", zorder=3, edgecolor="white", linewidth=0.8,
+    )  # fmt: skip
+    axes.set_yticks(range(len(shapes)), shapes)
+    axes.set_ylim(len(shapes) - 0.5, -1)
+    axes.set_xlim(0, max(1.12, 1.04 * max(max(each) for each in ours.values())))
+    axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "¼", "½", "¾", "1"])
+    axes.grid(axis="both", color=_FAINT, linewidth=0.8)

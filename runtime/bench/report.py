@@ -1,0 +1,117 @@
+"""A run as text: the table, the targets, the rows that lose, the cost of a call. All of it from the JSON's content."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any
+
+from skuda.bench import targets
+from skuda.bench.peers import COMPILE, PEERS
+from skuda.bench.targets import Row
+
+_NAMES = [peer.name for peer in PEERS]
+
+
+def text(result: Mapping[str, Any]) -> str:
+    """The whole report.
+
+    Args:
+        result: "machine", "absent" (reason by peer), "rounds", "rows" and "host", the last two where measured.
+    """
+    machine = result["machine"]
+    lines = [
+        f"{machine['gpu']}, CUDA driver {machine['cuda_driver']}, {machine['date']}; {', '.join(machine['versions'])}"
+    ]
+    if result.get("rows"):
+        absent = result["absent"]
+        lines += ["", *_explanation(result), *table(result["rows"], absent)]
+        lines += ["", *summary(result["rows"], absent)]
+    if result.get("host"):
+        lines += ["", *host_table(result["host"])]
+    return "\n".join(lines)
+
+
+def _explanation(result: Mapping[str, Any]) -> Iterator[str]:
+    yield (
+        f"Median of {result['rounds']} runs, L2 flushed before each. share: time of a device copy that moves the same bytes "
+        "over ours."
+    )
+    yield "Peers: their time over ours (above 1: ours is faster); '-': it has nothing for the row or is not measured there."
+
+
+def table(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
+    """One line a row, under a heading for each operation."""
+    head = f"  {'shape':26} {'dtype':9} {'':9} {'MB':>8} {'us':>10} {'share':>6}"
+    for operation, members in groupby(rows, key=lambda row: row["operation"]):
+        yield ""
+        yield f"{operation:75}" + "".join(f" {name:>13}" for name in _NAMES)
+        yield head + "".join(f" {absent.get(name, ''):>13}" for name in _NAMES)
+        for row in members:
+            start = f"  {row['shape']:26} {row['dtype']:9} {row['variant']:9} {row['bytes'] / 1e6:8.1f}"
+            if "ours_us" not in row:
+                yield f"{start} {row.get('error') or 'left out: ' + row['left_out']}"
+                continue
+            cells = "".join(f" {_cell(row, name):>13}" for name in _NAMES)
+            yield f"{start} {row['ours_us']:10.1f} {targets.share(row):6.3f}{cells}"
+
+
+def _cell(row: Row, name: str) -> str:
+    ratio = targets.speedup(row, name)
+    if ratio is not None:
+        return f"{ratio:.2f}"
+    return row["peers"][name]["error"].partition(":")[0][:13] if name in row["peers"] else "-"
+
+
+def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
+    """The targets: by class of shapes, then against the peers."""
+    yield f"{'share of copy':20} {'rows':>5} {'median':>7} {'wanted':>7} {'worst':>7} {'wanted':>7} {'below':>6}"
+    for each in targets.verdicts(rows):
+        worst = describe(each.worst_row)
+        yield (
+            f"{each.name:20} {each.rows:5} {each.median:7.3f} {each.least_median:7.3f} {each.worst:7.3f} "
+            f"{each.least_worst:7.3f} {each.below:6}  {'met' if each.met else 'missed'}; worst: {worst}"
+        )
+    yield ""
+    losing = targets.slower(rows)
+    for peer in targets.NEVER_SLOWER_THAN:
+        compared = sum(targets.speedup(row, peer) is not None for row in targets.measured(rows))
+        behind = sum(name == peer for _, name, _ in losing)
+        yield f"{peer}: {absent.get(peer) or f'faster than ours in {behind} of {compared} rows'}"
+    mean = targets.geometric_mean(rows, COMPILE, targets.COMPILE_ELEMENTS)
+    if mean:
+        verdict = "met" if mean[0] >= targets.COMPILE_SPEEDUP else "missed"
+        yield (
+            f"{COMPILE}, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours {mean[0]:.2f} in "
+            f"{mean[1]} rows, wanted {targets.COMPILE_SPEEDUP}: {verdict}"
+        )
+    for row, peer, ratio in losing:
+        yield f"  {ratio:.2f} of ours: {peer}, {describe(row)}"
+    failed = [row for row in rows if "error" in row]
+    if failed:
+        yield f"{len(failed)} rows failed:"
+        yield from (f"  {describe(row)}: {row['error']}" for row in failed)
+
+
+def describe(row: Row) -> str:
+    """A row in words."""
+    return " ".join(filter(None, (row["operation"], row["dtype"], row["shape"], row["variant"])))
+
+
+def host_table(host: Mapping[str, Any]) -> Iterator[str]:
+    """What a call costs the host, beside the C launch loop, and the targets."""
+    us = host["us"]
+    base = us.get(targets.C_LOOP)
+    heading = f"host, median of {host['calls']} calls"
+    yield f"{heading:40} {'us':>8} {'x C loop':>9}"
+    for name, each in us.items():
+        yield f"{name:40} {each:8.2f} {f'{each / base:.2f}' if base else '-':>9}"
+    for name, reason in host["missing"].items():
+        yield f"{name:40} {reason}"
+    yield ""
+    for name, ratio, most, other, met in targets.host_targets(us):
+        yield f"{name}: {ratio:.2f} of {other}, wanted at most {most}: {'met' if met else 'missed'}"
+    for name, ms in host["first_call_ms"].items():
+        most = targets.FIRST_CALL_MS[name]
+        verdict = "met" if ms <= most else "missed"
+        yield f"first call of a process, {name}: {ms} ms after import of cupy, wanted at most {most}: {verdict}"

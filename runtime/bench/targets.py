@@ -1,0 +1,124 @@
+"""What a run is held to, evaluated on its rows: one verdict for each class of shapes, and the rows that lose to a peer."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from skuda.bench.peers import COMPILE, EAGER
+from skuda.bench.suite import SizeClass
+
+Row = Mapping[str, Any]
+
+# Share of the copy: least median, least worst. Small rows: at most 1.1 times the copy's time.
+SHARES: dict[SizeClass, tuple[float, float]] = {
+    SizeClass.LARGE: (0.97, 0.92),
+    SizeClass.MIDDLE: (0.92, 0.85),
+    SizeClass.SMALL: (1 / 1.1, 1 / 1.1),
+    SizeClass.ROW_STRIDED: (0.90, 0.90),
+    SizeClass.TRANSPOSED: (0.60, 0.60),
+}
+NEVER_SLOWER_THAN = (EAGER, COMPILE)
+COMPILE_SPEEDUP = 1.3  # least geometric mean over torch.compile
+COMPILE_ELEMENTS = ("f16", "bf16")
+
+# A call's cost to the host: at most this many times another caller's in the same run.
+C_LOOP, TORCH = "C launch loop", "torch.lerp(out=)"
+HOST: dict[str, tuple[float, str]] = {
+    "plan.run, prebuilt args": (1.3, C_LOOP),
+    "plan.run, fresh args": (1.8, C_LOOP),
+    "skuda.lerp(out=), CuPy": (1.0, TORCH),
+    "skuda.lerp(out=), torch": (1.5, TORCH),
+}
+COLD, WARM = "cold cache", "warm cache"
+FIRST_CALL_MS = {COLD: 250, WARM: 10}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One class of shapes.
+
+    Attributes:
+        name: the class.
+        rows: how many were measured.
+        median, worst: share of the copy.
+        least_median, least_worst: what was wanted.
+        below: rows under `least_worst`.
+        worst_row: the row that `worst` is of.
+    """
+
+    name: SizeClass
+    rows: int
+    median: float
+    worst: float
+    least_median: float
+    least_worst: float
+    below: int
+    worst_row: Row
+
+    @property
+    def met(self) -> bool:
+        return self.median >= self.least_median and self.worst >= self.least_worst
+
+
+def measured(rows: Sequence[Row]) -> list[Row]:
+    """The rows that have figures."""
+    return [row for row in rows if "ours_us" in row]
+
+
+def share(row: Row) -> float:
+    """Time of the copy over ours."""
+    return row["copy_us"] / row["ours_us"]
+
+
+def speedup(row: Row, peer: str) -> float | None:
+    """Time of a peer over ours; None where it was not measured."""
+    us = row["peers"].get(peer, {}).get("us")
+    return None if us is None else us / row["ours_us"]
+
+
+def verdicts(rows: Sequence[Row]) -> list[Verdict]:
+    """One for each class that has rows."""
+    found = []
+    for name, (least_median, least_worst) in SHARES.items():
+        members = [row for row in measured(rows) if row["class"] == name]
+        if members:
+            shares = [share(row) for row in members]
+            worst_row = min(members, key=share)
+            found.append(
+                Verdict(
+                    name, len(members), statistics.median(shares), share(worst_row), least_median, least_worst,
+                    sum(each < least_worst for each in shares), worst_row,
+                )
+            )  # fmt: skip
+    return found
+
+
+def slower(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
+    """Rows in which torch eager or torch.compile is faster: the row, the peer and its time over ours; worst first."""
+    found = [
+        (row, peer, ratio)
+        for row in measured(rows)
+        for peer in NEVER_SLOWER_THAN
+        if (ratio := speedup(row, peer)) is not None and ratio < 1
+    ]
+    return sorted(found, key=lambda each: each[2])
+
+
+def geometric_mean(rows: Sequence[Row], peer: str, elements: Sequence[str]) -> tuple[float, int] | None:
+    """Of a peer's time over ours, and over how many rows; None where there are none."""
+    ratios = [speedup(row, peer) for row in measured(rows) if row["element"] in elements]
+    logs = [math.log(ratio) for ratio in ratios if ratio]
+    return (math.exp(statistics.fmean(logs)), len(logs)) if logs else None
+
+
+def host_targets(us: Mapping[str, float]) -> list[tuple[str, float, float, str, bool]]:
+    """Callers that a target is set for: name, ratio, most, to which other caller, met. Only what was measured."""
+    return [
+        (name, us[name] / us[other], most, other, us[name] <= most * us[other])
+        for name, (most, other) in HOST.items()
+        if name in us and other in us
+    ]

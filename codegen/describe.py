@@ -188,7 +188,7 @@ class DescribedProgram:
     def type_text(self) -> str:
         """What each type letter may be."""
         op = self.operation
-        letters = [f"{letter}: {self.words(letter)}" for letter in op.types]
+        letters = [f"{letter}: {' '.join(options)}" for letter, options in op.types.items()]
         uses = {operand.element for operand in op.operands}
         if COMPUTE in uses:
             letters.append("C: f64 where T is f64, else f32")

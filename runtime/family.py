@@ -54,6 +54,12 @@ def torch_storages() -> dict[object, np.dtype]:
     return {getattr(torch, name): storage for name, storage in _STORAGES.items() if hasattr(torch, name)}
 
 
+@cache
+def torch_dtypes() -> dict[np.dtype, object]:
+    """NumPy dtype -> torch dtype."""
+    return {storage: dtype for dtype, storage in torch_storages().items()}
+
+
 class Family:
     """The library that a caller's arrays come from, and that results are made with. This base is NumPy's.
 
@@ -79,6 +85,9 @@ class Family:
 class _CuPy(Family):
     name = "cupy"
 
+    def __init__(self):
+        self._stream_of = None  # a Python-level import at each call would cost more than the question
+
     def empty(self, shape, storage, device):
         if device == CPU:
             return np.empty(shape, storage)
@@ -89,7 +98,11 @@ class _CuPy(Family):
             return cupy.empty(shape, storage)
 
     def current_stream(self, device) -> int:
-        return 0 if device == CPU else import_cupy().cuda.get_current_stream(device).ptr
+        if device == CPU:
+            return 0
+        if self._stream_of is None:
+            self._stream_of = import_cupy().cuda.get_current_stream
+        return self._stream_of(device).ptr
 
 
 class _Torch(Family):
@@ -99,14 +112,13 @@ class _Torch(Family):
         import torch
 
         self._torch = torch
-        self._dtypes = {storage: dtype for dtype, storage in torch_storages().items()}
         # What Triton asks too: a twentieth of the time of torch.cuda.current_stream, which makes an object.
         self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
 
     def empty(self, shape, storage, device):
         torch = self._torch
         place = torch.device("cpu") if device == CPU else torch.device("cuda", device)
-        return torch.empty(shape, dtype=self._dtypes[storage], device=place)
+        return torch.empty(shape, dtype=torch_dtypes()[storage], device=place)
 
     def current_stream(self, device) -> int:
         if device == CPU:
@@ -130,6 +142,7 @@ class _DLPack(_CuPy):
     """Results are NumPy's or CuPy's while they are filled, for the caller's may be immutable (JAX's are)."""
 
     def __init__(self, array):
+        super().__init__()
         if hasattr(array, "__array_namespace__"):
             self._namespace = array.__array_namespace__()
         else:

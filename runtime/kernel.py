@@ -11,56 +11,76 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
+from itertools import groupby
+from typing import Any
 
 from .cache import cached_cubin
 from .errors import MissingDependency
 
 _WORD = 8  # bytes of one parameter slot
+_address_of = ctypes.addressof
 _DRIVER_LIBRARY = "nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1"
 
 
-class Parameters:
-    """The arguments of a launch, laid out for the driver once and for all: ONE struct of 8-byte slots.
-
-    The driver copies them during the launch, so one object serves any number of launches, from any thread.
+class Slots:
+    """A kernel's one argument, a struct of 8-byte slots, of which most hold the same at every launch.
 
     Args:
-        slots: the struct's members in order; an int (a pointer too) becomes int64 or uint64, a float double.
+        slots: the struct's members in order: an int (a pointer too) becomes int64 or uint64, a float double;
+            the types `int` and `float` stand for members that each launch fills in.
 
     Attributes:
-        address: where the driver finds its `void* kernelParams[1]`.
+        blank: what a launch copies, fills in and gives to `pack`.
+        places: where in `blank` the members to fill in are, in order.
 
     Raises:
         struct.error: an int fits neither int64 nor uint64, or a slot is no number.
     """
 
-    __slots__ = ("_memory", "address")
+    __slots__ = ("_memory_of", "_offset", "_pack_into", "blank", "places")
 
-    def __init__(self, slots: Sequence[int | float]) -> None:
-        pack_into, memory_of, offset = _layout(tuple(map(type, slots)))
+    def __init__(self, slots: Sequence[int | float | type]) -> None:
+        formats = ["="]
+        self.blank: list[Any] = []
+        self.places: list[int] = []
+        for varies, run in groupby(slots, lambda slot: slot is int or slot is float):
+            if varies:
+                for slot in run:
+                    formats.append("q" if slot is int else "d")
+                    self.places.append(len(self.blank))
+                    self.blank.append(None)
+            else:
+                same = b"".join(map(_packed, run))
+                formats.append(f"{len(same)}s")
+                self.blank.append(same)
+        self.blank.append(None)  # the address of the struct
+        self._pack_into = struct.Struct("".join(formats) + "Q").pack_into
+        self._memory_of = ctypes.c_uint64 * (len(slots) + 1)
+        self._offset = len(slots) * _WORD
+
+    def pack(self, filled: list[Any]) -> tuple[ctypes.Array, int]:
+        """The struct as the driver wants it, for any number of launches: each copies it.
+
+        Args:
+            filled: a copy of `blank` with an int or float in each of `places`; it is written to.
+
+        Returns:
+            The memory, and the address in it of the driver's `void* kernelParams[1]`, good while it lives.
+
+        Raises:
+            struct.error: a number does not fit its slot.
+        """
         # The struct, then the array of one pointer to it: one piece of memory, kept alive by one reference.
-        self._memory = memory = memory_of()
-        base = ctypes.addressof(memory)
-        try:
-            pack_into(memory, 0, *slots, base)
-        except struct.error:  # an unsigned value of the upper half
-            pack_into(memory, 0, *map(_signed, slots), base)
-        self.address = base + offset
+        memory = self._memory_of()
+        filled[-1] = base = _address_of(memory)
+        self._pack_into(memory, 0, *filled)
+        return memory, base + self._offset
 
 
-@cache
-def _layout(types: tuple[type, ...]) -> tuple[Callable[..., None], type[ctypes.Array], int]:
-    """How slots of these Python types are packed. There are few such signatures; each is worked out once."""
-    formats = "".join("q" if hasattr(each, "__index__") else "d" for each in types)
-    packer = struct.Struct(f"={formats}Q")
-    return packer.pack_into, ctypes.c_uint64 * (len(types) + 1), len(types) * _WORD
-
-
-def _signed(slot: int | float) -> int | float:
-    """The int64 of a uint64's bits."""
-    if hasattr(slot, "__index__") and 1 << 63 <= int(slot) < 1 << 64:
-        return int(slot) - (1 << 64)
-    return slot
+def _packed(slot: int | float) -> bytes:
+    if not hasattr(slot, "__index__"):
+        return struct.pack("=d", slot)
+    return struct.pack("=Q" if slot >= 1 << 63 else "=q", slot)
 
 
 class Loaded:
@@ -88,23 +108,24 @@ class Loaded:
         self.shared_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self._function)
         self.local_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, self._function)
 
-    def launch(self, grid: int, block: int, stream: int, parameters: Parameters) -> None:
+    def launch(self, grid: int, block: int, stream: int, parameters: int) -> None:
         """Enqueue the kernel. Nothing here waits for the device, so a CUDA graph can capture it.
 
         Args:
             grid: blocks, along x.
             block: threads a block, along x.
             stream: a CUstream of this device, as an integer; 0 is the legacy default stream.
-            parameters: the kernel's one argument.
+            parameters: address of the driver's `void* kernelParams[1]`, as `Slots.pack` gives it.
         """
         previous = self._current_context()
-        elsewhere = previous != self._context
-        if elsewhere:
-            self._set_context(self._context)
+        if previous == self._context:
+            self._launch_kernel(self._function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
+            return
+        self._set_context(self._context)
         try:
-            self._launch_kernel(self._function, grid, 1, 1, block, 1, 1, 0, stream, parameters.address, 0)
+            self._launch_kernel(self._function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
         finally:
-            if elsewhere and previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
+            if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
                 self._set_context(previous)
 
 

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
+from skuda.launch import plain_library
 from skuda.operation import COMPUTE, Operation, packed_shape
-from skuda.plan import Plan, is_number
+from skuda.plan import Plan
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View, family_of, view_of
 
@@ -44,19 +46,64 @@ def call(
     Returns:
         The output, or a tuple of outputs in the row's order.
     """
-    operation = plan_class.operation
-    name = plan_class.__name__
-    values = [
-        value if operand.scalar and is_number(value) else view_of(value, f"{name}: {operand.name}")
-        for operand, value in zip(operation.inputs, inputs, strict=True)
+    quick = _quick_key(plan_class, inputs, attributes, dtype, input_dtype, shape)
+    plan = _PLANS.get(quick) if quick else None
+    if plan is not None:
+        first = inputs[0]
+        device = first.data.device_id if plain_library(type(first)) == "cupy" else first.get_device()
+        family = family_of(first)
+        outputs = _outputs(plan, family, device, out)
+        plan.execute((*inputs, *outputs), stream)
+    else:
+        values = _values(plan_class, inputs)
+        first = next((value for value in values if isinstance(value, View)), None)
+        if first is None:
+            raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+        family = family_of(first.owner)
+        plan = _plan(plan_class, values, first, attributes, dtype, input_dtype, shape)
+        outputs = _outputs(plan, family, first.device, out)
+        plan.execute((*values, *outputs), stream)
+        if quick:
+            _PLANS[quick] = plan
+        if out is None:
+            handle = 0 if first.device == CPU else plan.stream_of(first, stream)
+            outputs = [family.hand_back(output, handle) for output in outputs]
+    if out is not None:
+        return out
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def _quick_key(plan_class, inputs, attributes, dtype, input_dtype, shape) -> tuple | None:
+    """What decides the plan for CuPy arrays or torch tensors on a GPU, and numbers; None for others."""
+    library = plain_library(type(inputs[0]))
+    if library is None or (library == "torch" and not inputs[0].is_cuda):
+        return None
+    key = [plan_class, dtype, input_dtype, None if shape is None else tuple(shape)]
+    for value in attributes.values():
+        key += (type(value), value)  # 1.0 == 1, but is no integer
+    for value in inputs:
+        if type(value) is type(inputs[0]):
+            key += (value.dtype, value.shape)
+        elif isinstance(value, (float, int)) and type(value) is not bool:
+            key.append(None)
+        else:
+            return None
+    return tuple(key)
+
+
+def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
+    """The inputs as views and numbers."""
+    return [
+        value if operand.scalar and is_number(value) else view_of(value, f"{plan_class.__name__}: {operand.name}")
+        for operand, value in zip(plan_class.operation.inputs, inputs, strict=True)
     ]
-    first = next((value for value in values if isinstance(value, View)), None)
-    if first is None:
-        raise NotAnArray(f"{name}: expected an array among the inputs, got numbers only")
+
+
+def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
-        tuple(attributes.values()),
+        tuple((type(value), value) for value in attributes.values()),
         dtype,
         input_dtype,
         None if shape is None else tuple(shape),
@@ -67,15 +114,7 @@ def call(
         if len(_PLANS) >= _MOST_PLANS:
             _PLANS.clear()
         plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtype, input_dtype, shape)
-    family = family_of(first.owner)
-    outputs = _outputs(plan, family, first.device, out)
-    names = [operand.name for operand in operation.operands]
-    plan.run(plan_class.args_type(**dict(zip(names, [*values, *outputs], strict=True))), stream)
-    if out is not None:
-        return out
-    handle = 0 if first.device == CPU else plan.stream_of(first, stream)
-    results = tuple(family.hand_back(output, handle) for output in outputs)
-    return results if len(results) > 1 else results[0]
+    return plan
 
 
 def _outputs(plan: Plan, family, device: int, out) -> list:

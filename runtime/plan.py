@@ -7,13 +7,15 @@ that they do is here.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import ClassVar
 
 import numpy as np
 
 from skuda import dispatch, mapping, reference
 from skuda.aliasing import overlap, overlaps_itself
+from skuda.descriptor import attributes_of, is_number, sizes_of
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import (
     BufferTooSmall,
@@ -23,6 +25,7 @@ from skuda.errors import (
     MisalignedOperand,
     Unsupported,
 )
+from skuda.launch import Common, Launch, Ready, plain_library, ready_of_views
 from skuda.operation import Operand, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
@@ -88,16 +91,18 @@ class Plan:
                     f"{' '.join(dict.fromkeys(types[letter] for types in operation.combinations))}"
                 )
         self.types = operation.resolve(given, name)
-        self.sizes = _sizes(operation, descriptor, name)
-        self.attributes = _attributes(operation, descriptor, self.types, name)
+        self.sizes = sizes_of(operation, descriptor, name)
+        self.attributes = attributes_of(operation, descriptor, self.types, name)
         self.words = tuple(operation.word(operand, self.types) for operand in operation.operands)
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = count(operation.shape_of(operation.outputs[0], self.sizes))
+        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         self._kernels = mapping.MapKernels(operation, self.types, self.sizes)
-        self._geometries: dict[tuple, mapping.Geometry] = {}
-        used = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
-        self._values = used
+        self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
+        self._launches: dict[tuple, Launch] = {}
+        self._common: dict[type, Common | bool] = {}
         variant = mapping.VEC if backend is BackendKind.CUDA else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
 
@@ -126,13 +131,14 @@ class Plan:
             MisalignedOperand: a pointer that is not a multiple of its element's size.
             NotAnArray: an argument that is neither an array nor, where one value is expected, a number.
         """
-        self._check(args)
+        self._check(self._operands(args))
 
     def run(self, args, stream=None, workspace=None) -> None:
         """Computes the outputs. Asynchronous on CUDA; nothing is launched where there are no elements.
 
         Args:
-            args: an instance of the operation's args class.
+            args: an instance of the operation's args class. One that is run again is not checked again (see
+                `launch.Ready`), which makes such a call cheap.
             stream: what to launch on; the current stream of the arrays' library if not given.
             workspace: scratch memory of at least `workspace_size` bytes; None where that is 0.
 
@@ -144,25 +150,66 @@ class Plan:
             raise BufferTooSmall(
                 f"{self.name}: workspace has {workspace.nbytes} bytes, expected at least {self.workspace_size}"
             )
-        checked = self._check(args)
-        if self.numel == 0:
+        ready = getattr(args, "_ready", None)
+        if (
+            ready is not None
+            and ready.plan is self
+            and (ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers)
+        ):
+            ready.launch(ready.grid, mapping.BLOCK, self._handle(ready, stream), ready.parameters)
             return
-        if self.backend is BackendKind.REFERENCE:
-            self._run_reference(checked)
-        else:
-            self._launch(checked, stream)
+        ready = self.execute(self._operands(args), stream)
+        if ready is not None:
+            object.__setattr__(args, "_ready", ready)
+
+    def execute(self, values: Sequence, stream=None) -> Ready | None:
+        """`run` on the operands themselves, inputs first; `View`s may be among them.
+
+        Returns:
+            What to launch next time, if the operands are arrays that stay as they are; else None.
+        """
+        common = self._common.get(type(values[-1]))
+        if common is None:
+            common = self._common[type(values[-1])] = self._common_case(values[-1])
+        ready = common and common.ready(values)
+        if not ready:
+            checked = self._check(values)
+            if self.numel == 0:
+                return None
+            if self.backend is BackendKind.REFERENCE:
+                self._run_reference(checked)
+                return None
+            ready = ready_of_views(self, self.launch_for(checked), values, checked)
+        ready.launch(ready.grid, mapping.BLOCK, self._handle(ready, stream), ready.parameters)
+        return ready if ready.lasting else None
+
+    def _common_case(self, output) -> Common | bool:
+        """The short way to a launch for outputs of this type; False where there is none."""
+        library = plain_library(type(output))
+        if library is None or self.numel == 0 or self.backend is BackendKind.REFERENCE:
+            return False
+        return Common(self, library, family_of(output))
+
+    def _handle(self, ready: Ready, stream) -> int:
+        if stream is not None:
+            return stream_handle(stream)
+        if self._stream is not None:
+            return self._stream
+        return ready.current_stream(ready.device)
+
+    def _operands(self, args) -> tuple:
+        if type(args) is not self.args_type:
+            raise InvalidProblem(f"{self.name}: expected a {self.args_type.__name__}, got a {type(args).__name__}")
+        return self._operands_of(args)
 
     # ---- checks ----
 
-    def _check(self, args) -> list[View | int | float]:
+    def _check(self, values: Sequence) -> list[View | int | float]:
         """Each operand as a view or a number, in operand order."""
-        if type(args) is not self.args_type:
-            raise InvalidProblem(f"{self.name}: expected a {self.args_type.__name__}, got a {type(args).__name__}")
         operation = self.operation
         checked: list[View | int | float] = []
         device = None
-        for index, operand in enumerate(operation.operands):
-            value = getattr(args, operand.name)
+        for index, (operand, value) in enumerate(zip(operation.operands, values, strict=True)):
             if operand.scalar and index < len(operation.inputs) and is_number(value):
                 checked.append(self._number(operand, self.words[index], value))
                 continue
@@ -198,10 +245,12 @@ class Plan:
             travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
             raise ElementMismatch(f"{self.name}: {operand.name} has elements {came}, expected {travels}")
         if view.shape != self.stored[index] and not (operand.scalar and count(view.shape) == 1):
-            raise InvalidProblem(f"{self.name}: {operand.name} has shape {view.shape}, expected {self._expected(index)}")
+            expected = self._expected(index)
+            raise InvalidProblem(f"{self.name}: {operand.name} has shape {view.shape}, expected {expected}")
         if view.pointer % storage.itemsize and self.backend is BackendKind.CUDA:
             raise MisalignedOperand(
-                f"{self.name}: {operand.name} starts at {view.pointer:#x}, expected a multiple of {storage.itemsize} bytes"
+                f"{self.name}: {operand.name} starts at {view.pointer:#x}, expected a multiple of "
+                f"{storage.itemsize} bytes"
             )
 
     def _expected(self, index: int) -> str:
@@ -244,7 +293,7 @@ class Plan:
                     other < inputs
                     and (view.pointer, view.shape, view.storage) == (output.pointer, output.shape, output.storage)
                     and (view.strides == output.strides or (view.contiguous and output.contiguous))
-                    and self._kernels.full[other]
+                    and self.full[other]
                     and self.words[other] == self.words[index]
                 )
                 if not same_place:
@@ -266,17 +315,8 @@ class Plan:
             self.types,
             self.sizes,
             {operand.name: arrays[operand.name] for operand in operation.inputs},
-            self._values,
+            self.values,
             {operand.name: arrays[operand.name] for operand in operation.outputs},
-        )
-
-    def _launch(self, checked: list, stream) -> None:
-        geometry = self._geometry(checked)
-        device = next(value.device for value in checked if isinstance(value, View))
-        loaded = self._loaded(geometry.variant, device)
-        first = next(value for value in checked if isinstance(value, View))
-        loaded.launch(
-            geometry.grid, mapping.BLOCK, self.stream_of(first, stream), self._parameters(geometry, checked)
         )
 
     def stream_of(self, view: View, stream=None) -> int:
@@ -287,21 +327,24 @@ class Plan:
             return self._stream
         return family_of(view.owner).current_stream(view.device)
 
-    def _loaded(self, variant: mapping.Variant, device: int):
-        entry = mapping.entry(self.operation, self.types, variant)
-        return dispatch.kernel(self.package, self.operation.source, entry).on(device)
+    def launch_for(self, checked: Sequence[View | int | float]) -> Launch:
+        """The launch that serves operands which lie as these do."""
+        key = (self._aligned(checked), *[view.strides if isinstance(view, View) else None for view in checked])
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = Launch(self, self._geometry(checked))
+        return launch
 
-    def _geometry(self, checked: list) -> mapping.Geometry:
-        full = self._kernels.full
-        views = [value if isinstance(value, View) else None for value in checked]
-        aligned = not any(
-            view.pointer % 16 for view, is_full in zip(views, full, strict=True) if is_full and view is not None
+    def _aligned(self, checked: Sequence[View | int | float]) -> bool:
+        return not any(
+            isinstance(view, View) and view.pointer % 16
+            for view, is_full in zip(checked, self.full, strict=True)
+            if is_full
         )
-        key = (aligned, *(None if view is None else view.strides for view in views))
-        geometry = self._geometries.get(key)
-        if geometry is None:
-            geometry = self._geometries[key] = self._kernels.geometry(self._layouts(views, aligned))
-        return geometry
+
+    def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:
+        views = [value if isinstance(value, View) else None for value in checked]
+        return self._kernels.geometry(self._layouts(views, self._aligned(checked)))
 
     def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
@@ -318,32 +361,6 @@ class Plan:
         """Whether an operand without dimensions is in the shape of the output, which has none either."""
         return operand.dims == self.operation.space
 
-    def _parameters(self, geometry: mapping.Geometry, checked: list):
-        from skuda.kernel import Parameters
-
-        operation = self.operation
-        strides = geometry.strides
-        arrays, parameters, scalars, outputs = [], [], [], []
-        for index, (operand, value) in enumerate(zip(operation.operands, checked, strict=True)):
-            if index >= len(operation.inputs):
-                outputs += [value.pointer, *strides.get(operand.name, ())]
-            elif self._kernels.full[index]:
-                arrays += [value.pointer, *strides.get(operand.name, ())]
-            elif operand.scalar:
-                if isinstance(value, View):
-                    scalars += [value.pointer, 0.0, 0]
-                else:
-                    scalars += [0, float(value), int(value) if isinstance(value, int) else 0]
-            else:
-                parameters += [value.pointer, *strides[operand.name]]
-        values = list(self._values.values())
-        return Parameters([*geometry.head, *arrays, *parameters, *scalars, *values, *outputs])
-
-
-def is_number(value) -> bool:
-    """Whether an argument is one number, and no array."""
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
-
 
 def _device(device: int) -> str:
     return "the CPU" if device == CPU else f"CUDA device {device}"
@@ -353,59 +370,3 @@ def _cuda_available() -> bool:
     from skuda.kernel import cuda_available
 
     return cuda_available()
-
-
-def _sizes(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
-    """The descriptor's dimensions and block lengths, checked."""
-    sizes: dict[str, int | tuple[int, ...]] = {}
-    for dim in operation.dims:
-        value = getattr(descriptor, dim.name)
-        extents = (value,) if isinstance(value, (int, np.integer)) else value
-        if not dim.many and not isinstance(value, (int, np.integer)):
-            raise InvalidProblem(f"{plan}: {dim.name} is {value!r}, expected an integer")
-        if not isinstance(extents, (tuple, list)) or not all(
-            isinstance(extent, (int, np.integer)) and extent >= 0 for extent in extents
-        ):
-            kind = "non-negative integers" if dim.many else "a non-negative integer"
-            raise InvalidProblem(f"{plan}: {dim.name} is {value!r}, expected {kind}")
-        sizes[dim.name] = tuple(int(extent) for extent in extents) if dim.many else int(value)
-    for attribute in operation.attributes:
-        if attribute.type == "size":
-            value = getattr(descriptor, attribute.name)
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
-                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected a positive integer")
-            sizes[attribute.name] = int(value)
-    return sizes
-
-
-def _attributes(operation: Operation, descriptor, types, plan: str) -> dict[str, int | float]:
-    """The attributes' values: defaults filled in, ranges and requirements checked."""
-    values: dict[str, Any] = {}
-    for attribute in operation.attributes:
-        if attribute.type in ("size", "axis"):
-            continue
-        value = getattr(descriptor, attribute.name)
-        word = types.get(attribute.type, attribute.type)
-        dtype = DTYPES[word]
-        if value is None:
-            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
-        if value is None:
-            raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected a number ({word})")
-        if dtype.kind == "int":
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected an integer ({word})")
-            if not dtype.lowest <= value <= dtype.highest:
-                raise InvalidProblem(
-                    f"{plan}: {attribute.name} is {value}, expected {dtype.lowest} to {dtype.highest} ({word})"
-                )
-            values[attribute.name] = int(value)
-        else:
-            if not is_number(value):
-                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected a number")
-            values[attribute.name] = float(value)
-    for requirement in operation.requirements:
-        chosen = {name: values[name] for name in requirement.names}
-        if not requirement.holds(**chosen):
-            came = ", ".join(f"{name}={value}" for name, value in chosen.items())
-            raise InvalidProblem(f"{plan}: requires {requirement.text}, got {came}")
-    return values

@@ -115,7 +115,8 @@ _READERS: dict[type, object] = {}  # type -> reader(array, name) -> View
 
 
 def _reader_of(cls: type):
-    if issubclass(cls, np.ma.MaskedArray):
+    # By name, for importing numpy.ma takes longer than all else of a first call.
+    if any(base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma") for base in cls.__mro__):
         return _refuse_masked
     readers = {"numpy": _read_numpy, "cupy": _read_cupy, "torch": _read_torch}
     return readers.get(library_of(cls), _read_protocol)

@@ -1,4 +1,4 @@
-"""`skuda bench`: how fast the kernels are beside a copy of the same bytes and beside other libraries, and what a call costs.
+"""`skuda bench`: the kernels beside a copy of the same bytes and other libraries, and the cost of a call.
 
 Needs a GPU and the extra `demo` (rich, matplotlib). torch and Triton are measured where they are installed.
 """

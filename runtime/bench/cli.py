@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,13 +26,14 @@ def add_parser(subparsers) -> None:
     parser = subparsers.add_parser(
         "bench",
         help="measure the kernels against a copy of the same bytes",
-        description="Measure every operation at every float type over a fixed suite of shapes, beside a device copy of "
-        "the same bytes, torch eager, torch.compile and a Triton kernel, and what a call costs the host. Needs a GPU. "
-        "The exit status is 1 where a row failed.",
+        description="Measure every operation at every float type over a fixed suite of shapes, beside a copy "
+        "of the same bytes, torch eager, torch.compile and a Triton kernel, and what a call costs the host. "
+        "Needs a GPU. The exit status is 1 where a row failed.",
     )
     parser.add_argument(
         "--op", metavar="NAME", action="append", default=[], dest="operations",
-        help="only this operation, both directions, or this function; * is allowed; may be given more than once",
+        help="only this operation, both directions, or this function; * is allowed; may be given more than "
+        "once",
     )  # fmt: skip
     parser.add_argument(
         "--dtype", metavar="TYPE", action="append", default=[], dest="elements",
@@ -55,7 +57,7 @@ def run(args: argparse.Namespace) -> int:
     from skuda.generated import CATALOG
 
     if args.host and (args.operations or args.elements or args.plot):
-        raise InvalidProblem("--host measures calls, not kernels: it goes with none of --op, --dtype and --plot")
+        raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
@@ -105,21 +107,27 @@ def as_json(result: dict[str, Any]) -> str:
 
 @contextmanager
 def progress(total: int) -> Iterator[Callable[[suite.Case], None]]:
-    """A bar on standard error, with the row that is measured and the time left; none where that is no terminal.
+    """A bar on standard error, with the row that is measured and the time left; none if that is no terminal.
 
     Args:
         total: how many rows there are.
+
+    Yields:
+        What to call before each row.
     """
     rich = _require("rich.progress")
     console = _require("rich.console").Console(stderr=True)
     columns = (
-        rich.TextColumn("{task.description:60}"), rich.BarColumn(), rich.MofNCompleteColumn(), rich.TimeRemainingColumn()
-    )  # fmt: skip
+        rich.TextColumn("{task.description:60}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TimeRemainingColumn(),
+    )
     with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
-        task = bars.add_task("", total=total + 1)
+        task, done = bars.add_task("", total=total), count()
 
         def advance(case: suite.Case) -> None:
-            bars.update(task, advance=1, description=str(case)[:60])
+            bars.update(task, completed=next(done), description=str(case)[:60])
 
         yield advance
 

@@ -1,7 +1,7 @@
 """The catalog's formulas as a torch user writes them, for torch eager and torch.compile.
 
-Half types are widened to f32 first, as the catalog's rule says; a user who computes in f16 instead gets other codes. 4-bit
-codes are packed and unpacked, for that is what our kernels read and write.
+Half types are widened to f32 first, as the catalog's rule says; a user who computes in f16 instead gets other
+codes. 4-bit codes are packed and unpacked, for that is what our kernels read and write.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from skuda.bench.problem import Problem
 from skuda.dtypes import DTYPES
 
 
-
 def dtype_of(word: str) -> torch.dtype:
     """The torch type that an element travels as."""
     return getattr(torch, DTYPES[word].storage.name)
@@ -24,8 +23,8 @@ def dtype_of(word: str) -> torch.dtype:
 def tensor_of(array, word: str) -> torch.Tensor:
     """A tensor over the memory of a CuPy array, of any strides."""
     itemsize = array.dtype.itemsize
-    last = sum((extent - 1) * step for extent, step in zip(array.shape, array.strides, strict=True)) + itemsize
-    raw = torch.as_tensor(cupy.ndarray((last,), cupy.uint8, array.data), device="cuda")
+    spans = [(extent - 1) * step for extent, step in zip(array.shape, array.strides, strict=True)]
+    raw = torch.as_tensor(cupy.ndarray((sum(spans) + itemsize,), cupy.uint8, array.data), device="cuda")
     strides = [step // itemsize for step in array.strides]
     return raw.view(dtype_of(word)).as_strided(array.shape, strides)
 
@@ -199,15 +198,17 @@ _MAKERS = {
 
 
 def native(problem: Problem) -> Callable[[], object] | None:
-    """torch's own one-kernel function for the operation: lerp, and fake_quantize_per_tensor and _per_channel."""
+    """torch's own function for the operation: lerp, and fake_quantize per tensor and per channel."""
     case = problem.case
     name, tensors = case.operation.function, tensors_of(problem)
     if name in ("lerp", "lerp_tensor"):
-        a, b, weight, out = tensors["a"], tensors["b"], tensors["weight"], torch.empty_like(tensors["output"])
+        a, b, weight = tensors["a"], tensors["b"], tensors["weight"]
+        out = torch.empty_like(tensors["output"])
         return lambda: torch.lerp(a, b, weight, out=out)
     if not name.startswith("fake_quantize_per_") or name.endswith("_backward"):
         return None
-    x, s, z, low, high = tensors["input"], tensors["scale"], tensors["zero_point"], problem.q_min, problem.q_max
+    x, s, z = tensors["input"], tensors["scale"], tensors["zero_point"]
+    low, high = problem.q_min, problem.q_max
     if name == "fake_quantize_per_tensor":
         return lambda: torch.fake_quantize_per_tensor_affine(x, s, z, low, high)
     axis = {"fake_quantize_per_token": 0, "fake_quantize_per_channel": case.attributes.get("axis")}.get(name)

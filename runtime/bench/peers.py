@@ -1,4 +1,4 @@
-"""The other libraries, each imported when it is first measured, and what its column says where it is not there."""
+"""The other libraries: each is imported when it is first measured; its column says so where it is missing."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Peer:
     Attributes:
         name: heading of its column.
         modules: what it needs.
-        prepare: from a problem to a call that enqueues the work, or None where it has none for this row. The call
-            returns what it computed, or None where that is in the problem's own outputs.
+        prepare: from a problem to a call that enqueues the work and returns what it computes (a tensor, or a
+            tuple), or None where it has none for this row.
     """
 
     name: str

@@ -19,9 +19,9 @@ _INK, _SOFT, _FAINT = "#1d2430", "#6b7380", "#e3e6ea"
 _OURS = "#0072b2"
 _LOOKS = (("#d55e00", "s"), ("#009e73", "D"), ("#cc79a7", "^"), ("#e69f00", "v"))
 _STYLE = {
-    "font.size": 10.5, "text.color": _INK, "axes.edgecolor": _FAINT, "axes.axisbelow": True, "axes.spines.top": False,
-    "axes.spines.right": False, "axes.spines.left": False, "xtick.color": _SOFT, "ytick.color": _INK,
-    "xtick.bottom": False, "ytick.left": False,
+    "font.size": 10.5, "text.color": _INK, "axes.edgecolor": _FAINT, "axes.axisbelow": True,
+    "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
+    "xtick.color": _SOFT, "ytick.color": _INK, "xtick.bottom": False, "ytick.left": False,
 }  # fmt: skip
 
 
@@ -53,11 +53,10 @@ def draw(path: Path, result: Mapping[str, Any]) -> None:
             _draw_panel(each, [row for row in rows if family(row) == panel], shapes)
             each.set_title(panel, loc="left", fontsize=12, fontweight="bold")
             each.tick_params(axis="y", labelleft=place == 0)
-        handles, labels = {}, []
+        handles: dict[str, Any] = {}
         for each in axes:
             handles |= {name: handle for handle, name in zip(*each.get_legend_handles_labels(), strict=True)}
-        labels = list(handles)
-        figure.legend([handles[name] for name in labels], labels, loc="outside lower left", ncols=6, frameon=False)
+        figure.legend(handles.values(), handles, loc="outside lower left", ncols=6, frameon=False)
         machine = result["machine"]
         figure.suptitle(
             f"Share of the speed of a copy of the same bytes\n{machine['gpu']}, {machine['date']}",
@@ -70,23 +69,24 @@ def _draw_panel(axes, rows: Sequence[Row], shapes: Sequence[str]) -> None:
     """A line for each shape: the range and the median of ours, and each peer's median."""
     axes.axvline(1, color=_SOFT, linewidth=1, zorder=0)
     axes.text(1, -0.75, "copy", color=_SOFT, ha="center", fontsize=9)
+    ours = points(rows, None)
+    places = [shapes.index(shape) for shape in ours]
+    edge = {"edgecolor": "white", "linewidth": 0.7}
+    axes.scatter(
+        [statistics.median(each) for each in ours.values()], places,
+        color=_OURS, marker="o", s=55, label="skuda, median", zorder=4, **edge,
+    )  # fmt: skip
+    axes.hlines(
+        places, [min(each) for each in ours.values()], [max(each) for each in ours.values()],
+        color=_OURS, linewidth=3, alpha=0.35, label="skuda, all rows", zorder=2,
+    )  # fmt: skip
     for peer, (colour, marker) in zip(PEERS, _LOOKS, strict=True):
         found = points(rows, peer.name)
         if found:
             axes.scatter(
-                [statistics.median(found[shape]) for shape in found], [shapes.index(shape) for shape in found],
-                color=colour, marker=marker, s=30, label=f"{peer.name}, median", zorder=2, edgecolor="white", linewidth=0.5,
+                [statistics.median(each) for each in found.values()], [*map(shapes.index, found)],
+                color=colour, marker=marker, s=30, label=f"{peer.name}, median", zorder=3, **edge,
             )  # fmt: skip
-    ours = points(rows, None)
-    places = [shapes.index(shape) for shape in ours]
-    axes.hlines(
-        places, [min(each) for each in ours.values()], [max(each) for each in ours.values()],
-        color=_OURS, linewidth=3, alpha=0.35, label="skuda, all rows",
-    )  # fmt: skip
-    axes.scatter(
-        [statistics.median(each) for each in ours.values()], places,
-        color=_OURS, marker="o", s=55, label="skuda, median", zorder=3, edgecolor="white", linewidth=0.8,
-    )  # fmt: skip
     axes.set_yticks(range(len(shapes)), shapes)
     axes.set_ylim(len(shapes) - 0.5, -1)
     axes.set_xlim(0, max(1.12, 1.04 * max(max(each) for each in ours.values())))

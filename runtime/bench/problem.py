@@ -10,7 +10,7 @@ import numpy as np
 
 from skuda.bench.suite import Case, Placed
 from skuda.dtypes import DTYPES
-from skuda.operation import Operand, packed_shape
+from skuda.operation import SCALE, Operand, packed_shape
 from skuda.sku import BackendKind
 
 _POISONS = (0xA5, 0x5A)
@@ -66,7 +66,7 @@ class Problem:
     def _number(self, operand: Operand, word: str) -> int | float:
         if DTYPES[word].kind == "int":
             return (self.q_min + self.q_max + 1) // 2 + 1
-        return self._step if operand.element == "S" else WEIGHT
+        return self._step if operand.element == SCALE else WEIGHT
 
     @property
     def _step(self) -> float:
@@ -75,7 +75,7 @@ class Problem:
 
     def _random(self, operand: Operand, placed: Placed, storage: np.dtype):
         size = placed.size
-        if operand.element == "S":
+        if operand.element == SCALE:
             return ((cupy.random.random(size, dtype=cupy.float32) + 0.5) * self._step).astype(storage)
         if placed.word == "i32":
             middle = (self.q_min + self.q_max + 1) // 2
@@ -87,10 +87,10 @@ class Problem:
     # ---- outputs ----
 
     def fault(self) -> str | None:
-        """What is wrong with a run, if anything: elements not written, bits that vary, bits that are not the reference's.
+        """What is wrong with a run: elements not written, bits that vary or are not the reference's. Or None.
 
-        Runs the plan on outputs poisoned with one pattern, then with another: what both leave alike was written. The
-        rows at either end are computed by the reference too. Leaves the outputs of a run behind.
+        Runs the plan on outputs poisoned with one pattern, then another: what both leave alike was written.
+        The rows at either end are computed by the reference too. Leaves the outputs of a run behind.
         """
         operation = self.case.operation
         first: dict[str, Any] = {}
@@ -111,20 +111,17 @@ class Problem:
         """Whether both runs wrote the same bytes; outputs are contiguous after `start` elements."""
         storage = DTYPES[placed.word].storage
         skip = placed.start * storage.itemsize
-        one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, self._memory[placed.operand.name]))
+        after = self._memory[placed.operand.name]
+        one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, after))
         return not bool((one != other).any())
 
     def _reference_fault(self) -> str | None:
         extents = self.case.shape.extents
         rows = max(1, _SAMPLE // prod(extents[1:]))
         rows = -(-rows // _ALIGN) * _ALIGN if len(extents) == 1 or extents[0] > _ALIGN else extents[0]
-        starts = {0, max(0, (extents[0] - rows) // _ALIGN * _ALIGN)}
-        for start in sorted(starts):
-            end = extents[0] if start else min(rows, extents[0])
-            fault = self._sample_fault(start, end)
-            if fault:
-                return fault
-        return None
+        tail = max(0, extents[0] - rows) // _ALIGN * _ALIGN
+        spans = [(0, rows), (tail, extents[0])] if tail else [(0, extents[0])]
+        return next(filter(None, (self._sample_fault(*span) for span in spans)), None)
 
     def _sample_fault(self, start: int, end: int) -> str | None:
         case, operation = self.case, self.case.operation
@@ -152,11 +149,13 @@ class Problem:
         for name, got in actual.items():
             wrong = np.count_nonzero(got.view(np.uint8) != arguments[name].view(np.uint8))
             if wrong:
-                return f"{name}: {wrong} of {got.nbytes} bytes in rows {start} to {end} are not the reference's"
+                rows = f"rows {start} to {end}"
+                return f"{name}: {wrong} of {got.nbytes} bytes in {rows} are not the reference's"
         return None
 
 
 def _host(array) -> np.ndarray:
     """A copy on the CPU, of any strides and element type."""
     integers = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}[array.dtype.itemsize]
-    return cupy.ascontiguousarray(array.view(integers)).get().view(array.dtype)
+    contiguous = cupy.ascontiguousarray(array.view(integers))  # of one axis where the array has none
+    return contiguous.get().view(array.dtype).reshape(array.shape)

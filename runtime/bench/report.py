@@ -1,4 +1,4 @@
-"""A run as text: the table, the targets, the rows that lose, the cost of a call. All of it from the JSON's content."""
+"""A run as text, from what is in its JSON: the table, the targets, the rows that lose, the cost of a call."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ def text(result: Mapping[str, Any]) -> str:
     """The whole report.
 
     Args:
-        result: "machine", "absent" (reason by peer), "rounds", "rows" and "host", the last two where measured.
+        result: "machine", "absent" (reason by peer), "rounds", and where measured "rows" and "host".
     """
     machine = result["machine"]
-    lines = [
-        f"{machine['gpu']}, CUDA driver {machine['cuda_driver']}, {machine['date']}; {', '.join(machine['versions'])}"
-    ]
+    where = f"{machine['gpu']}, CUDA driver {machine['cuda_driver']}, {machine['date']}"
+    lines = [f"{where}; {', '.join(machine['versions'])}"]
     if result.get("rows"):
         absent = result["absent"]
         lines += ["", *_explanation(result), *table(result["rows"], absent)]
@@ -33,11 +32,9 @@ def text(result: Mapping[str, Any]) -> str:
 
 
 def _explanation(result: Mapping[str, Any]) -> Iterator[str]:
-    yield (
-        f"Median of {result['rounds']} runs, L2 flushed before each. share: time of a device copy that moves the same bytes "
-        "over ours."
-    )
-    yield "Peers: their time over ours (above 1: ours is faster); '-': it has nothing for the row or is not measured there."
+    yield f"Median of {result['rounds']} runs, the L2 flushed before each."
+    yield "share: time of a device copy that moves the same bytes, over ours."
+    yield "Peers: their time over ours, above 1 where ours is faster; '-': none, or not measured."
 
 
 def table(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
@@ -65,7 +62,8 @@ def _cell(row: Row, name: str) -> str:
 
 def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
     """The targets: by class of shapes, then against the peers."""
-    yield f"{'share of copy':20} {'rows':>5} {'median':>7} {'wanted':>7} {'worst':>7} {'wanted':>7} {'below':>6}"
+    wanted = f"{'wanted':>7}"
+    yield f"{'share of copy':20} {'rows':>5} {'median':>7} {wanted} {'worst':>7} {wanted} {'below':>6}"
     for each in targets.verdicts(rows):
         worst = describe(each.worst_row)
         yield (
@@ -82,14 +80,14 @@ def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
     if mean:
         verdict = "met" if mean[0] >= targets.COMPILE_SPEEDUP else "missed"
         yield (
-            f"{COMPILE}, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours {mean[0]:.2f} in "
-            f"{mean[1]} rows, wanted {targets.COMPILE_SPEEDUP}: {verdict}"
+            f"{COMPILE}, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours "
+            f"{mean[0]:.2f} in {mean[1]} rows, wanted {targets.COMPILE_SPEEDUP}: {verdict}"
         )
     for row, peer, ratio in losing:
         yield f"  {ratio:.2f} of ours: {peer}, {describe(row)}"
     failed = [row for row in rows if "error" in row]
     if failed:
-        yield f"{len(failed)} rows failed:"
+        yield f"rows that failed: {len(failed)}"
         yield from (f"  {describe(row)}: {row['error']}" for row in failed)
 
 
@@ -114,4 +112,5 @@ def host_table(host: Mapping[str, Any]) -> Iterator[str]:
     for name, ms in host["first_call_ms"].items():
         most = targets.FIRST_CALL_MS[name]
         verdict = "met" if ms <= most else "missed"
-        yield f"first call of a process, {name}: {ms} ms after import of cupy, wanted at most {most}: {verdict}"
+        text = f"first call of a process, {name}: {ms} ms after import of cupy"
+        yield f"{text}, wanted at most {most}: {verdict}"

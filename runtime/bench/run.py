@@ -20,7 +20,7 @@ _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
 
 
 class Copy:
-    """The floor: a device-to-device copy of random bytes that reads one half of what a kernel moves and writes the other."""
+    """The floor: a device copy of random bytes, which reads half of what a kernel moves and writes half."""
 
     def __init__(self):
         self._source = cupy.random.randint(0, 256, _BLOCK, dtype=cupy.uint8)
@@ -55,7 +55,7 @@ class Bench:
         self.absent = {peer.name: reason for peer in peers.PEERS if (reason := peer.absent())}
 
     def row(self, case: Case) -> dict[str, Any]:
-        """One row of the results; `error` in it where our kernel failed, or did not fit into the GPU's memory."""
+        """One row of the results: `error` says that our kernel failed, `left_out` why it was not measured."""
         row: dict[str, Any] = {
             "operation": case.operation.function,
             "dtype": case.dtype,
@@ -104,7 +104,7 @@ class Bench:
 
 
 def _fits(moved: int) -> bool:
-    """Whether a case has room: its operands, the poisoned copy, the floor's buffers and a peer's temporaries."""
+    """Whether operands, the poisoned copy, the floor's buffers and a peer's temporaries have room."""
     free, total = cupy.cuda.runtime.memGetInfo()
     if free < 4 * moved:
         cupy.get_default_memory_pool().free_all_blocks()

@@ -1,7 +1,7 @@
-"""What is measured: every operation of a catalog at every float type, over a fixed suite of shapes and layouts.
+"""What is measured: every operation of a catalog at every float type, over a fixed suite of shapes.
 
-A `Case` is one row of the bench. It knows its plan, where each operand lies and how many bytes a kernel has to move;
-nothing here touches a device.
+A `Case` is one row of the bench. It knows its plan, where each operand lies and how many bytes a kernel has
+to move; nothing here touches a device.
 """
 
 from __future__ import annotations
@@ -199,7 +199,7 @@ def cases(
 
     Args:
         catalog: what to measure.
-        operations: names of operations or of functions, `*` allowed; a row's name means both directions. All if empty.
+        operations: names of operations (both directions) or of functions, `*` allowed; all if empty.
         elements: float types; all if empty.
         quick: fewer shapes, and one group size.
 

@@ -1,4 +1,4 @@
-"""What a run is held to, evaluated on its rows: one verdict for each class of shapes, and the rows that lose to a peer."""
+"""What a run is held to, evaluated on its rows: by class of shapes, against the peers, the cost of a call."""
 
 from __future__ import annotations
 
@@ -88,17 +88,15 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
         if members:
             shares = [share(row) for row in members]
             worst_row = min(members, key=share)
-            found.append(
-                Verdict(
-                    name, len(members), statistics.median(shares), share(worst_row), least_median, least_worst,
-                    sum(each < least_worst for each in shares), worst_row,
-                )
-            )  # fmt: skip
+            below = sum(each < least_worst for each in shares)
+            worst = share(worst_row)
+            median = statistics.median(shares)
+            found.append(Verdict(name, len(members), median, worst, least_median, least_worst, below, worst_row))
     return found
 
 
 def slower(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
-    """Rows in which torch eager or torch.compile is faster: the row, the peer and its time over ours; worst first."""
+    """Rows in which torch eager or torch.compile is faster: row, peer, its time over ours; worst first."""
     found = [
         (row, peer, ratio)
         for row in measured(rows)
@@ -116,7 +114,7 @@ def geometric_mean(rows: Sequence[Row], peer: str, elements: Sequence[str]) -> t
 
 
 def host_targets(us: Mapping[str, float]) -> list[tuple[str, float, float, str, bool]]:
-    """Callers that a target is set for: name, ratio, most, to which other caller, met. Only what was measured."""
+    """Callers with a target, where measured: name, ratio to the other caller, most, the other caller, met."""
     return [
         (name, us[name] / us[other], most, other, us[name] <= most * us[other])
         for name, (most, other) in HOST.items()

@@ -1,6 +1,6 @@
 """How a kernel is timed: CUDA events, a flushed L2, candidates in turn, the median.
 
-Everything is enqueued on the legacy default stream, which CuPy, torch and Triton work on unless told otherwise.
+Everything is enqueued on the legacy default stream, where CuPy, torch and Triton work unless told otherwise.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Timer:
     def _plan(self, call: Callable[[], object]) -> tuple[int, int]:
         """How many flushes keep the GPU busy until a call is enqueued whole, and in which rounds to time it.
 
-        A call of many kernels may cost the host more than one flush takes; the GPU would wait within the timed span.
+        A call of many kernels may cost the host more than one flush takes; the GPU would wait while timed.
         """
         for _ in range(_WARM_UPS):
             call()

@@ -8,9 +8,7 @@ from triton.language.extra import libdevice
 
 
 @triton.jit
-def _quantize_rows(
-    x, scale, zero_point, out, columns, x_stride, out_stride, low, high, BLOCK: tl.constexpr
-):
+def _quantize_rows(x, scale, zero_point, out, columns, x_stride, out_stride, low, high, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < columns

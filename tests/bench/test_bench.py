@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import sys
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 
-from skuda.bench import cli, formulas, report, suite, targets
+from skuda.bench import cli, formulas, problem, report, suite, targets
 from skuda.bench.suite import Case, Layout, Shape, SizeClass
 from skuda.codegen.cli import main
 from skuda.dtypes import DTYPES
@@ -25,11 +27,46 @@ def case(function: str, element: str, shape: str, variant: str = "") -> Case:
     [found] = [
         each
         for each in CASES
-        if (each.operation.function, each.element, str(each.shape), each.variant)
-        == (function, element, shape, variant)
+        if (each.operation.function, each.element, str(each.shape), each.variant) == (function, element, shape, variant)
     ]
     return found
 
+
+def code_range(row: Case) -> tuple[int, int]:
+    codes = DTYPES[row.types.get("Q", "s8")]
+    return codes.lowest, codes.highest
+
+
+def arrays_of(row: Case) -> dict:
+    """Random contiguous operands in NumPy, or numbers; outputs are zeros."""
+    low, high = code_range(row)
+    rng = np.random.default_rng(7)
+    arrays = {}
+    for placed in row.operands:
+        name, storage = placed.operand.name, DTYPES[placed.word].storage
+        if placed.operand in row.operation.outputs:
+            arrays[name] = np.zeros(placed.shape, storage)
+        elif placed.operand.scalar:
+            arrays[name] = 3 if placed.word == "i32" else 0.25
+        elif DTYPES[placed.word].kind == "int":
+            span = (-2, 3) if placed.word == "i32" else (0, 256)
+            arrays[name] = rng.integers(*span, placed.shape).astype(storage)
+        elif placed.operand.element == "S":
+            arrays[name] = np.asarray(rng.uniform(0.5, 1.5, placed.shape) * 5 / (high - low)).astype(storage)
+        else:
+            arrays[name] = rng.standard_normal(placed.shape).astype(storage)
+    return arrays
+
+
+# One of each way in which operands share an axis, forward and back, with numbers, rows, groups, packed codes.
+SAMPLED = {
+    "quantize_per_tensor f16 s8 16x4096",
+    "quantize_per_channel f16 s8 16x4096 axis 0",
+    "quantize_per_token f16 s8 16x4096",
+    "quantize_per_group f16 s4 16x4096 group 64",
+    "dequantize_per_group_backward f16 16x4096 group 32",
+    "lerp_tensor_backward f16 16x4096",
+}
 
 # ---- the suite ----
 
@@ -117,58 +154,74 @@ def test_filters():
 
 
 @pytest.mark.parametrize("extents", [(6, 64), (5, 35)], ids=str)
-@pytest.mark.parametrize(
-    "row", [c for c in CASES if str(c.shape) == "16x4096"], ids=lambda c: f"{c.operation.function}-{c.element}-{c.variant}"
-)  # fmt: skip
+@pytest.mark.parametrize("row", [each for each in CASES if str(each.shape) == "16x4096"], ids=str)
 def test_composed_formula_is_the_operation(row, extents):
-    """The peers do the work of the row, so their times may be compared: their results are the reference's bits."""
+    """Peers do the work of the row, so that times may be compared: their results are the reference's bits."""
     row = Case(row.plan_class, row.types, Shape(extents), row.attributes)
-    low, high = DTYPES[row.types.get("Q", "s8")].lowest, DTYPES[row.types.get("Q", "s8")].highest
-    rng = np.random.default_rng(7)
-    inputs, written = {}, {}
-    for placed in row.operands:
-        name, storage = placed.operand.name, DTYPES[placed.word].storage
-        if placed.operand in row.operation.outputs:
-            written[name] = np.zeros(placed.shape, storage)
-        elif placed.operand.scalar:
-            inputs[name] = 3 if placed.word == "i32" else 0.25
-        elif DTYPES[placed.word].kind == "int":
-            span = (-2, 3) if placed.word == "i32" else (0, 256)
-            inputs[name] = rng.integers(*span, placed.shape).astype(storage)
-        elif placed.operand.element == "S":
-            inputs[name] = (rng.uniform(0.5, 1.5, placed.shape) * 5 / (high - low)).astype(storage)
-        else:
-            inputs[name] = rng.standard_normal(placed.shape).astype(storage)
-        if row.operation.function.startswith("dequantize") and DTYPES[placed.word].packed and extents[-1] % 2:
-            inputs[name][..., -1] &= 15  # the padding
+    arrays = arrays_of(row)
+    written = {operand.name: arrays[operand.name] for operand in row.operation.outputs}
+    inputs = {name: value for name, value in arrays.items() if name not in written}
     plan = row.plan_class.select(row.descriptor(), preference=BackendKind.REFERENCE)
-    plan.run(row.plan_class.args_type(**inputs, **written))
+    plan.run(row.plan_class.args_type(**arrays))
 
     words = {placed.operand.name: placed.word for placed in row.operands}
-    tensors = {
-        name: value if np.isscalar(value) else _tensor(value, words[name]) for name, value in inputs.items()
-    }
-    problem = SimpleNamespace(case=row, q_min=low, q_max=high)
-    function, arguments = formulas.composed(problem, tensors)
+    tensors = {name: value if np.isscalar(value) else _tensor(value, words[name]) for name, value in inputs.items()}
+    low, high = code_range(row)
+    stand_in = SimpleNamespace(case=row, q_min=low, q_max=high)
+    function, arguments = formulas.composed(stand_in, tensors)
     results = function(*arguments)
-    for expected, actual in zip(written.items(), results if isinstance(results, tuple) else (results,), strict=True):
-        name, expected = expected
+    results = results if isinstance(results, tuple) else (results,)
+    for (name, expected), actual in zip(written.items(), results, strict=True):
         assert actual.dtype is formulas.dtype_of(words[name])
         assert torch.equal(_tensor(expected, words[name]), actual), name
 
 
 def _tensor(array: np.ndarray, word: str) -> torch.Tensor:
-    return torch.from_numpy(array.view(np.uint8).reshape(-1).copy()).view(formulas.dtype_of(word)).view(array.shape)
+    raw = torch.from_numpy(array.reshape(-1).view(np.uint8).copy())
+    return raw.view(formulas.dtype_of(word)).view(array.shape)
+
+
+# ---- what is checked beside the timing ----
+
+
+class OnHost(np.ndarray):
+    """A NumPy array in the place of CuPy's."""
+
+    def get(self):
+        return self.view(np.ndarray)
+
+
+@pytest.mark.parametrize("extents", [(5, 64), (600, 127), (1500, 127), (66001,), (140001,)], ids=str)
+@pytest.mark.parametrize("row", [each for each in CASES if str(each) in SAMPLED], ids=str)
+def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monkeypatch):
+    stand_in = SimpleNamespace(ascontiguousarray=lambda array: np.ascontiguousarray(array).view(OnHost))
+    monkeypatch.setattr(problem, "cupy", stand_in)
+    row = Case(row.plan_class, row.types, Shape(extents), row.attributes)
+    made = object.__new__(problem.Problem)
+    made.case, made.arrays = row, arrays_of(row)
+    row.plan_class.select(row.descriptor(), preference=BackendKind.REFERENCE).run(
+        row.plan_class.args_type(**made.arrays)
+    )
+    assert made._reference_fault() is None
+    for name in (operand.name for operand in row.operation.outputs):
+        for place in (0, -1):
+            raw = made.arrays[name].reshape(-1).view(np.uint8)
+            raw[place] ^= 1
+            assert re.match(rf"{name}: 1 of \d+ bytes in rows \d+ to \d+", made._reference_fault())
+            raw[place] ^= 1
 
 
 # ---- the report ----
+
+
+PEERS = {"eager": "torch eager", "compile": "torch.compile"}
 
 
 def made_row(shape, size_class, ours, copy, **peers):
     return {
         "operation": "quantize_per_token", "dtype": "f16 s8", "element": "f16", "shape": shape, "variant": "",
         "class": size_class, "bytes": 201_000_000, "ours_us": ours, "copy_us": copy,
-        "peers": {{"eager": "torch eager", "compile": "torch.compile"}[name]: {"us": us} for name, us in peers.items()},
+        "peers": {PEERS[name]: {"us": us} for name, us in peers.items()},
     }  # fmt: skip
 
 
@@ -229,7 +282,7 @@ def test_report(result):
         "16384x8192 f16 s8 201.0 80.0 0.950 OutOfMemoryEr 1.50 - -",
         "1x4096 f16 s8 201.0 output: 3 of 4096 bytes in rows 0 to 1 are not the reference's",
         "64 MB and more 3 0.980 0.970 0.950 0.920 0 met; worst: quantize_per_token f16 s8 16384x8192",
-        "transposed views 1 0.400 0.600 0.400 0.600 1 missed; worst: quantize_per_token f16 s8 4096x4096 transposed",
+        "transposed views 1 0.400 0.600 0.400 0.600 1 missed; worst: quantize_per_token f16 s8 4096x4096",
         "torch eager: faster than ours in 1 of 2 rows",
         "torch.compile: faster than ours in 1 of 3 rows",
         "geometric mean of its time over ours 1.34 in 3 rows, wanted 1.3: met",
@@ -257,12 +310,13 @@ def test_plot(result, tmp_path):
 
     from skuda.bench import plot
 
-    assert plot.points(result["rows"], "torch.compile") == pytest.approx(
-        {"16384x4096": [0.49], "16384x4095": [1.25], "16384x8192": [76 / 120]}
-    )
-    assert [plot.family({"operation": name}) for name in ("fake_quantize_per_group_backward", "lerp_tensor_backward")] == [
-        "fake quantize", "lerp",
-    ]  # fmt: skip
+    assert plot.points(result["rows"], "torch.compile") == {
+        "16384x4096": [pytest.approx(0.49)],
+        "16384x4095": [pytest.approx(1.25)],
+        "16384x8192": [pytest.approx(76 / 120)],
+    }
+    assert plot.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
+    assert plot.family({"operation": "lerp_tensor_backward"}) == "lerp"
     plot.draw(tmp_path / "share.png", result)
     picture = imread(tmp_path / "share.png")[..., :3]
     assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4
@@ -271,12 +325,36 @@ def test_plot(result, tmp_path):
 # ---- the command ----
 
 
+def test_a_run_prints_writes_and_fails_for_a_failed_row(result, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    asked = []
+    monkeypatch.setattr(cli, "measure", lambda args, cases: asked.append(cases) or result)
+    files = {"--json": tmp_path / "run.json", "--plot": tmp_path / "run.png"}
+    options = [text for option, path in files.items() for text in (option, str(path))]
+    assert main(["bench", "--op", "lerp", "--dtype", "f16", "--quick", *options]) == 1
+    assert [{str(each.shape) for each in cases} for cases in asked] == [
+        {str(each.shape) for each in suite.cases(CATALOG, ["lerp"], quick=True)}
+    ]
+    printed = capsys.readouterr().out
+    assert printed.startswith(report.text(result)) and "rows that failed: 1" in printed
+    assert json.loads(files["--json"].read_text()) == result
+    assert files["--plot"].read_bytes().startswith(b"\x89PNG")
+
+    del result["rows"][-1]
+    assert main(["bench", "--op", "lerp"]) == 0
+
+
+def test_a_missing_package_is_named(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    assert main(["bench", "--plot", str(tmp_path / "run.png")]) == 1
+    assert "needs the package matplotlib: pip install 'skuda[demo]'" in capsys.readouterr().err
+
+
 def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
     monkeypatch.setattr(cli, "cuda_available", lambda: False)
     assert main(["bench", "--quick"]) == 1
-    assert capsys.readouterr().err == (
-        "error: skuda bench: no CUDA device here; `skuda doctor` says what is missing\n"
-    )
+    assert capsys.readouterr().err == ("error: skuda bench: no CUDA device here; `skuda doctor` says what is missing\n")
 
 
 @pytest.mark.parametrize(

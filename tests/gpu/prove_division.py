@@ -2,10 +2,10 @@
 
     python tests/gpu/prove_division.py [evidence/division_f32.json]
 
-Within the range where nothing over- or underflows, scaling x or s by a power of two scales every step, so the 2^23
-mantissas of x and of s in [1, 2) stand for all values. A quotient q is the correctly rounded one when the exact remainder
-x - s q is at most s times half a unit in the last place of q (a tie cannot occur); the check uses no division. Takes about
-half a minute on an H200.
+Within the range where nothing over- or underflows, scaling x or s by a power of two scales every step, so the
+2^23 mantissas of x and of s in [1, 2) stand for all values. A quotient q is the correctly rounded one when the
+exact remainder x - s q is at most s times half a unit in the last place of q (a tie cannot occur); the check uses
+no division. Takes about half a minute on an H200.
 """
 
 from __future__ import annotations

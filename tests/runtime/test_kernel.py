@@ -15,12 +15,20 @@ import pytest
 
 from skuda import kernel
 from skuda.errors import MissingDependency
-from skuda.kernel import Kernel, Loaded, Parameters, compute_capability, cuda_available, device_count
+from skuda.kernel import Kernel, Loaded, Slots, compute_capability, cuda_available, device_count
 
 
-def slots_of(parameters: Parameters, count: int) -> bytes:
+def packed(slots: Slots, *numbers) -> tuple[ctypes.Array, int]:
+    """The struct with its blanks filled in."""
+    filled = slots.blank.copy()
+    for place, number in zip(slots.places, numbers, strict=True):
+        filled[place] = number
+    return slots.pack(filled)
+
+
+def slots_at(address: int, count: int) -> bytes:
     """The struct as the driver reads it, through `void* kernelParams[1]`."""
-    struct_address = ctypes.c_void_p.from_address(parameters.address).value
+    struct_address = ctypes.c_void_p.from_address(address).value
     return ctypes.string_at(struct_address, 8 * count)
 
 
@@ -34,19 +42,34 @@ def slots_of(parameters: Parameters, count: int) -> bytes:
         ([1.5], "<d"),
     ],
 )
-def test_parameters_are_consecutive_words(slots, layout):
-    assert slots_of(Parameters(slots), len(slots)) == struct.pack(layout, *slots)
+@pytest.mark.parametrize("blanks", [(), (0,), (-1,), "all"])
+def test_slots_are_consecutive_words(slots, layout, blanks):
+    """Whether a launch fills them in or not."""
+    filled = {index % len(slots) for index in (range(len(slots)) if blanks == "all" else blanks)}
+    if any(layout[1 + index] == "Q" for index in filled):
+        filled = set()  # what is filled in are pointers and numbers, which int64 holds
+    template = [
+        (float if layout[1 + i] == "d" else int) if i in filled else slot for i, slot in enumerate(slots)
+    ]
+    memory, address = packed(Slots(template), *(slots[index] for index in sorted(filled)))
+    assert slots_at(address, len(slots)) == struct.pack(layout, *slots)
+    assert ctypes.addressof(memory) + 8 * len(slots) == address
 
 
-def test_parameters_are_independent_and_outlive_their_slots():
-    every = [Parameters([number, float(number)]) for number in range(1000)]
-    assert [struct.unpack("<qd", slots_of(each, 2)) for each in every] == [(n, float(n)) for n in range(1000)]
+def test_packed_slots_are_independent_and_outlive_their_numbers():
+    slots = Slots([int, 7, float])
+    every = [packed(slots, number, float(number)) for number in range(1000)]
+    found = [struct.unpack("<qqd", slots_at(address, 3)) for _, address in every]
+    assert found == [(n, 7, float(n)) for n in range(1000)]
+    assert slots.blank[slots.places[0]] is None
 
 
 @pytest.mark.parametrize("slot", [2**64, -(2**63) - 1, "1", None])
-def test_parameters_refuse_what_fits_no_word(slot):
+def test_slots_refuse_what_fits_no_word(slot):
     with pytest.raises(struct.error):
-        Parameters([1, slot])
+        Slots([1, slot])
+    with pytest.raises(struct.error):
+        packed(Slots([1, int]), slot)
 
 
 class DriverError(RuntimeError):
@@ -199,10 +222,10 @@ def test_a_launch_runs_in_its_devices_context_and_gives_the_callers_back(cuda, b
     loaded = Loaded(1, b"cubin", "_Z_scale")
     cuda.calls.clear()
     cuda.context = before
-    parameters = Parameters([1, 2.0])
-    loaded.launch(7, 256, 0x5000, parameters)
+    _, address = packed(Slots([1, 2.0]))
+    loaded.launch(7, 256, 0x5000, address)
     function = (101, "_Z_scale")
-    assert cuda.calls == [("launch", 101, function, 7, 1, 1, 256, 1, 1, 0, 0x5000, parameters.address, 0)]
+    assert cuda.calls == [("launch", 101, function, 7, 1, 1, 256, 1, 1, 0, 0x5000, address, 0)]
     assert cuda.context == after
 
 
@@ -212,7 +235,7 @@ def test_a_launch_that_fails_gives_the_callers_context_back(cuda):
     cuda.context = 100
     cuda.launch_error = DriverError("CUDA_ERROR_INVALID_VALUE")
     with pytest.raises(DriverError):
-        loaded.launch(0, 256, 0, Parameters([1]))
+        loaded.launch(0, 256, 0, packed(Slots([1]))[1])
     assert cuda.context == 100
 
 

@@ -1,0 +1,72 @@
+"""What a descriptor says, checked: sizes of dimensions, and values of attributes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from skuda.dtypes import DTYPES
+from skuda.errors import InvalidProblem
+from skuda.operation import Operation
+
+
+def is_number(value) -> bool:
+    """Whether an argument is one number, and no array."""
+    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
+    """The descriptor's dimensions and block lengths, checked."""
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for dim in operation.dims:
+        value = getattr(descriptor, dim.name)
+        extents = (value,) if isinstance(value, (int, np.integer)) else value
+        if not dim.many and not isinstance(value, (int, np.integer)):
+            raise InvalidProblem(f"{plan}: {dim.name} is {value!r}, expected an integer")
+        if not isinstance(extents, (tuple, list)) or not all(
+            isinstance(extent, (int, np.integer)) and extent >= 0 for extent in extents
+        ):
+            kind = "non-negative integers" if dim.many else "a non-negative integer"
+            raise InvalidProblem(f"{plan}: {dim.name} is {value!r}, expected {kind}")
+        sizes[dim.name] = tuple(int(extent) for extent in extents) if dim.many else int(value)
+    for attribute in operation.attributes:
+        if attribute.type == "size":
+            value = getattr(descriptor, attribute.name)
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or value < 1:
+                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected a positive integer")
+            sizes[attribute.name] = int(value)
+    return sizes
+
+
+def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[str, int | float]:
+    """The attributes' values: defaults filled in, ranges and requirements checked."""
+    values: dict[str, Any] = {}
+    for attribute in operation.attributes:
+        if attribute.type in ("size", "axis"):
+            continue
+        value = getattr(descriptor, attribute.name)
+        word = types.get(attribute.type, attribute.type)
+        dtype = DTYPES[word]
+        if value is None:
+            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
+        if value is None:
+            raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected a number ({word})")
+        if dtype.kind == "int":
+            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
+                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected an integer ({word})")
+            if not dtype.lowest <= value <= dtype.highest:
+                raise InvalidProblem(
+                    f"{plan}: {attribute.name} is {value}, expected {dtype.lowest} to {dtype.highest} ({word})"
+                )
+            values[attribute.name] = int(value)
+        else:
+            if not is_number(value):
+                raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected a number")
+            values[attribute.name] = float(value)
+    for requirement in operation.requirements:
+        chosen = {name: values[name] for name in requirement.names}
+        if not requirement.holds(**chosen):
+            came = ", ".join(f"{name}={value}" for name, value in chosen.items())
+            raise InvalidProblem(f"{plan}: requires {requirement.text}, got {came}")
+    return values

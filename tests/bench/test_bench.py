@@ -191,11 +191,12 @@ class OnHost(np.ndarray):
         return self.view(np.ndarray)
 
 
-@pytest.mark.parametrize("extents", [(5, 64), (600, 127), (1500, 127), (66001,), (140001,)], ids=str)
+@pytest.mark.parametrize("extents", [(5, 64), (600, 3), (1500, 3), (2101,), (5001,)], ids=str)
 @pytest.mark.parametrize("row", [each for each in CASES if str(each) in SAMPLED], ids=str)
 def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monkeypatch):
     stand_in = SimpleNamespace(ascontiguousarray=lambda array: np.ascontiguousarray(array).view(OnHost))
     monkeypatch.setattr(problem, "cupy", stand_in)
+    monkeypatch.setattr(problem, "_SAMPLE", 2048)
     row = Case(row.plan_class, row.types, Shape(extents), row.attributes)
     made = object.__new__(problem.Problem)
     made.case, made.arrays = row, arrays_of(row)

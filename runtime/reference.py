@@ -156,7 +156,7 @@ def run(
                 full = np.broadcast_to(
                     results[operand.name], (rows.stop - rows.start, *space[1:]) if space else ()
                 )
-                outputs[operand.name][rows if space else ...] = narrow(full, word)
+                outputs[operand.name][_stored(rows, len(space), word)] = narrow(full, word)
 
 
 def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
@@ -167,6 +167,15 @@ def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
         axes[dim.name] = range(start, start + count)
         start += count
     return axes
+
+
+def _stored(rows: slice, rank: int, word: str):
+    """The chunk within an output as it travels: where the first axis is packed, two elements are one byte."""
+    if rank == 0:
+        return ...
+    if rank == 1 and DTYPES[word].packed:
+        return slice(rows.start // 2, -(-rows.stop // 2))  # chunks start at even elements
+    return rows
 
 
 def _chunks(space: tuple[int, ...]):

@@ -76,3 +76,15 @@ def test_a_shape_that_the_bytes_cannot_have_is_refused(backend, shape):
     stored = backend.array(np.zeros((5, 2), np.uint8))
     with pytest.raises(skuda.errors.InvalidProblem, match="shape"):
         skuda.dequantize_per_tensor(stored, 1.0, 0, dtype="f32", input_dtype="s4", shape=shape)
+
+
+@pytest.mark.parametrize("length", [65_536, 66_001, 200_003])
+def test_long_rows_of_one_axis(backend, length):
+    """Longer than the reference's chunks: every byte is written, and the last nibble of an odd row is 0."""
+    codes = np.random.default_rng(length).integers(-8, 8, length)
+    packed = backend.numpy(skuda.quantize_per_tensor(backend.array(codes.astype(np.float32)), 1.0, 0, dtype="s4"))
+    nibbles = np.stack([packed & 15, packed >> 4], axis=-1).reshape(-1)
+    assert np.array_equal(nibbles[:length], codes & 15)
+    assert not nibbles[length:].any()
+    back = skuda.dequantize_per_tensor(backend.array(packed), 1.0, 0, input_dtype="s4", shape=(length,))
+    assert np.array_equal(backend.numpy(back), codes)

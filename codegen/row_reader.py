@@ -141,7 +141,8 @@ class RowReader(Declarations):
             operand = self.operand(name, text, match)
             dims = operand.dims if operand is not None else ()
             if operand is not None and not dims:
-                self.error(text.place, f"`{name.value}` has no dimensions", "`T[*shape]` is any number of axes, none too")
+                help = "`T[*shape]` is any number of axes, none too"
+                self.error(text.place, f"`{name.value}` has no dimensions", help)
                 continue
             unknown = [dim for dim in dims if dim.name not in self.dims]
             for dim in unknown if all_inputs else ():

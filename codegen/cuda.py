@@ -114,7 +114,7 @@ class CudaProgram:
         self.name = op.function
         self.formulas = program.formula_texts
         self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
-        self.scalars = tuple(o for o in op.inputs if o.scalar and o.dims != op.space)
+        self.scalars = tuple(o for o in op.inputs if o.scalar)
         self.parameters = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
         printer = CudaPrinter({operand.name for operand in self.arrays})
@@ -136,11 +136,6 @@ class CudaProgram:
             for item in (*self.parameters, *self.scalars, *self.values)
             if item.name in made_from
         )
-
-    @property
-    def prepares(self) -> bool:
-        """Whether some member has a fast form for some values only."""
-        return any(member.prepared for member in self.members)
 
     @property
     def letters(self) -> tuple[str, ...]:

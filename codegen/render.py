@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jinja2
 
+from skuda import mapping
 from skuda.codegen import output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
@@ -17,8 +18,6 @@ from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.schema import schema_text
 from skuda.operation import Operand
-
-BLOCK = 128
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
             "imports": described.reference_imports,
-            "block": BLOCK,
+            "block": mapping.BLOCK,
         }
         in_cuda = [CudaProgram(program) for program in row.programs]
         inputs = _row_inputs(row, spec)

@@ -132,7 +132,7 @@ class RowReader(Declarations):
                 self.error(name.place, f"`{name.value}` is {what} already", "choose another name")
                 continue
             self.texts[name.value] = text
-            head, equals, tail = text.value.partition("=")
+            head, _, tail = text.value.partition("=")
             match = OPERAND.fullmatch(head)
             if match is None or not tail.strip():
                 help = "such as `T[*shape] = 2 * x`"

@@ -97,9 +97,9 @@ class Plan:
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = count(operation.shape_of(operation.outputs[0], self.sizes))
-        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         self._kernels = mapping.MapKernels(operation, self.types, self.sizes)
+        self.full = self._kernels.full
         self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
         self._launches: dict[tuple, Launch] = {}
         self._common: dict[type, Common | bool] = {}
@@ -349,17 +349,13 @@ class Plan:
     def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
         for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
-            if view is None or operand.scalar and not self.numel_is_scalar(operand):
+            if view is None or operand.scalar:
                 strides.append(None)
             elif DTYPES[word].packed:
                 strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
             else:
                 strides.append(view.strides)
         return mapping.Layouts(tuple(strides), aligned)
-
-    def numel_is_scalar(self, operand: Operand) -> bool:
-        """Whether an operand without dimensions is in the shape of the output, which has none either."""
-        return operand.dims == self.operation.space
 
 
 def _device(device: int) -> str:

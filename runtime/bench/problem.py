@@ -45,12 +45,6 @@ class Problem:
         """Enqueues the kernel."""
         self.plan.run(self.args)
 
-    def fresh_args(self):
-        """The arguments anew, as a caller makes them for each call."""
-        return self.case.plan_class.args_type(**self.arrays)
-
-    # ---- inputs ----
-
     def _array(self, placed: Placed):
         operand, storage = placed.operand, DTYPES[placed.word].storage
         if operand.scalar:

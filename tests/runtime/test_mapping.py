@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 
 from skuda import dispatch, mapping
+from skuda.compile import headers
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.sku import BackendKind
@@ -541,3 +542,8 @@ def test_division_by_multiplication_is_exact():
         for n in numbers:
             if 0 <= n < 1 << 63:
                 assert divide(slots, n) == n // divisor, (n, divisor)
+
+
+def test_the_sources_and_the_host_agree_on_the_index_space():
+    declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
+    assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, mapping.BLOCK)

@@ -26,7 +26,7 @@ _HEADED = (".cu", ".py", ".md")  # files that may have a header
 _SUBFOLDERS = ("cuda", "plans", "reference", "docs")
 
 # What the generator itself is made of: a change there makes the whole catalog stale.
-_GENERATOR = {"codegen": "*.py", "templates": "*.jinja", "": "operation.py dtypes.py sku.py mapping.py"}
+_GENERATOR = {"codegen": "*.py", "templates": "*.jinja map/*.jinja", "": "operation.py dtypes.py sku.py schedules.py"}
 
 
 class RenderError(SkudaError, ValueError):

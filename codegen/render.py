@@ -10,7 +10,7 @@ from pathlib import Path
 
 import jinja2
 
-from skuda import mapping
+from skuda import schedules
 from skuda.codegen import output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
@@ -47,7 +47,7 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
             "imports": described.reference_imports,
-            "block": mapping.BLOCK,
+            "block": schedules.BLOCK,
         }
         in_cuda = [CudaProgram(program) for program in row.programs]
         inputs = _row_inputs(row, spec)
@@ -79,12 +79,18 @@ def _rendered(template: Template, context: dict, inputs: str) -> str:
     environment = _environment(template.statement)
     text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
-    return output.stamped(text, _template_source(template.name) + inputs)
+    return output.stamped(text, _whole_source(template.name) + inputs)
 
 
 @cache
 def _template_source(name: str) -> str:
     return (resources.files("skuda.templates") / name).read_text(encoding="utf-8")
+
+
+def _whole_source(name: str) -> str:
+    """A template with those that it includes."""
+    source = _template_source(name)
+    return "".join([source, *map(_whole_source, re.findall(r'% include "([^"]+)"', source))])
 
 
 def _block_tags(source: str, statement: str) -> str:

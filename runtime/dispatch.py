@@ -16,7 +16,7 @@ from importlib import resources
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from skuda import mapping
+from skuda import schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.operation import COMPUTE, SCALE, Operation, Types
@@ -25,7 +25,7 @@ from skuda.sku import BackendKind, KernelSku, Layout, split_symbol
 if TYPE_CHECKING:
     from skuda.kernel import Kernel
 
-REFERENCE = mapping.Variant("reference", Layout.STRIDED)
+REFERENCE = schedules.Variant("reference", Layout.STRIDED)
 
 
 class Catalog:
@@ -93,7 +93,7 @@ def catalogs() -> tuple[Catalog, ...]:
     return tuple(_CATALOGS.values())
 
 
-def make_sku(operation: Operation, types: Types, variant: mapping.Variant) -> KernelSku:
+def make_sku(operation: Operation, types: Types, variant: schedules.Variant) -> KernelSku:
     """The SKU of an operation at some types, as one variant runs it."""
     words = [types[letter] for letter in operation.kernel_letters if letter != SCALE]
     packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
@@ -109,7 +109,7 @@ def make_sku(operation: Operation, types: Types, variant: mapping.Variant) -> Ke
         scale_element=types[SCALE] if SCALE in operation.kernel_letters else None,
         layout=layout,
         epilogue=None,
-        variant=variant.kernel if variant is REFERENCE else mapping.variant_name(operation, types, variant),
+        variant=variant.kernel if variant is REFERENCE else schedules.variant_name(operation, types, variant),
         arch="any",
         backend=BackendKind.REFERENCE if variant is REFERENCE else BackendKind.CUDA,
         precision_guarantee=operation.guarantee(types),
@@ -123,7 +123,7 @@ class Entry:
     catalog: Catalog
     operation: Operation
     types: Types
-    variant: mapping.Variant
+    variant: schedules.Variant
 
 
 @cache
@@ -132,7 +132,7 @@ def _tables() -> tuple[dict[KernelSku, Entry], dict[str, KernelSku]]:
     for catalog in _CATALOGS.values():
         for operation in catalog.operations:
             for types in operation.kernel_combinations():
-                for variant in (*mapping.variants(operation, types), REFERENCE):
+                for variant in (*schedules.variants(operation, types), REFERENCE):
                     by_sku[make_sku(operation, types, variant)] = Entry(catalog, operation, types, variant)
     return by_sku, {sku.symbol: sku for sku in by_sku}
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from skuda import dispatch, mapping
+from skuda import dispatch, mapping, schedules
 from skuda.dtypes import DTYPES
 from skuda.family import family_of, torch_dtypes
 from skuda.kernel import Slots
@@ -40,7 +40,7 @@ class Launch:
         operation, full = plan.operation, plan.full
         self.geometry = geometry
         self.grid = geometry.grid
-        self._entry = mapping.entry(operation, plan.types, geometry.variant)
+        self._entry = schedules.entry(operation, plan.types, geometry.variant)
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))

@@ -9,102 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
-from skuda.operation import Operand, Operation, Types
-from skuda.sku import Layout
+from skuda.operation import Operation, Types
+from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VEC, Variant, lanes_of, strided_lanes
 
-BLOCK = 128  # threads
 AXES = 8  # of a kernel's index space
-DEPTH = 16  # rows that a thread of a columns kernel takes
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
-
-
-@dataclass(frozen=True)
-class Variant:
-    """One schedule of the map template.
-
-    Attributes:
-        kernel: suffix of the kernel's name.
-        layout: what it serves.
-        simple: vec: the operands are one contiguous row on a 16-byte boundary; columns: rows start on a vector's
-            boundary.
-        suffix: what the name of the general form ends in.
-    """
-
-    kernel: str
-    layout: Layout
-    simple: bool = True
-    suffix: str = ""
-
-
-VEC = Variant("vec", Layout.CONTIGUOUS)
-ROWS = Variant("vec", Layout.STRIDED, simple=False, suffix="_rows")
-COLUMNS = Variant("columns", Layout.STRIDED)
-COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
-STRIDED = Variant("strided", Layout.STRIDED)
-
-
-def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
-    """The schedules that some call of an operation at these types can reach.
-
-    Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
-    counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
-    """
-    parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
-    if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
-        ends = set()
-        for dim in reversed(operation.space):
-            ends.add(dim.name)
-            if not dim.many:
-                break
-        parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
-
-
-def is_parameter(operation: Operation, operand: Operand) -> bool:
-    """Whether several output elements share each of its elements, and it has more than one."""
-    return operand.dims != operation.space and not operand.scalar
-
-
-def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `vec16_rows`, `columns4`, `strided`."""
-    if variant is STRIDED:
-        return variant.kernel
-    lanes = _lanes(operation, types, variant)[0]
-    return f"{variant.kernel}{lanes}{variant.suffix}"
-
-
-def entry(operation: Operation, types: Types, variant: Variant) -> str:
-    """The NVRTC name expression of a variant's kernel."""
-    arguments = [types[letter] for letter in operation.kernel_letters]
-    if variant is STRIDED:
-        arguments.append(str(strided_lanes(operation, types)))
-    else:
-        arguments += [*map(str, _lanes(operation, types, variant)), "true" if variant.simple else "false"]
-    return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
-
-
-def _lanes(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (vec: groups, columns: rows).
-
-    A vec thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
-    beyond two stores of wide elements it gains nothing from more.
-    """
-    words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
-    if variant.kernel == "columns":
-        return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
-    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
-    widest = max(words[operand] for operand in operation.outputs)
-    lanes = min(16, 128 // widest, 512 // max(inputs))
-    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
-
-
-def strided_lanes(operation: Operation, types: Types) -> int:
-    """Neighbours that a thread of the strided kernel takes: a packed output is written a byte at a time."""
-    return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
@@ -112,19 +26,6 @@ def divide_slots(divisor: int) -> tuple[int, int, int, int]:
     shift = (divisor - 1).bit_length()
     narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
     return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
-
-
-@dataclass(frozen=True)
-class Axis:
-    """One axis of the index space: its extent, and each operand's stride along it (elements).
-
-    A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of
-    neighbours that share a parameter; strides of blocked operands then count blocks.
-    """
-
-    extent: int
-    strides: tuple[int, ...]
-    block: int = 1
 
 
 @dataclass(frozen=True)
@@ -172,7 +73,13 @@ class MapKernels:
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        axes = self._axes(layouts, arrays)
+        axes = index_space(
+            self.operation,
+            self.sizes,
+            [self.operation.operands[index] for index in arrays],
+            [layouts.strides[index] for index in arrays],
+            self.packed,
+        )
         full = [place for place, index in enumerate(arrays) if self.full[index]]
         parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
@@ -187,31 +94,6 @@ class MapKernels:
             if all(axis.block == 1 for axis in axes):
                 return self._columns(layouts, arrays, axes[:-1], axes[-1])
         return self._strided(arrays, axes)
-
-    # ---- the index space ----
-
-    def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> list[Axis]:
-        """The index space seen by the arrays: blocks that divide their axis become axes of their own, extent-1 axes
-        are dropped, neighbours that all operands step through alike are merged."""
-        operands = [self.operation.operands[index] for index in arrays]
-        strides = [layouts.strides[index] for index in arrays]
-        axes: list[Axis] = []
-        for dim in self.operation.space:
-            extents = self.sizes[dim.name] if dim.many else (self.sizes[dim.name],)
-            for part, extent in enumerate(extents):
-                block = 1
-                steps = []
-                for operand, of in zip(operands, strides, strict=True):
-                    step, block_name = _step(operand, of, dim.name, part, self.sizes)
-                    steps.append(step)
-                    if block_name is not None:
-                        block = min(self.sizes[block_name], extent) or 1
-                blocked = [any(d.name == dim.name and d.block for d in operand.dims) for operand in operands]
-                if extent % block or (block % 2 and self.packed):  # a byte must not straddle two axes
-                    axes.append(Axis(extent, tuple(steps), block))
-                else:
-                    axes += _split(extent, tuple(steps), block, blocked)
-        return _merged([axis for axis in axes if axis.extent != 1], 2 if self.packed else 1)
 
     def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
         """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
@@ -272,7 +154,7 @@ class MapKernels:
 
     def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
         variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
-        lanes, groups = _lanes(self.operation, self.types, variant)
+        lanes, groups = lanes_of(self.operation, self.types, variant)
         chunks = -(-(length + (0 if variant.simple else lanes - 1)) // lanes)
         units = chunks * _product(outer)
         repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
@@ -286,7 +168,7 @@ class MapKernels:
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))
         variant = COLUMNS if self._rows_aligned(layouts, arrays, outer, bits) else COLUMNS_UNALIGNED
-        lanes, depth = _lanes(self.operation, self.types, variant)
+        lanes, depth = lanes_of(self.operation, self.types, variant)
         tables, rows = outer, Axis(1, (0,) * len(arrays))
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
@@ -329,32 +211,3 @@ def _product(axes: Sequence[Axis]) -> int:
     return result
 
 
-def _step(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:
-    """An operand's stride along one axis of a dimension (0 where it has none), and the block attribute of that."""
-    axis = 0
-    for dim in operand.dims:
-        if dim.name == name:
-            return strides[axis + part], dim.block
-        axis += len(sizes[dim.name]) if dim.many else 1
-    return 0, None
-
-
-def _split(extent: int, steps: tuple[int, ...], block: int, blocked: list[bool]) -> list[Axis]:
-    """The axis of blocks, and that of the elements of a block."""
-    outer = tuple(step if is_blocked else step * block for step, is_blocked in zip(steps, blocked, strict=True))
-    inner = tuple(0 if is_blocked else step for step, is_blocked in zip(steps, blocked, strict=True))
-    return [Axis(extent // block, outer), Axis(block, inner)]
-
-
-def _merged(axes: list[Axis], even: int) -> list[Axis]:
-    """Neighbouring axes as one where every operand steps from the one into the other without a gap, and the inner
-    one's extent is a multiple of `even`."""
-    merged: list[Axis] = []
-    for axis in axes:
-        if merged and axis.block == 1 and merged[-1].block == 1 and axis.extent % even == 0:
-            outer = merged[-1]
-            if all(a == b * axis.extent for a, b in zip(outer.strides, axis.strides, strict=True)):
-                merged[-1] = Axis(outer.extent * axis.extent, axis.strides)
-                continue
-        merged.append(axis)
-    return merged

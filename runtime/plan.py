@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from skuda import dispatch, mapping, reference
+from skuda import dispatch, mapping, reference, schedules
 from skuda.aliasing import overlap, overlaps_itself
 from skuda.descriptor import attributes_of, is_number, sizes_of
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
@@ -103,7 +103,7 @@ class Plan:
         self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
         self._launches: dict[tuple, Launch] = {}
         self._common: dict[type, Common | bool] = {}
-        variant = mapping.VEC if backend is BackendKind.CUDA else dispatch.REFERENCE
+        variant = schedules.VEC if backend is BackendKind.CUDA else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
 
     @property
@@ -156,7 +156,7 @@ class Plan:
             and ready.plan is self
             and (ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers)
         ):
-            ready.launch(ready.grid, mapping.BLOCK, self._handle(ready, stream), ready.parameters)
+            ready.launch(ready.grid, schedules.BLOCK, self._handle(ready, stream), ready.parameters)
             return
         ready = self.execute(self._operands(args), stream)
         if ready is not None:
@@ -180,7 +180,7 @@ class Plan:
                 self._run_reference(checked)
                 return None
             ready = ready_of_views(self, self.launch_for(checked), values, checked)
-        ready.launch(ready.grid, mapping.BLOCK, self._handle(ready, stream), ready.parameters)
+        ready.launch(ready.grid, schedules.BLOCK, self._handle(ready, stream), ready.parameters)
         return ready if ready.lasting else None
 
     def _common_case(self, output) -> Common | bool:

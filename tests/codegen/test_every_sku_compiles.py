@@ -13,7 +13,7 @@ import pytest
 from problems import covering
 
 import skuda.compile as compiler
-from skuda import dispatch, mapping
+from skuda import dispatch, schedules
 from skuda.sku import BackendKind, KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
@@ -25,7 +25,7 @@ SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
 
 def entry_of(sku: KernelSku) -> str:
     found = dispatch.entry_of(sku)
-    return mapping.entry(found.operation, found.types, found.variant)
+    return schedules.entry(found.operation, found.types, found.variant)
 
 
 def source_of(sku: KernelSku) -> str:

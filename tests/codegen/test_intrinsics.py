@@ -20,7 +20,7 @@ from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, floats, pattern
 
 from oracles.floats import FORMATS, Format
-from skuda import dispatch, mapping
+from skuda import dispatch, schedules
 from skuda.codegen.intrinsics import INTRINSICS, Intrinsic
 from skuda.codegen.nodes import BOOL, INT, REAL, Node
 from skuda.codegen.printers import LatexPrinter
@@ -351,7 +351,7 @@ def test_every_cell_compiles_for_cuda(catalog):
     found = dispatch._CATALOGS[catalog.__name__]
     texts = [found.source(operation.source) for operation in found.operations]
     entries = [
-        mapping.entry(operation, types, mapping.STRIDED)
+        schedules.entry(operation, types, schedules.STRIDED)
         for operation in found.operations
         for types in operation.kernel_combinations()
     ]

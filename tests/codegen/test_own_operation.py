@@ -12,7 +12,7 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, unpack
 
-from skuda import dispatch, mapping
+from skuda import dispatch, schedules
 from skuda.compile import compile_cubin
 from skuda.errors import ElementMismatch, InvalidProblem, Unsupported
 from skuda.sku import BackendKind, KernelSku
@@ -271,10 +271,10 @@ def test_every_kernel_compiles(ours):
     catalog = dispatch._CATALOGS[ours.__name__]
     for source in {operation.source for operation in catalog.operations}:
         entries = [
-            mapping.entry(operation, types, variant)
+            schedules.entry(operation, types, variant)
             for operation in catalog.operations
             if operation.source == source
             for types in list(operation.kernel_combinations())[:2]
-            for variant in mapping.variants(operation, types)
+            for variant in schedules.variants(operation, types)
         ]
         assert compile_cubin(catalog.source(source), source, entries, "sm_90").log == ""

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skuda import dispatch, mapping
+from skuda import dispatch, mapping, schedules
 from skuda.compile import headers
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
@@ -150,7 +150,7 @@ class Rows:
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
     """
-    rows, flat = Rows.of(geometry.head), geometry.variant is mapping.VEC
+    rows, flat = Rows.of(geometry.head), geometry.variant is schedules.VEC
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
     leader = next(array for array in full if array.output)
@@ -191,7 +191,7 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
 
 def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
     """For each element that a columns launch stores: {operand: offset}."""
-    slots, aligned = Slots(geometry.head), geometry.variant is mapping.COLUMNS
+    slots, aligned = Slots(geometry.head), geometry.variant is schedules.COLUMNS
     units, rows, length = slots.one(), slots.one(), slots.one()
     chunks, slabs, outer = slots.divide(), slots.divide(), slots.outer()
     assert not slots.rest
@@ -391,7 +391,7 @@ def check(problem: Problem) -> str:
     for index, operand in enumerate(operation.operands):
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
-            shares = operand.dims != operation.space and variant is not mapping.STRIDED
+            shares = operand.dims != operation.space and variant is not schedules.STRIDED
             further = shares or variant.kernel == "columns"
             assert len(slots) == AXES + further
             arrays.append(
@@ -408,9 +408,9 @@ def check(problem: Problem) -> str:
                 )
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
-    numbers = [int(word) for word in re.findall(r"\b\d+\b", mapping.entry(operation, types, variant))]
+    numbers = [int(word) for word in re.findall(r"\b\d+\b", schedules.entry(operation, types, variant))]
     units, launched = geometry.head[0], geometry.grid * BLOCK
-    if variant is mapping.STRIDED:
+    if variant is schedules.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant.kernel == "columns":
         runs = [columns_places(geometry, arrays, *numbers)]
@@ -420,11 +420,11 @@ def check(problem: Problem) -> str:
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
-        where = f"{operation.function} {types} {sizes} {mapping.variant_name(operation, types, variant)}"
+        where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
     per_block = launched // geometry.grid
     assert launched - per_block < units <= launched
-    return mapping.variant_name(operation, types, variant)
+    return schedules.variant_name(operation, types, variant)
 
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
@@ -434,7 +434,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
     kinds = {re.sub(r"\d", "", name) for name in served}
     assert {"vec", "vec_rows", "strided"} <= kinds
     assert ("columns" in kinds) == any(
-        mapping.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
+        schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
     )
 
 
@@ -506,9 +506,9 @@ def test_packed_inputs_of_outputs_at_odd_elements(start):
 
 def test_misaligned_operands_are_no_flat_row():
     problem = contiguous("lerp_tensor", {"shape": (40,)})
-    assert problem.geometry().variant is mapping.VEC
+    assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
-    assert problem.geometry().variant is mapping.ROWS
+    assert problem.geometry().variant is schedules.ROWS
 
 
 def test_more_axes_than_a_kernel_has_are_refused():
@@ -546,4 +546,4 @@ def test_division_by_multiplication_is_exact():
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
-    assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, mapping.BLOCK)
+    assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import skuda
-from skuda import dispatch, mapping
+from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.sku import BackendKind, Direction, KernelSku, Layout, PrecisionGuarantee, split_symbol
@@ -46,7 +46,7 @@ def test_every_operation_type_and_variant_has_a_sku():
     for operation in dispatch.catalogs()[0].operations:
         shown = [letter for letter in operation.types if letter in {o.element for o in operation.operands}]
         kinds = {tuple(types[letter] for letter in shown): types for types in operation.combinations}
-        count += sum(len(mapping.variants(operation, types)) + 1 for types in kinds.values())
+        count += sum(len(schedules.variants(operation, types)) + 1 for types in kinds.values())
     assert len(SKUS) == count
 
 
@@ -143,7 +143,7 @@ def test_an_entry_leads_to_its_source():
     for each in SKUS:
         entry = dispatch.entry_of(each)
         if each.backend is BackendKind.CUDA:
-            name = mapping.entry(entry.operation, entry.types, entry.variant).split("<")[0]
+            name = schedules.entry(entry.operation, entry.types, entry.variant).split("<")[0]
             assert f"    {name}(" in entry.catalog.source(entry.operation.source)
 
 

@@ -147,7 +147,7 @@ def _some_packed(program: CudaProgram) -> str:
 
 
 def _row(
-    operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<FLAT>"
+    operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<false>"
 ) -> str:
     """Where a row (or table) of an operand starts."""
     element = _cpp(operand.element, program)
@@ -157,7 +157,7 @@ def _row(
 def _parameter(operand: Operand) -> str:
     """The place of a parameter: that of its run in a row."""
     name = operand.name
-    return f"rows_.template offset<FLAT>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
+    return f"rows_.template offset<false>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
 
 
 def _python(value) -> str:

@@ -155,7 +155,7 @@ class MapKernels:
     def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
         variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        chunks = -(-(length + (0 if variant.simple else lanes - 1)) // lanes)
+        chunks = -(-(length + (0 if variant is VEC else lanes - 1)) // lanes)
         units = chunks * _product(outer)
         repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
         head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]

@@ -19,8 +19,7 @@ class Variant:
     Attributes:
         kernel: suffix of the kernel's name.
         layout: what it serves.
-        simple: vec: the operands are one contiguous row on a 16-byte boundary; columns: rows start on a vector's
-            boundary.
+        simple: columns: rows start on a vector's boundary.
         suffix: what the name of the general form ends in.
     """
 
@@ -31,7 +30,7 @@ class Variant:
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
-ROWS = Variant("vec", Layout.STRIDED, simple=False, suffix="_rows")
+ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
 STRIDED = Variant("strided", Layout.STRIDED)
@@ -60,7 +59,7 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `vec16_rows`, `columns4`, `strided`."""
+    """As in a symbol: `vec16`, `rows16`, `columns4`, `strided`."""
     if variant is STRIDED:
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -73,14 +72,16 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
     else:
-        arguments += [*map(str, lanes_of(operation, types, variant)), "true" if variant.simple else "false"]
+        arguments += map(str, lanes_of(operation, types, variant))
+    if variant.kernel == "columns":
+        arguments.append("true" if variant.simple else "false")
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (vec: groups, columns: rows).
+    """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
 
-    A vec thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
+    A thread of the others stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
     beyond two stores of wide elements it gains nothing from more.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}

@@ -81,8 +81,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
     """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
 
-    A thread of the others stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
-    beyond two stores of wide elements it gains nothing from more.
+    Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
+    under way; but beyond two stores of wide elements it gains nothing from more.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant.kernel == "columns":

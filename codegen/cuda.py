@@ -11,7 +11,7 @@ from skuda.codegen.program import Program
 from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand, Operation
 
-_CPP = {INT: "i64", BOOL: "bool"}
+CPP = {INT: "i64", BOOL: "bool"}
 
 
 @dataclass(frozen=True)
@@ -42,17 +42,26 @@ class Output:
     formula: str
 
 
-class CudaPrinter(Printer):
-    """C++ of what is computed for each element; what a run shares becomes a member."""
+class CppPrinter(Printer):
+    """C++ as a formula stands, no rule applies: what is computed once a run."""
 
     target = "cuda"
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
     precedence = {**Printer.precedence, "not": 7}
 
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "stored":
+            return f"::stored<{node.text}>({self.text(node.args[0])})"
+        return super().written(node, own)
+
+
+class CudaPrinter(CppPrinter):
+    """C++ of what is computed for each element; what a run shares becomes a member."""
+
     def __init__(self, each: set[str]):
         self.each = each
         self.members: dict[tuple, Member] = {}
-        self.once = _OncePrinter()
+        self.once = CppPrinter()
 
     def varies(self, node: Node) -> bool:
         """Whether a value differs between the elements of a run."""
@@ -67,7 +76,7 @@ class CudaPrinter(Printer):
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
         name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
-        return self.member((node,), _CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
+        return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
     def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
         """The call that a lowering rule makes of a value."""
@@ -83,14 +92,6 @@ class CudaPrinter(Printer):
         if key not in self.members:
             self.members[key] = Member(type, name, value, prepared)
         return self.members[key].name
-
-
-class _OncePrinter(Printer):
-    """C++ of what is computed once a run: plain, no rule applies."""
-
-    target = "cuda"
-    spelled = CudaPrinter.spelled
-    precedence = CudaPrinter.precedence
 
 
 class CudaProgram:
@@ -122,7 +123,7 @@ class CudaProgram:
         self.outputs = tuple(
             Output(
                 operand,
-                _CPP.get(node.kind, "C"),
+                CPP.get(node.kind, "C"),
                 tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
                 printer.text(node),
             )
@@ -145,22 +146,30 @@ class CudaProgram:
     @property
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
-        op = self.operation
-        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
-        floats = [letter for letter in letters if _is_float(op, letter)]
-        primary = [letter for letter in floats if letter != "S"] or floats
-        return f"compute_t<{primary[0]}>" if primary else "f32"
+        return compute_of(self.operation)
 
     def parameter(self, item: Operand | Attribute) -> Parameter:
         """As the formula's methods take it: widened."""
-        element = item.element if isinstance(item, Operand) else item.type
-        op = self.operation
-        if element == "C":
-            return Parameter("C", item.name)
-        if element in op.types:
-            return Parameter("C" if _is_float(op, element) else "i64", item.name)
-        kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
-        return Parameter(kind, item.name)
+        return parameter_of(self.operation, item)
+
+
+def compute_of(op: Operation) -> str:
+    """The compute type C, in terms of a type letter."""
+    letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
+    floats = [letter for letter in letters if _is_float(op, letter)]
+    primary = [letter for letter in floats if letter != "S"] or floats
+    return f"compute_t<{primary[0]}>" if primary else "f32"
+
+
+def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
+    """An operand or attribute as the methods of a formula take it: widened."""
+    element = item.element if isinstance(item, Operand) else item.type
+    if element == "C":
+        return Parameter("C", item.name)
+    if element in op.types:
+        return Parameter("C" if _is_float(op, element) else "i64", item.name)
+    kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
+    return Parameter(kind, item.name)
 
 
 def _is_float(op: Operation, letter: str) -> bool:

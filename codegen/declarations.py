@@ -9,7 +9,7 @@ from math import isfinite
 
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, INT, REAL, Node
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.dtypes import DTYPES
@@ -245,17 +245,21 @@ class Declarations(TreeReader):
 
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""
-        values = {}
-        for operand in inputs:
-            dims = frozenset(dim.name for dim in operand.dims)
-            kind, bits = self.kind_of(operand.element)
-            values[operand.name] = Node("name", (), kind, dims, bits, operand.name)
+        values = {name: Node("name", (), DIM, frozenset({name}), text=name) for name in self.dims}
+        values |= {operand.name: self.value_of(operand) for operand in inputs}
         for attribute in attributes:
+            if attribute.type == "size":
+                values[attribute.name] = Node("name", (), DIM, text=attribute.name)
             if attribute.type in ("size", "axis"):
                 continue
             kind, bits = self.kind_of(attribute.type)
             values[attribute.name] = Node("name", (), kind, frozenset(), bits, attribute.name)
         return values
+
+    def value_of(self, operand: Operand) -> Node:
+        """An operand's element in a formula."""
+        kind, bits = self.kind_of(operand.element)
+        return Node("name", (), kind, _entries(operand), bits, operand.name)
 
     def kind_of(self, element: str) -> tuple[str, int]:
         words = self.words(element)
@@ -279,3 +283,8 @@ class Declarations(TreeReader):
         for letter in tuple(needed):
             needed |= {word for word in self.types[letter] if word in self.types}
         return needed
+
+
+def _entries(operand: Operand) -> frozenset[str]:
+    """An operand's dimensions as those of a value."""
+    return frozenset(str(dim).lstrip("*") for dim in operand.dims)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.nodes import REDUCE
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COMPUTE, Attribute, Operand
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
@@ -45,7 +47,8 @@ class Described:
     @property
     def reference_imports(self) -> Imports:
         """Names that the row's NumPy formulas call."""
-        text = " ".join(formula for program in self.programs for formula in program.numpy.values())
+        steps = [text for program in self.programs for _, text in program.numpy_steps]
+        text = " ".join([*steps, *(formula for program in self.programs for formula in program.numpy.values())])
         words = set(re.findall(r"[A-Za-z_]\w*", text))
         return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
 
@@ -57,7 +60,7 @@ class DescribedProgram:
         self.operation = program.operation
         self.formulas = program.formula_texts
         self.backward = self.operation.direction is Direction.BACKWARD
-        self.numpy = {name: NumpyPrinter().text(node) for name, node in program.formulas.items()}
+        self.numpy_steps, self.numpy = _numpy(program)
         pairs = zip(program.requirements, self.operation.requirements, strict=True)
         self.requirements = [
             (text, requirement.names, PythonPrinter().text(node)) for (text, node), requirement in pairs
@@ -134,7 +137,8 @@ class DescribedProgram:
     def reference_parameters(self) -> str:
         """Parameters of the generated reference."""
         op = self.operation
-        return ", ".join(["C", *(o.name for o in op.inputs), *op.formula_attributes])
+        row = ["row"] if op.over else []
+        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes])
 
     @cached_property
     def function_docs(self) -> list[str]:
@@ -213,7 +217,26 @@ class DescribedProgram:
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        return [(name, row.rule) for name, row in INTRINSICS.items() if name in used and row.rule]
+        rules = [(name, row.rule) for name, row in INTRINSICS.items() if name in used and row.rule]
+        reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
+        return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
+
+
+def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
+    """The reference: (name, expression) of what is computed on the way, and an expression for each output."""
+    printer = NumpyPrinter(program.reduced)
+    steps: dict[str, str] = {}
+    results: dict[str, str] = {}
+    for operand in program.operation.outputs:
+        node = program.formulas[operand.name]
+        for reduction in node.reductions():
+            method = REDUCTIONS[reduction.op.removeprefix(REDUCE)].numpy
+            steps.setdefault(program.reduced[reduction], f"row.{method}({printer.text(reduction.args[0])})")
+        results[operand.name] = printer.text(node)
+        if operand.name in program.named:
+            steps[operand.name] = f'row.stored({results[operand.name]}, "{operand.element}")'
+            results[operand.name] = operand.name
+    return list(steps.items()), results
 
 
 def _operand_meaning(operand: Operand) -> str:

@@ -18,11 +18,12 @@ from math import inf
 
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
+from skuda.codegen.reductions import MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import meant, offset_of, parse_syntax
 from skuda.codegen.yaml_tree import Text
 
-_KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean"}
+_KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
@@ -195,6 +196,8 @@ class _Reader:
             sign, help = _REFUSED_OPERATORS[type(node.op)]
             raise self.refuse(node, f"`{sign}` is not part of the formula language", help)
         sign = _BINARY[type(node.op)]
+        if sign == "/" and (blocks := self.blocks(node)) is not None:
+            return blocks
         left, right = self.all((node.left, node.right), depth)
         self.want_number(node.left, left, f"`{sign}`")
         self.want_number(node.right, right, f"`{sign}`")
@@ -247,18 +250,24 @@ class _Reader:
         if not isinstance(node.func, ast.Name):
             raise self.refuse(node.func, "only intrinsics and functions can be called", "name one of them")
         name = node.func.id
+        over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
+        if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
+            return self.reduced(name, node, over[0], depth)
         if node.keywords:
-            raise self.refuse(node, f"`{name}` takes its arguments by position", None)
+            help = f"`over=` belongs to {', '.join(REDUCTION_NAMES)}" if over else None
+            raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
         if name not in INTRINSICS:
             with suppress(_Refused):
                 self.all(node.args, depth)
+            if name in REDUCTION_NAMES:
+                raise self.refuse(node, f"`{name}` says nowhere what it is over", f"write `{name}(x, over=d)`")
             self.check_hidden(node.func)
             raise self.refuse(
                 node.func,
                 f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *self.scope.functions]),
+                meant(name, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
@@ -267,6 +276,9 @@ class _Reader:
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
         intrinsic = INTRINSICS[name]
+        for at, value in zip(node.args, values, strict=True):
+            if value.kind == DIM:
+                self.want_number(at, value, f"`{name}`")
         shared = [value for value, letter in zip(values, intrinsic.arguments, strict=True) if letter in "nx"]
         kinds = {value.kind for value in shared}
         if kinds == {REAL, INT}:
@@ -319,6 +331,40 @@ class _Reader:
         self.nodes = inner.nodes
         return result
 
+    def blocks(self, node: ast.BinOp) -> Node | None:
+        """`d/group_size`: the blocks along a dimension; None for a quotient."""
+        if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
+            return None
+        dim, size = (self.scope.values.get(name.id) for name in (node.left, node.right))
+        if dim is None or dim.kind != DIM or size is None or size.kind != DIM:
+            return None
+        return Node("name", (), DIM, dim.dims, text=f"{dim.text}/{size.text}", place=self.place(node))
+
+    def reduced(self, name: str, node: ast.Call, over: ast.expr, depth: int) -> Node:
+        """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
+        self.arity(node, name, 1)
+        value, dim = self.all((node.args[0], over), depth)
+        if dim.kind != DIM or not dim.dims:
+            help = "name a dimension of the inputs, or blocks of it: `over=d`, `over=d/group_size`"
+            raise self.refuse(over, "`over=` needs a dimension", help)
+        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        if value.kind not in reduction.kinds:
+            help = "write `to_real(i)`" if value.kind == INT else None
+            wanted = _KIND_NAME[reduction.kinds[0]]
+            raise self.refuse(node.args[0], f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}", help)
+        name_of = dim.text.partition("/")[0]
+        parts = {entry for entry in value.dims if entry.partition("/")[0] == name_of}
+        if not parts or (dim.text != name_of and name_of not in parts):
+            message = f"what is reduced does not depend on `{name_of}`"
+            raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
+        dims = value.dims - parts | ({dim.text} - {name_of})
+        place = self.place(node)
+        total = Node(REDUCE + reduction.name, (value,), value.kind, dims, value.bits, dim.text, place)
+        if name != MEAN:
+            return total
+        count = Node("count", (), REAL, text=dim.text, place=place)
+        return Node("/", (total, count), REAL, dims, place=place)
+
     def same_kind(self, left: Node, right: Node) -> tuple[Node, Node]:
         return (promote(left), promote(right)) if REAL in (left.kind, right.kind) else (left, right)
 
@@ -329,6 +375,9 @@ class _Reader:
     def want_number(self, at: ast.expr, value: Node, what: str) -> None:
         if value.kind == BOOL:
             raise self.refuse(at, f"{what} needs a number, this is a boolean", "use `where(condition, 1, 0)`")
+        if value.kind == DIM:
+            help = "a dimension stands behind `over=`, or is an argument of a function that puts it there"
+            raise self.refuse(at, f"{what} needs a number, this is a dimension", help)
 
     def width(self, node: ast.expr, kind: str, bits: int) -> int:
         if kind != INT:

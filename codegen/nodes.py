@@ -10,6 +10,8 @@ from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
+DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
+REDUCE = "reduce "  # before the name of a reduction in `op`
 
 
 @dataclass(frozen=True)
@@ -17,12 +19,15 @@ class Node:
     """One typed value of a formula.
 
     Attributes:
-        op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), or the name of an intrinsic.
+        op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), the name of an intrinsic; `reduce max` and
+            the like; "count", the number of elements that a reduction is over; "stored", a value as an output
+            holds it.
         args: the operands.
-        kind: REAL, INT or BOOL.
-        dims: names of the dimensions that the value depends on.
+        kind: REAL, INT, BOOL, or DIM.
+        dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
-        text: the name, or the number as it was written.
+        text: the name, the number as it was written, what a reduction is over (`d`, `d/group_size`), or the
+            element type of what is stored.
         place: where it stands in the spec; no part of its identity.
     """
 
@@ -39,6 +44,13 @@ class Node:
         if self.op == "name":
             return {self.text}
         return set().union(*(argument.names() for argument in self.args)) if self.args else set()
+
+    def reductions(self) -> list[Node]:
+        """The reductions in it, each once, after those inside of it."""
+        found: dict[Node, None] = {}
+        for argument in self.args:
+            found |= dict.fromkeys(argument.reductions())
+        return [*found, self] if self.op.startswith(REDUCE) else list(found)
 
     def intrinsics(self) -> set[str]:
         """The intrinsics that it calls."""

@@ -7,7 +7,8 @@ every target.
 from __future__ import annotations
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import REAL, Node
+from skuda.codegen.nodes import REAL, REDUCE, Node
+from skuda.codegen.reductions import REDUCTIONS
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4}
 _PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
@@ -39,6 +40,10 @@ class Printer:
         if node.op in INTRINSICS:
             spelling = getattr(INTRINSICS[node.op], self.target)
             return spelling.format(*(self.text(argument) for argument in node.args))
+        if node.op.startswith(REDUCE):
+            return self.reduction(node)
+        if node.op == "count":
+            return self.count(node)
         sign = self.spelled.get(node.op, node.op)
         if len(node.args) == 1:
             return f"{sign}{self.text(node.args[0], own)}"
@@ -54,11 +59,33 @@ class Printer:
         """A number as the compute type's, or as an exact integer."""
         return f"C({node.text})" if node.kind == REAL else node.text
 
+    def reduction(self, node: Node) -> str:
+        """A reduction, by the name of its value."""
+        raise NotImplementedError
+
+    def count(self, node: Node) -> str:
+        """The number of elements that a reduction is over."""
+        raise NotImplementedError
+
 
 class NumpyPrinter(Printer):
-    """NumPy expressions over arrays that were widened to C, or to int64."""
+    """NumPy expressions over arrays that were widened to C, or to int64.
+
+    Args:
+        reduced: names of the reductions' values.
+    """
 
     target = "numpy"
+
+    def __init__(self, reduced: dict[Node, str] | None = None):
+        self.reduced = reduced or {}
+
+    def reduction(self, node: Node) -> str:
+        return self.reduced[node]
+
+    def count(self, node: Node) -> str:
+        return "row.count"
+
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
     # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |
     precedence = {**_PRECEDENCE, "or": 5, "and": 6, "not": 8, "neg": 7}
@@ -87,6 +114,15 @@ class LatexPrinter(Printer):
         if node.op == "/":
             return rf"\frac{{{self.text(node.args[0])}}}{{{self.text(node.args[1])}}}"
         return super().written(node, own)
+
+    def reduction(self, node: Node) -> str:
+        return REDUCTIONS[node.op.removeprefix(REDUCE)].latex.format(self._over(node), self.text(node.args[0], 6))
+
+    def count(self, node: Node) -> str:
+        return f"|{self._over(node)}|"
+
+    def _over(self, node: Node) -> str:
+        return r"\mathit{" + node.text.replace("_", r"\_") + "}"
 
     def name(self, node: Node) -> str:
         return r"\mathit{" + node.text.replace("_", r"\_") + "}"

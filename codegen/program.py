@@ -11,12 +11,31 @@ from skuda.operation import Operation
 
 @dataclass(frozen=True)
 class Program:
-    """One direction of a row, checked: the operation and a formula for each output."""
+    """One direction of a row, checked.
+
+    Attributes:
+        operation: what it does, as data.
+        formulas: of each output, in the row's order; one may name outputs above it, which are meant as they are
+            stored.
+        formula_texts: as the row spells them, after those of `let:` that they use.
+        requirements: conditions on attributes.
+    """
 
     operation: Operation
     formulas: Mapping[str, Node]
     formula_texts: Mapping[str, str]
     requirements: tuple[tuple[str, Node], ...]
+
+    @property
+    def reduced(self) -> dict[Node, str]:
+        """Names of the values of its reductions, in an order in which they can be computed."""
+        nodes = dict.fromkeys(r for node in self.formulas.values() for r in node.reductions())
+        return {node: f"reduced_{index}_" for index, node in enumerate(nodes)}
+
+    @property
+    def named(self) -> set[str]:
+        """The outputs that formulas of other outputs name."""
+        return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,10 @@ import jinja2
 from skuda import schedules
 from skuda.codegen import output
 from skuda.codegen import spec as specs
-from skuda.codegen.cuda import CudaProgram
+from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
+from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.operation import Operand
 
@@ -49,7 +50,7 @@ def render(spec: Spec) -> dict[str, str]:
             "imports": described.reference_imports,
             "block": schedules.BLOCK,
         }
-        in_cuda = [CudaProgram(program) for program in row.programs]
+        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in row.programs]
         inputs = _row_inputs(row, spec)
         for template in ROW_TEMPLATES:
             context["programs"] = in_cuda if template.name.endswith(".cu.jinja") else described.programs
@@ -126,6 +127,8 @@ def _environment(statement: str) -> jinja2.Environment:
         parameter=_parameter,
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         some_packed=_some_packed,
+        reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
+        widened=_widened,
         value_type=lambda value: "f64" if value.type == "C" else "i64",
         shared_call=_shared_call,
         python=_python,
@@ -137,6 +140,11 @@ def _environment(statement: str) -> jinja2.Environment:
 def _cpp(element: str, program: CudaProgram) -> str:
     """An operand's element type as C++."""
     return program.compute if element == "C" else element
+
+
+def _widened(item, program, value: str) -> str:
+    """A value that a row shares, as its formulas take it."""
+    return f"{parameter_of(program.operation, item).type}({value})"
 
 
 def _some_packed(program: CudaProgram) -> str:

@@ -43,6 +43,8 @@ class RowReader(Declarations):
         super().__init__(diagnostics, name, fields)
         self.functions = functions
         self.broken_functions = broken_functions
+        self.lets: dict[str, Node] = {}
+        self.lets_used: set[str] = set()
 
     def row(self) -> Row | None:
         """The operation, or None where it has mistakes, each of which has been reported."""
@@ -57,6 +59,7 @@ class RowReader(Declarations):
         self.dims = {dim.name: dim for operand in inputs for dim in operand.dims if dim.block is None}
         attributes = self.attributes()
         self.check_dims(inputs, attributes)
+        self.lets = self.read_lets(inputs, attributes)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
         requirements = self.requirements(attributes)
         if len(self.diagnostics) > before or len(outputs) < len(self.entries("outputs")):
@@ -65,6 +68,7 @@ class RowReader(Declarations):
             Direction.FORWARD, kind, doc, inputs, outputs, attributes, requirements, formulas
         )
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
+        used |= {forward.operation.over.partition("/")[2]}
         used |= {dim.block for operand in inputs for dim in operand.dims}
         used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
         for name, place in self.places.items():
@@ -74,6 +78,9 @@ class RowReader(Declarations):
         backward = None
         if "backward" in self.fields:
             backward = self.backward(kind, doc, forward)
+        for name in self.lets.keys() - self.lets_used:
+            message = f"`{self.name.value}` never uses `{name}`"
+            self.error(self.texts[name].place, message, "remove it, or use it in an output")
         if len(self.diagnostics) > before:
             return None
         return Row(self.name.value, kind, doc, forward, backward, self.place.line)
@@ -110,17 +117,35 @@ class RowReader(Declarations):
         """Names that the row or the file declares and that have no value in a formula: see Scope."""
         hidden: dict[str, str | None] = dict.fromkeys([*self.broken_functions, *self.places])
         for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
-            hidden.setdefault(name.value, "is an output, a formula has inputs and attributes")
+            hidden.setdefault(name.value, "is an output that stands below: a formula may use those above it")
         for attribute in attributes:
             if attribute.type in ("size", "axis"):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
+    def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
+        """What the names under `let:` stand for, each in terms of inputs and attributes."""
+        found: dict[str, Node] = {}
+        for name, body in self.mapping(self.fields["let"], "`let:`") if "let" in self.fields else ():
+            text = self.text(body, f"`{name.value}`")
+            if not check_identifier(name, "the name", self.diagnostics) or text is None:
+                continue
+            values = {**self.values(inputs, attributes), **found}
+            if name.value in values:
+                self.error(name.place, f"`{name.value}` has a meaning already", "choose another name")
+                continue
+            self.texts[name.value] = text
+            value = parse(text, Scope(values, self.functions, self.hidden(attributes)), self.diagnostics)
+            if value is not None:
+                found[name.value] = value
+                self.lets_used |= _words(text) & found.keys()
+        return found
+
     def outputs(self, section: str, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], extra=()):
         """Operands and their typed formulas: (operands, {name: (formula text, node)})."""
         found: list[Operand] = []
         formulas: dict[str, tuple[str, Node]] = {}
-        values = self.values(tuple(inputs) + tuple(extra), attributes)
+        values = {**self.values(tuple(inputs) + tuple(extra), attributes), **self.lets}
         hidden = self.hidden(attributes)
         all_inputs = len(inputs) == len(self.entries("inputs"))
         for name, body in self.entries(section):
@@ -129,6 +154,8 @@ class RowReader(Declarations):
                 continue
             if name.value in values or name.value in self.places:
                 what = "an attribute" if name.value in {a.name for a in attributes} else "an input"
+                what = "a dimension" if name.value in self.dims else what
+                what = "a name of `let:`" if name.value in self.lets else what
                 self.error(name.place, f"`{name.value}` is {what} already", "choose another name")
                 continue
             self.texts[name.value] = text
@@ -157,11 +184,24 @@ class RowReader(Declarations):
             if value is not None:
                 found.append(operand)
                 formulas[name.value] = (" ".join(tail.split()), value)
-        for operand in found[1:]:
+                values[name.value] = self.value_of(operand)
+                self.lets_used |= _words(formula) & self.lets.keys()
+        over = self.check_over(section, formulas)
+        for operand in found[1:] if not over else ():
             if operand.dims != found[0].dims:
                 message = f"`{found[0].name}` has other dimensions: `{found[0].signature}`"
                 self.error(self.texts[operand.name].place, message, "all outputs have the same")
         return tuple(found), formulas
+
+    def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> str:
+        """What the reductions of a section are over: `d`, `d/group_size`, or nothing."""
+        reductions = [r for _, node in formulas.values() for r in node.reductions()]
+        over = list(dict.fromkeys(r.text for r in reductions))
+        for other in over[1:]:
+            place = next(r.place for r in reductions if r.text == other)
+            message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
+            self.error(place or self.place, message, "one direction reduces over one dimension")
+        return over[0] if over else ""
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
@@ -175,8 +215,11 @@ class RowReader(Declarations):
             message = f"`{operand.signature}` holds {_KINDS[kind]}, the formula gives {_KINDS[value.kind]}"
             self.error(formula.place, message, help)
             return None
-        own = {dim.name for dim in operand.dims if dim.block is None}
-        missing = sorted((value.dims & self.dims.keys()) - own)
+        own = {str(dim).lstrip("*") for dim in operand.dims}
+        missing = sorted(
+            {entry.partition("/")[0] for entry in value.dims - own if entry.partition("/")[0] not in own}
+            & self.dims.keys()
+        )
         if missing:
             self.error(
                 formula.place,
@@ -223,7 +266,7 @@ class RowReader(Declarations):
             if f"d_{operand.name}" in self.places:
                 message = f"`d_{operand.name}` is the name of the gradient of `{operand.name}`"
                 self.error(self.places[f"d_{operand.name}"], message, "choose another name")
-        outputs, formulas = self.outputs("backward", op.inputs, op.attributes, gradients)
+        outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None
         inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
@@ -234,7 +277,7 @@ class RowReader(Declarations):
                 message = f"`{operand.name}` is the gradient of `{of.name}`, which is `{of.signature}`"
                 self.error(self.texts[operand.name].place, message, "declare it so")
         used = set().union(*(value.names() for _, value in formulas.values()))
-        inputs = tuple(o for o in (*gradients, *op.inputs) if o.name in used)
+        inputs = tuple(o for o in (*gradients, *op.inputs, *op.outputs) if o.name in used)
         if not inputs or inputs[0] not in gradients:
             message = f"`backward` never uses {' or '.join(f'`{g.name}`' for g in gradients)}"
             self.error(node.place, message, "a gradient is a multiple of the outputs' gradients")
@@ -258,6 +301,7 @@ class RowReader(Declarations):
         exact = all(INTRINSICS[name].exact for _, node in formulas.values() for name in node.intrinsics())
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
+        over = {reduction.text for _, node in formulas.values() for reduction in node.reductions()}
         operation = Operation(
             name=self.name.value,
             category=kind.partition(".")[0],
@@ -275,15 +319,25 @@ class RowReader(Declarations):
             exact=exact,
             source=f"{self.name.value}.cu",
             formula_attributes=tuple(name for name in names if name in used),
+            over=next(iter(over), ""),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
         return Program(
             operation,
             {name: node for name, (_, node) in formulas.items()},
-            {name: text for name, (text, _) in formulas.items()},
+            {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
+
+    def with_lets(self, formula: str) -> str:
+        """A formula's text with the lines of `let:` that it needs."""
+        needed: list[str] = []
+        for name in reversed(self.lets):
+            text = " ".join(self.texts[name].value.split())
+            if any(re.search(rf"\b{name}\b", each) for each in (formula, *needed)):
+                needed.insert(0, f"{name} = {text}")
+        return formula + "".join(f", {'where' if not i else 'and'} {line}" for i, line in enumerate(needed))
 
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}
@@ -293,7 +347,7 @@ class RowReader(Declarations):
                 self.place,
                 f"no input shows the types {' and '.join(hidden)}; `dtype=` can name only one of them",
             )
-        if not any(operand.dims == operation.outputs[0].dims for operand in operation.inputs):
+        if not any(operand.dims == operation.space for operand in operation.inputs):
             self.error(
                 self.place,
                 "no input has the dimensions of the output",
@@ -316,6 +370,10 @@ def _between(operand: Operand) -> str | None:
     """The dimension between an operand's two `*names`."""
     stars = [index for index, dim in enumerate(operand.dims) if dim.many]
     return operand.dims[stars[0] + 1].name if len(stars) == 2 else None
+
+
+def _words(text: Text) -> set[str]:
+    return set(re.findall(r"[a-z]\w*", text.value))
 
 
 def _tail(text: Text, start: int) -> Text:

@@ -6,6 +6,7 @@ import json
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import IDENTIFIER
+from skuda.codegen.reductions import REDUCTION_NAMES
 from skuda.dtypes import DTYPES
 
 
@@ -63,6 +64,11 @@ def _schema() -> dict:
                 "description": "Conditions on attributes, checked when a plan is selected.",
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
             },
+            "let": table(
+                r"^[\s\S]+$",
+                "name: formula, for the formulas below. Reductions: "
+                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}.",
+            ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(
                 formula, "d_<input>: Type[dimensions] = formula over d_<output> and the inputs."

@@ -20,7 +20,7 @@ from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Mapping, Text, read
 from skuda.errors import SpecError
 
-_ROW_KEYS = ("kind", "doc", "types", "inputs", "attrs", "requires", "outputs", "backward")
+_ROW_KEYS = ("kind", "doc", "types", "inputs", "attrs", "requires", "let", "outputs", "backward")
 _FUNCTION = re.compile(r"(?P<name>[A-Za-z_]\w*)\s*\((?P<parameters>[^()]*)\)")
 
 

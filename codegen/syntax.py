@@ -10,6 +10,7 @@ from collections.abc import Collection
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.intrinsics import INSTEAD, INTRINSICS
 from skuda.codegen.nodes import Function
+from skuda.codegen.reductions import REDUCTION_NAMES
 from skuda.codegen.yaml_tree import Text
 
 # What an author may mean by a character that no formula has.
@@ -91,12 +92,12 @@ def check_function(function: Function, functions: Collection[str], diagnostics: 
     if tree is None:
         return
     used = set()
+    known = [*function.parameters, *functions, *INTRINSICS, *REDUCTION_NAMES]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             used.add(node.id)
-            if node.id not in function.parameters and node.id not in functions and node.id not in INTRINSICS:
+            if node.id not in known:
                 place = function.body.at(offset_of(function.body, node), len(node.id))
-                known = [*function.parameters, *functions, *INTRINSICS]
                 message = f"`{node.id}` is neither a parameter of `{function.name}` nor a function"
                 diagnostics.error(place, message, meant(node.id, known))
     for parameter in function.parameters:

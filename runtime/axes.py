@@ -44,7 +44,7 @@ def index_space(
             block = 1
             steps = []
             for operand, of in zip(operands, strides, strict=True):
-                step, block_name = _step(operand, of, dim.name, part, sizes)
+                step, block_name = step_along(operand, of, dim.name, part, sizes)
                 steps.append(step)
                 if block_name is not None:
                     block = min(sizes[block_name], extent) or 1
@@ -53,10 +53,10 @@ def index_space(
                 axes.append(Axis(extent, tuple(steps), block))
             else:
                 axes += _split(extent, tuple(steps), block, blocked)
-    return _merged([axis for axis in axes if axis.extent != 1], 2 if packed else 1)
+    return merged([axis for axis in axes if axis.extent != 1], 2 if packed else 1)
 
 
-def _step(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:
+def step_along(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:
     """An operand's stride along one axis of a dimension (0 where it has none), and the block attribute of that."""
     axis = 0
     for dim in operand.dims:
@@ -73,7 +73,7 @@ def _split(extent: int, steps: tuple[int, ...], block: int, blocked: list[bool])
     return [Axis(extent // block, outer), Axis(block, inner)]
 
 
-def _merged(axes: list[Axis], even: int) -> list[Axis]:
+def merged(axes: list[Axis], even: int) -> list[Axis]:
     """Neighbouring axes as one where every operand steps from the one into the other without a gap, and the inner
     one's extent is a multiple of `even`."""
     merged: list[Axis] = []

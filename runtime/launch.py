@@ -107,6 +107,7 @@ class Ready:
         plan: whose it is.
         launch: the kernel's, to be given the grid and the parameters.
         grid: blocks.
+        block: threads of one.
         parameters: address of the driver's parameters.
         device: CUDA ordinal.
         current_stream: of the first array's library.
@@ -118,6 +119,7 @@ class Ready:
     __slots__ = (
         "_memory",
         "addresses",
+        "block",
         "current_stream",
         "device",
         "grid",
@@ -141,6 +143,7 @@ class Ready:
         self.plan = plan
         self.launch = loaded.launch
         self.grid = launch.grid
+        self.block = launch.geometry.block
         self._memory, self.parameters = launch.slots.pack(filled)
         self.device = loaded.device
         self.current_stream = family.current_stream

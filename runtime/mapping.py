@@ -47,15 +47,17 @@ class Geometry:
 
     Attributes:
         variant: what runs.
-        grid: blocks of BLOCK threads.
+        grid: blocks.
         head: slots before the operands'.
         strides: slots that follow each array operand's pointer, by operand name.
+        block: threads of a block.
     """
 
     variant: Variant
     grid: int
     head: tuple[int, ...]
     strides: Mapping[str, tuple[int, ...]]
+    block: int = BLOCK
 
 
 class MapKernels:

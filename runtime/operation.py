@@ -119,6 +119,7 @@ class Operation:
         exact: whether every intrinsic of its formulas is correctly rounded.
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
+        over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
     """
 
     name: str
@@ -134,6 +135,7 @@ class Operation:
     exact: bool = True
     source: str = ""
     formula_attributes: tuple[str, ...] = ()
+    over: str = ""
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -164,8 +166,8 @@ class Operation:
 
     @cached_property
     def space(self) -> tuple[Dim, ...]:
-        """The dimensions that a map runs over: those of its outputs."""
-        return self.outputs[0].dims
+        """The dimensions that a kernel runs over: those of the operand that has most of them."""
+        return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:

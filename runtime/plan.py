@@ -26,6 +26,7 @@ from skuda.errors import (
     Unsupported,
 )
 from skuda.launch import Common, Launch, Ready, plain_library, ready_of_views
+from skuda.row_mapping import RowKernels
 from skuda.operation import Operand, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
@@ -96,14 +97,15 @@ class Plan:
         self.words = tuple(operation.word(operand, self.types) for operand in operation.operands)
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
-        self.numel = count(operation.shape_of(operation.outputs[0], self.sizes))
+        self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
-        self._kernels = mapping.MapKernels(operation, self.types, self.sizes)
+        kernels = RowKernels if operation.over else mapping.MapKernels
+        self._kernels = kernels(operation, self.types, self.sizes)
         self.full = self._kernels.full
         self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
         self._launches: dict[tuple, Launch] = {}
         self._common: dict[type, Common | bool] = {}
-        variant = schedules.VEC if backend is BackendKind.CUDA else dispatch.REFERENCE
+        variant = schedules.variants(operation, self.types)[0] if backend is BackendKind.CUDA else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
 
     @property
@@ -156,7 +158,7 @@ class Plan:
             and ready.plan is self
             and (ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers)
         ):
-            ready.launch(ready.grid, schedules.BLOCK, self._handle(ready, stream), ready.parameters)
+            ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
             return
         ready = self.execute(self._operands(args), stream)
         if ready is not None:
@@ -180,7 +182,7 @@ class Plan:
                 self._run_reference(checked)
                 return None
             ready = ready_of_views(self, self.launch_for(checked), values, checked)
-        ready.launch(ready.grid, schedules.BLOCK, self._handle(ready, stream), ready.parameters)
+        ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
         return ready if ready.lasting else None
 
     def _common_case(self, output) -> Common | bool:

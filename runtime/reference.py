@@ -12,6 +12,7 @@ import numpy as np
 
 from skuda.dtypes import DTYPES
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
+from skuda.rows import Rows
 
 where = np.where
 
@@ -140,23 +141,39 @@ def run(
         outputs: arrays that are written; they may be inputs too.
     """
     C = DTYPES[types[COMPUTE]].storage.type
-    space = operation.shape_of(operation.outputs[0], sizes)
+    space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
     values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
+    along, _, block = operation.over.partition("/")
     with np.errstate(all="ignore"):
         operands = []
         for operand in operation.inputs:
             word = operation.word(operand, types)
             operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
-        for rows in _chunks(space):
+        for rows in _chunks(space, whole=bool(along) and 0 in axes[along]):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
+            chunk = (rows.stop - rows.start, *space[1:]) if space else ()
+            if along:
+                arguments["row"] = Rows(chunk, axes[along], sizes[block] if block else None, types, C)
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:
                 word = operation.word(operand, types)
-                full = np.broadcast_to(
-                    results[operand.name], (rows.stop - rows.start, *space[1:]) if space else ()
-                )
-                outputs[operand.name][_stored(rows, len(space), word)] = narrow(full, word)
+                part = _of(operand, np.broadcast_to(results[operand.name], chunk), axes, sizes)
+                outputs[operand.name][_stored(rows, part.ndim, word)] = narrow(part, word)
+
+
+def _lengths(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
+
+
+def _of(operand: Operand, values: np.ndarray, axes: Mapping[str, range], sizes) -> np.ndarray:
+    """An output's elements out of values over the whole index space."""
+    blocks = {dim.name: sizes[dim.block] if dim.block else 1 for dim in operand.dims}
+    index = [slice(None)] * values.ndim
+    for name, spanned in axes.items():
+        for axis in spanned:
+            index[axis] = slice(None, None, blocks[name]) if name in blocks else 0
+    return values[tuple(index)]
 
 
 def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
@@ -178,10 +195,10 @@ def _stored(rows: slice, rank: int, word: str):
     return rows
 
 
-def _chunks(space: tuple[int, ...]):
-    """Slices of the first axis, each about a chunk of elements."""
-    if not space:
-        yield slice(None)
+def _chunks(space: tuple[int, ...], whole: bool):
+    """Slices of the first axis, each about a chunk of elements; one of all where it is to stay whole."""
+    if not space or whole:
+        yield slice(0, space[0] if space else 0)
         return
     inner = 1
     for extent in space[1:]:

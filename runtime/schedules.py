@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
+from skuda.rows import GROUP
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -36,12 +38,72 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_un
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
+@dataclass(frozen=True)
+class RowVariant(Variant):
+    """One schedule of the row template.
+
+    Attributes:
+        threads: that hold a row.
+        chunks: groups of a row that each of them holds.
+        keep: whether they hold all of it.
+        unit: whether its elements are neighbours in memory.
+    """
+
+    threads: int = 32
+    chunks: int = 1
+    keep: bool = True
+    unit: bool = True
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return max(self.threads, BLOCK)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a block takes."""
+        return self.block // self.threads
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+
+# Threads and groups of eight a thread, as few as hold a row; registers are the limit.
+_LADDER = ((8, 1), (32, 1), (32, 4), (128, 4), (256, 4), (512, 4), (512, 8), (1024, 8))
+_REREAD = (1024, 8)
+
+
+def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
+    """The schedules of an operation with reductions, the smallest first."""
+    bits = sum(
+        DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
+    )
+    return _row_variants(bits)
+
+
+@cache
+def _row_variants(bits: int) -> tuple[RowVariant, ...]:
+    found = []
+    for unit in (True, False):
+        suffix = "" if unit else "_strided"
+        layout = Layout.CONTIGUOUS if unit else Layout.STRIDED
+        for threads, chunks in _LADDER if unit else _LADDER[2:3]:
+            if chunks * GROUP * bits <= (32 if threads > 512 else 64) * 32:
+                found.append(RowVariant("row", layout, True, f"x{chunks}{suffix}", threads, chunks, True, unit))
+        found.append(RowVariant("row", layout, True, f"_reread{suffix}", *_REREAD, False, unit))
+    return tuple(found)
+
+
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
     Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
     counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
     """
+    if operation.over:
+        return row_variants(operation, types)
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
         ends = set()
@@ -60,6 +122,8 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `rows16`, `columns4`, `strided`."""
+    if isinstance(variant, RowVariant):
+        return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
     if variant is STRIDED:
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -69,7 +133,9 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
-    if variant is STRIDED:
+    if isinstance(variant, RowVariant):
+        arguments += [str(variant.threads), str(variant.chunks), *("true" if v else "false" for v in (variant.keep, variant.unit))]
+    elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
     else:
         arguments += map(str, lanes_of(operation, types, variant))

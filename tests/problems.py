@@ -16,6 +16,7 @@ import numpy as np
 
 from skuda import dispatch
 from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
 from skuda.operation import Operand, Operation
 from skuda.plan import Plan
 from skuda.sku import BackendKind, KernelSku
@@ -25,6 +26,8 @@ from skuda.tensor import CPU, View
 MANY = ((37,), (), (3, 5), (1031,))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5)
+# Lengths of rows that reductions are over: one for each number of threads that hold a row.
+ROWS = (131, 64, 1, 900, 3001, 8192, 16001, 30000, 65535, 140001)
 PLACES = ("plain", "shifted", "stepped")
 
 
@@ -116,6 +119,10 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
     choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
+    if operation.over:
+        few = ((3,), (), (2, 2), (37,))
+        along = [ROWS if operation.over.startswith(dim.name) else few if dim.many else (3,) for dim in operation.dims]
+        choices = along + [(64, 24, 6, 700, 2000, 5000, 12000, 24000, 48000, 100000) for _ in blocks]
     for how in PLACES:
         for values in product(*choices):
             sizes = dict(zip(names, values, strict=True))
@@ -123,7 +130,7 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
                 np.prod(
                     np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
                 )
-                > 60_000
+                > (300_000 if operation.over else 60_000)
             ):
                 continue
             plan = plan_class.select(
@@ -137,11 +144,19 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
             yield Call(plan_class, tuple(sizes.items()), elements, places)
 
 
+def served(call: Call):
+    """The schedule that serves a call; None where it is refused."""
+    try:
+        return call.variant()
+    except Unsupported:
+        return None
+
+
 @cache
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     found = []
     for call in candidates(sku):
-        if call.variant() is dispatch.entry_of(sku).variant:
+        if served(call) is dispatch.entry_of(sku).variant:
             found.append((call.sizes, tuple(at for _, at in call.places)))
             if len(found) == most:
                 break

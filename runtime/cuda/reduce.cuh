@@ -1,0 +1,152 @@
+// Reductions over a row that the threads of a warp's part, of a warp or of a block hold together. Sums and products are
+// made in one order, which depends on the row's length alone and which skuda.rows describes: the reference's bits.
+#pragma once
+#include "walk.cuh"
+
+constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
+constexpr int PLACES = 1024;    // to which groups are dealt
+constexpr int SEGMENT = 65536;  // elements
+
+struct Sum {
+  template <typename V> static __device__ V nothing() { return V(-0.0); }
+  template <typename V> static __device__ V of(V a, V b) { return a + b; }
+};
+struct Product {
+  template <typename V> static __device__ V nothing() { return V(1); }
+  template <typename V> static __device__ V of(V a, V b) { return a * b; }
+};
+// NaN if any is NaN; +0 is above -0.
+struct Largest {
+  template <typename V> static __device__ V nothing();
+  static __device__ i64 of(i64 a, i64 b) { return a > b ? a : b; }
+  static __device__ f32 of(f32 a, f32 b) {
+    f32 y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+  static __device__ f64 of(f64 a, f64 b) {
+    if (a == b) return __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
+    return a > b || is_nan(a) ? a : b;
+  }
+};
+template <> __device__ inline i64 Largest::nothing<i64>() { return i64(1ull << 63); }
+template <> __device__ inline f32 Largest::nothing<f32>() { return __uint_as_float(0xff800000u); }
+template <> __device__ inline f64 Largest::nothing<f64>() { return __longlong_as_double(0xfff0000000000000ull); }
+struct Smallest {
+  template <typename V> static __device__ V nothing();
+  static __device__ i64 of(i64 a, i64 b) { return a < b ? a : b; }
+  static __device__ f32 of(f32 a, f32 b) {
+    f32 y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+  static __device__ f64 of(f64 a, f64 b) {
+    if (a == b) return __longlong_as_double(__double_as_longlong(a) | __double_as_longlong(b));
+    return a < b || is_nan(a) ? a : b;
+  }
+};
+template <> __device__ inline i64 Smallest::nothing<i64>() { return i64(~0ull >> 1); }
+template <> __device__ inline f32 Smallest::nothing<f32>() { return __uint_as_float(0x7f800000u); }
+template <> __device__ inline f64 Smallest::nothing<f64>() { return __longlong_as_double(0x7ff0000000000000ull); }
+struct Any {
+  template <typename V> static __device__ V nothing() { return false; }
+  static __device__ bool of(bool a, bool b) { return a || b; }
+};
+struct All {
+  template <typename V> static __device__ V nothing() { return true; }
+  static __device__ bool of(bool a, bool b) { return a && b; }
+};
+
+// N values made one by adding halves.
+template <typename How, typename V, int N> __device__ inline V halved(V (&values)[N]) {
+  int half = 1;
+#pragma unroll
+  while (2 * half < N) half *= 2;
+#pragma unroll
+  for (; half > 0; half /= 2)
+#pragma unroll
+    for (int i = 0; i < half; ++i)
+      if (i + half < N) values[i] = How::of(values[i], values[i + half]);
+  return values[0];
+}
+
+// What a thread has of a row: groups are dealt to places, and a thread of THREADS has every THREADS-th place.
+template <typename How, typename V, int THREADS, int CHUNKS> struct Partial {
+  static constexpr int places = CHUNKS < PLACES / THREADS ? CHUNKS : PLACES / THREADS;
+  V of[places];
+
+  __device__ Partial() {
+#pragma unroll
+    for (int i = 0; i < places; ++i) of[i] = How::template nothing<V>();
+  }
+
+  __device__ void add(int chunk, V (&group)[GROUP]) {
+    const V value = halved<How>(group);
+    V& place = of[places == 1 ? 0 : chunk % places];
+    place = How::of(place, value);
+  }
+
+  // The value of the whole row, in every thread of it. `scratch` is THREADS wide and not in use by another reduction
+  // that some thread may still read.
+  __device__ V total(V* scratch) {
+    V value = halved<How>(of);
+    if constexpr (THREADS > 32) {
+      scratch[threadIdx.x] = value;
+      __syncthreads();
+      constexpr int WARPS = THREADS / 32;
+      V across[WARPS];
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) across[i] = scratch[threadIdx.x % 32 + 32 * i];
+      value = halved<How>(across);
+    }
+#pragma unroll
+    for (int lane = (THREADS < 32 ? THREADS : 32) / 2; lane > 0; lane /= 2)
+      value = How::of(value, __shfl_xor_sync(0xffffffffu, value, lane));
+    return value;
+  }
+};
+
+// Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are
+// blocks along an axis, the last block of that axis may be shorter.
+struct RowSpace {
+  i64 rows, length;
+  i64 block_axis, last_length;  // block_axis: AXES where rows are whole
+  Outer outer;
+
+  __device__ i64 length_of(i64 row) const {
+    if (block_axis == AXES) return length;
+#pragma unroll 1
+    for (int axis = AXES - 1; axis > block_axis; --axis) row = outer.extent[axis](row);
+    const Divide& blocks = outer.extent[block_axis];
+    return row - blocks(row) * blocks.divisor == blocks.divisor - 1 ? last_length : length;
+  }
+};
+
+// A thread's share of a row; what lies beyond the row reads as 0.
+template <bool UNIT, typename E>
+__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
+  if constexpr (UNIT) {
+    return load_some<false, E, GROUP>(row, first, length);
+  } else {
+    Lanes<E, GROUP> lanes = {};
+#pragma unroll
+    for (int lane = 0; lane < GROUP; ++lane)
+      if (first + lane < length) lanes.set(lane, read<E>(row, (first + lane) * step));
+    return lanes;
+  }
+}
+template <bool UNIT, typename E>
+__device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, const Lanes<E, GROUP>& lanes) {
+  if constexpr (UNIT) {
+    store_some<false, E, GROUP>(row, first, length, lanes);
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < GROUP; ++lane)
+      if (first + lane < length) row[(first + lane) * step] = lanes.data[lane];
+  }
+}
+
+// A value as an output holds it.
+template <typename E> __device__ inline compute_t<E> stored(compute_t<E> value) {
+  return widen(narrow_to<E>::from(value));
+}

@@ -1,0 +1,137 @@
+"""The host side of templates/row.cu.jinja: how many threads hold a row of some arguments, and the parameters they take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+
+from skuda.axes import Axis, merged, step_along
+from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
+from skuda.mapping import AXES, Geometry, Layouts, divide_slots
+from skuda.operation import Operand, Operation, Types
+from skuda.schedules import BLOCK, RowVariant, row_variants
+from skuda.rows import GROUP
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """The rows of a call.
+
+    Attributes:
+        axes: outside of a row.
+        length: elements of a row.
+        last: those of the last block of a blocked axis, which may be fewer.
+        blocks: which of `axes` counts the blocks, where the last one is shorter; else None.
+        steps: of each operand from one element of a row to the next.
+    """
+
+    axes: list[Axis]
+    length: int
+    last: int
+    blocks: int | None
+    steps: tuple[int, ...]
+
+
+class RowKernels:
+    """Geometry of an operation with reductions at fixed types and sizes."""
+
+    def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
+        self.operation = operation
+        self.types = types
+        self.sizes = sizes
+        self.along, _, self.block = operation.over.partition("/")
+        words = [operation.word(operand, types) for operand in operation.operands]
+        self.packed = tuple(DTYPES[word].packed for word in words)
+        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self._variants = row_variants(operation, types)
+
+    def geometry(self, layouts: Layouts) -> Geometry:
+        """The launch that serves operands which lie so."""
+        if any(self.packed):
+            self._check_packed()
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        rows = self._rows(operands, [layouts.strides[index] for index in arrays])
+        if len(rows.axes) > AXES:
+            raise Unsupported(
+                f"{self.operation.class_name}Plan: strides that need {len(rows.axes)} axes after merging, at most "
+                f"{AXES} are served; copy an operand to a contiguous array"
+            )
+        along = [self._runs_along(operand) for operand in operands]
+        unit = rows.length == 1 or all(
+            step == 1 for step, runs in zip(rows.steps, along, strict=True) if runs
+        )
+        variant = next(v for v in self._variants if v.unit is unit and (not v.keep or rows.length <= v.elements))
+        free = AXES - len(rows.axes)
+        count = prod(axis.extent for axis in rows.axes)
+        blocks = AXES if rows.blocks is None else free + rows.blocks
+        head = [count, rows.length, blocks, rows.last, free]
+        for extent in [1] * free + [axis.extent for axis in rows.axes]:
+            head += divide_slots(extent)
+        strides = {
+            operand.name: (0,) * free
+            + tuple(axis.strides[place] for axis in rows.axes)
+            + ((rows.steps[place],) if runs else ())
+            for place, (operand, runs) in enumerate(zip(operands, along, strict=True))
+        }
+        return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _runs_along(self, operand: Operand) -> bool:
+        """Whether an operand has an element for each place along a row."""
+        return any(dim.name == self.along and dim.block is None for dim in operand.dims)
+
+    def _rows(self, operands: Sequence[Operand], strides: Sequence[tuple[int, ...]]) -> _Rows:
+        inner: list[Axis] = []
+        outer: list[Axis] = []
+        ragged: Axis | None = None
+        last = 0
+        for dim in self.operation.space:
+            extents = self.sizes[dim.name] if dim.many else (self.sizes[dim.name],)
+            for part, extent in enumerate(extents):
+                steps = tuple(
+                    step_along(operand, of, dim.name, part, self.sizes)[0]
+                    for operand, of in zip(operands, strides, strict=True)
+                )
+                if dim.name != self.along:
+                    outer.append(Axis(extent, steps))
+                elif not self.block:
+                    inner.append(Axis(extent, steps))
+                else:
+                    block = max(1, min(self.sizes[self.block], extent))
+                    blocks = -(-extent // block)
+                    last = extent - (blocks - 1) * block if extent else 0
+                    blocked = [not self._runs_along(operand) for operand in operands]
+                    pairs = list(zip(steps, blocked, strict=True))
+                    across = Axis(blocks, tuple(step if each else step * block for step, each in pairs))
+                    outer.append(across)
+                    ragged = across if last != block else None
+                    inner.append(Axis(block, tuple(0 if each else step for step, each in pairs)))
+        inner = merged(inner, 1) if prod(axis.extent for axis in inner) else [Axis(0, (0,) * len(operands))]
+        inner = [axis for axis in inner if axis.extent != 1] or [Axis(1, (0,) * len(operands))]
+        inner = merged(inner, 1)
+        if len(inner) > 1:
+            raise Unsupported(
+                f"{self.operation.class_name}Plan: the axes of {self.along} do not follow each other in memory; copy "
+                "the operands to contiguous arrays"
+            )
+        axes = []
+        for axis in outer:
+            if axis.extent != 1 or axis is ragged:
+                mergeable = axes and axis is not ragged and axes[-1] is not ragged
+                axes = [*axes[:-1], *merged([axes[-1], axis], 1)] if mergeable else [*axes, axis]
+        where = next((index for index, axis in enumerate(axes) if axis is ragged), None)
+        return _Rows(axes, inner[0].extent, last, where, inner[0].strides)
+
+    def _check_packed(self) -> None:
+        """Two elements of a byte must be neighbours along a row, and rows must start at bytes."""
+        last = self.operation.space[-1]
+        after = [d for d in reversed(self.operation.space) if not d.many or self.sizes[d.name]]
+        name = self.operation.class_name
+        if after and after[0].name != self.along and last.name != self.along:
+            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {self.along} is not")
+        if self.block and self.sizes[self.block] % 2:
+            raise Unsupported(
+                f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
+            )

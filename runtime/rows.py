@@ -1,0 +1,148 @@
+"""Reductions of the CPU reference, in the order that every kernel keeps.
+
+A row is what a reduction is over: an operand's elements along some axes, or those of one block along an axis.
+Sums and products are made in one order, which depends on the row's length alone:
+
+1. eight neighbours: halves are added element by element (l and l + 4), three times;
+2. these groups are dealt to 1024 places in turn, and each place adds its groups one after the other;
+3. the places: halves are added place by place (k and k + 512), ten times;
+4. a row of more than 65536 elements is cut in segments of so many, whose sums are added one after the other.
+
+What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
+of n elements is off by at most (20 + n / 65536) units in the last place of the sum of their magnitudes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from skuda.dtypes import DTYPES
+from skuda.operation import Types
+
+GROUP = 8  # neighbours that are added first
+PLACES = 1024
+SEGMENT = 1 << 16  # elements
+
+
+def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
+    """A sum or product of each row, in the order above.
+
+    Args:
+        rows: in the compute type, of shape (..., length).
+        combine: np.add or np.multiply.
+        identity: what missing elements count as.
+
+    Returns:
+        Shape (...).
+    """
+    length = rows.shape[-1]
+    total = None
+    for start in range(0, length, SEGMENT):
+        part = rows[..., start : start + SEGMENT]
+        groups = -(-part.shape[-1] // GROUP)
+        turns = -(-groups // PLACES)
+        places = min(PLACES, 1 << (groups - 1).bit_length())
+        padded = np.full((*part.shape[:-1], turns * places * GROUP), identity, rows.dtype)
+        padded[..., : part.shape[-1]] = part
+        value = _halved(padded.reshape(*part.shape[:-1], turns, places, GROUP), combine)
+        placed = value[..., 0, :]
+        for turn in range(1, turns):
+            placed = combine(placed, value[..., turn, :])
+        placed = _halved(placed, combine)
+        total = placed if total is None else combine(total, placed)
+    return np.full(rows.shape[:-1], abs(identity), rows.dtype) if total is None else total
+
+
+def _halved(values: np.ndarray, combine: Callable) -> np.ndarray:
+    """The last axis, a power of two long, made one by adding its halves."""
+    while values.shape[-1] > 1:
+        half = values.shape[-1] // 2
+        values = combine(values[..., :half], values[..., half:])
+    return values[..., 0]
+
+
+class Rows:
+    """What a generated reference calls: reductions of values over the rows of a chunk.
+
+    Args:
+        shape: of the chunk.
+        axes: what a row lies along.
+        block: length of the blocks along the one axis, or None.
+        types: element types by letter.
+        C: the compute type.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axes: range, block: int | None, types: Types, C):
+        self.shape = shape
+        self.axes = axes
+        self.block = block
+        self._types = types
+        self._C = C
+
+    @property
+    def count(self):
+        """How many elements a row has, in the compute type, as an array that broadcasts."""
+        if self.block is None:
+            return self._C(np.prod([self.shape[axis] for axis in self.axes], dtype=np.int64))
+        length = self.shape[self.axes[0]]
+        starts = np.arange(length) // self.block * self.block
+        counts = np.minimum(starts + self.block, length) - starts
+        return counts.astype(self._C).reshape([-1 if axis in self.axes else 1 for axis in range(len(self.shape))])
+
+    def sum(self, values):
+        """The sum, in the order of this module; of nothing 0."""
+        return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
+
+    def prod(self, values):
+        """The product, in the order of this module; of nothing 1."""
+        return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
+
+    def max(self, values):
+        """The largest; NaN if any is NaN; +0 is above -0."""
+        return self._reduced(values, lambda rows: _extreme(rows, np.max, np.logical_and))
+
+    def min(self, values):
+        """The smallest; NaN if any is NaN; -0 is below +0."""
+        return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
+
+    def any(self, values):
+        """Whether some element is true."""
+        return self._reduced(values, lambda rows: rows.any(axis=-1))
+
+    def all(self, values):
+        """Whether each element is true."""
+        return self._reduced(values, lambda rows: rows.all(axis=-1))
+
+    def stored(self, values, element: str):
+        """Values as an output holds them: rounded to its element type, and widened again."""
+        dtype = DTYPES[self._types.get(element, element)]
+        if dtype.kind != "float":
+            return values
+        return np.asarray(values).astype(dtype.storage).astype(self._C)
+
+    def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        full = np.broadcast_to(values, self.shape)
+        first, after = self.axes.start, self.axes.stop
+        lead, trail = full.shape[:first], full.shape[after:]
+        moved = np.moveaxis(full, tuple(self.axes), range(len(self.shape) - len(self.axes), len(self.shape)))
+        rows = moved.reshape(*lead, *trail, -1)
+        if self.block is None:
+            return reduce(rows).reshape(*lead, *(1 for _ in self.axes), *trail)
+        length = rows.shape[-1]
+        whole = length // self.block * self.block
+        parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
+        if whole < length:
+            parts.append(reduce(rows[..., whole:])[..., None])
+        each = np.repeat(np.concatenate(parts, axis=-1), self.block, axis=-1)[..., :length]
+        return np.moveaxis(each, -1, first)
+
+
+def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:
+    """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min)."""
+    value = reduce(rows, axis=-1)
+    if rows.dtype.kind != "f" or not np.any(value == 0):
+        return value
+    minus = joined.reduce(np.signbit(rows), axis=-1)
+    return np.where(value == 0, np.where(minus, -np.zeros_like(value), np.zeros_like(value)), value)

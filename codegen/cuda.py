@@ -119,7 +119,8 @@ class CudaProgram:
         self.parameters = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
         printer = CudaPrinter({operand.name for operand in self.arrays})
-        formulas = [(operand, program.formulas[operand.name]) for operand in op.outputs]
+        written_out = program.written_out
+        formulas = [(operand, written_out[operand.name]) for operand in op.outputs]
         self.outputs = tuple(
             Output(
                 operand,

@@ -245,7 +245,8 @@ class Declarations(TreeReader):
 
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""
-        values = {name: Node("name", (), DIM, frozenset({name}), text=name) for name in self.dims}
+        own = [name for name in self.dims if name not in self.places]
+        values = {name: Node("name", (), DIM, frozenset({name}), text=name) for name in own}
         values |= {operand.name: self.value_of(operand) for operand in inputs}
         for attribute in attributes:
             if attribute.type == "size":

@@ -137,7 +137,7 @@ class DescribedProgram:
     def reference_parameters(self) -> str:
         """Parameters of the generated reference."""
         op = self.operation
-        row = ["row"] if op.over else []
+        row = ["row"] if op.over or op.chained else []
         return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes])
 
     @cached_property

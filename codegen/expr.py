@@ -375,6 +375,9 @@ class _Reader:
     def want_number(self, at: ast.expr, value: Node, what: str) -> None:
         if value.kind == BOOL:
             raise self.refuse(at, f"{what} needs a number, this is a boolean", "use `where(condition, 1, 0)`")
+        if value.kind == DIM and not value.dims:
+            message = f"`{value.text}` is of type size, it has no value in a formula"
+            raise self.refuse(at, message, "`d/size` behind `over=` is a block of that length")
         if value.kind == DIM:
             help = "a dimension stands behind `over=`, or is an argument of a function that puts it there"
             raise self.refuse(at, f"{what} needs a number, this is a dimension", help)

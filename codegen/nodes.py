@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.intrinsics import INTRINSICS
@@ -51,6 +51,14 @@ class Node:
         for argument in self.args:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
+
+    def replaced(self, by: Callable[[Node], Node | None]) -> Node:
+        """The value with parts of it replaced: by what `by` makes of them, outermost first, unless that is None."""
+        other = by(self)
+        if other is not None:
+            return other
+        args = tuple(argument.replaced(by) for argument in self.args)
+        return self if args == self.args else replace(self, args=args)
 
     def intrinsics(self) -> set[str]:
         """The intrinsics that it calls."""

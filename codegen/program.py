@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.nodes import Function, Node
+from skuda.codegen.nodes import REAL, Function, Node
 from skuda.operation import Operation
 
 
@@ -31,6 +31,17 @@ class Program:
         """Names of the values of its reductions, in an order in which they can be computed."""
         nodes = dict.fromkeys(r for node in self.formulas.values() for r in node.reductions())
         return {node: f"reduced_{index}_" for index, node in enumerate(nodes)}
+
+    @property
+    def written_out(self) -> dict[str, Node]:
+        """The formulas without names of outputs: what these name, as it is stored."""
+        elements = {operand.name: operand.element for operand in self.operation.outputs}
+        done: dict[str, Node] = {}
+        for name, node in self.formulas.items():
+            done[name] = node.replaced(lambda each: done.get(each.text) if each.op == "name" else None)
+            if node.kind == REAL:
+                done[name] = Node("stored", (done[name],), REAL, node.dims, text=elements[name])
+        return {name: node.args[0] if node.op == "stored" else node for name, node in done.items()}
 
     @property
     def named(self) -> set[str]:

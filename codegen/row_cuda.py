@@ -8,7 +8,7 @@ start with a capital, which no operand's does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, compute_of, parameter_of
 from skuda.codegen.nodes import REAL, REDUCE, Node
@@ -99,7 +99,7 @@ class RowProgram:
         self._types[COUNT] = Parameter("C", COUNT)
         names: dict[Node, Node] = {}
         levels: dict[Node, int] = {}
-        formulas = _stored(program)
+        formulas = program.written_out
         for node in formulas.values():
             for reduction in node.reductions():
                 if reduction not in names:
@@ -155,28 +155,7 @@ class RowProgram:
         return Pass(tuple(printer.members.values()), arguments, tuple(values))
 
 
-def _stored(program: Program) -> dict[str, Node]:
-    """The formulas with outputs that they name written out, as these are stored."""
-    done: dict[str, Node] = {}
-    elements = {operand.name: operand.element for operand in program.operation.outputs}
-    for name, node in program.formulas.items():
-        found = {
-            other: Node("stored", (value,), REAL, value.dims, text=elements[other]) if value.kind == REAL else value
-            for other, value in done.items()
-        }
-        done[name] = _replaced(node, lambda each, found=found: found.get(each.text) if each.op == "name" else None)
-    return done
-
-
 def _named(node: Node, names: Mapping[Node, Node]) -> Node:
     """A value in which reductions and the row's length are names."""
     count = Node("name", (), REAL, text=COUNT)
-    return _replaced(node, lambda each: count if each.op == "count" else names.get(each))
-
-
-def _replaced(node: Node, by) -> Node:
-    other = by(node)
-    if other is not None:
-        return other
-    args = tuple(_replaced(argument, by) for argument in node.args)
-    return node if args == node.args else replace(node, args=args)
+    return node.replaced(lambda each: count if each.op == "count" else names.get(each))

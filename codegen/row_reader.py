@@ -175,6 +175,7 @@ class RowReader(Declarations):
             for dim in unknown if all_inputs else ():
                 help = suggestion(dim.name, self.dims, f"dimensions: {', '.join(self.dims)}")
                 self.error(self.place_of(operand, dim), f"no input has the dimension `{dim.name}`", help)
+            hidden[name.value] = None  # below it, a mistake in it is none of its users'
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             scope = Scope(values, self.functions, hidden)
             value = parse(formula, scope, self.diagnostics)
@@ -320,6 +321,7 @@ class RowReader(Declarations):
             source=f"{self.name.value}.cu",
             formula_attributes=tuple(name for name in names if name in used),
             over=next(iter(over), ""),
+            chained=bool(used & formulas.keys()),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)

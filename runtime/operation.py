@@ -120,6 +120,7 @@ class Operation:
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
         over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
+        chained: whether some formula names another output.
     """
 
     name: str
@@ -136,6 +137,7 @@ class Operation:
     source: str = ""
     formula_attributes: tuple[str, ...] = ()
     over: str = ""
+    chained: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:

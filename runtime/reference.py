@@ -153,8 +153,9 @@ def run(
         for rows in _chunks(space, whole=bool(along) and 0 in axes[along]):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
-            if along:
-                arguments["row"] = Rows(chunk, axes[along], sizes[block] if block else None, types, C)
+            if along or operation.chained:
+                rows_along = axes[along] if along else range(0)
+                arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C)
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:
                 word = operation.word(operand, types)

@@ -126,9 +126,10 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     for how in PLACES:
         for values in product(*choices):
             sizes = dict(zip(names, values, strict=True))
+            counted = values[: len(operation.dims)] if operation.over else values
             if (
                 np.prod(
-                    np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
+                    np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in counted] or [[1]])
                 )
                 > (300_000 if operation.over else 60_000)
             ):

@@ -122,16 +122,18 @@ struct RowSpace {
   }
 };
 
-// A thread's share of a row; what lies beyond the row reads as 0.
+// A thread's share of a row; what lies beyond the row reads as 0. Of a packed operand, `step` counts bytes.
 template <bool UNIT, typename E>
 __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
   if constexpr (UNIT) {
     return load_some<false, E, GROUP>(row, first, length);
   } else {
-    Lanes<E, GROUP> lanes = {};
+    using V = Lanes<E, GROUP>;
+    constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
+    V lanes = {};
 #pragma unroll
-    for (int lane = 0; lane < GROUP; ++lane)
-      if (first + lane < length) lanes.set(lane, read<E>(row, (first + lane) * step));
+    for (int unit = 0; unit < V::units; ++unit)
+      if (first + unit * each < length) lanes.data[unit] = row[(first / each + unit) * step];
     return lanes;
   }
 }
@@ -140,9 +142,17 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
   if constexpr (UNIT) {
     store_some<false, E, GROUP>(row, first, length, lanes);
   } else {
+    using V = Lanes<E, GROUP>;
+    constexpr int each = GROUP / V::units;
 #pragma unroll
-    for (int lane = 0; lane < GROUP; ++lane)
-      if (first + lane < length) row[(first + lane) * step] = lanes.data[lane];
+    for (int unit = 0; unit < V::units; ++unit) {
+      const i64 element = first + unit * each;
+      if (element >= length) break;
+      storage_t<E> value = lanes.data[unit];
+      if constexpr (each > 1)  // the nibble that pads an odd row is 0
+        if (element + 1 == length) value &= 15;
+      row[element / each * step] = value;
+    }
   }
 }
 

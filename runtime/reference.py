@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from skuda.dtypes import DTYPES
+from skuda.elementary import exp as exp  # for the formulas
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
 from skuda.rows import Rows
 
@@ -74,7 +75,7 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
+    "clamp", "exp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
     "sign", "to_real", "where",
 )  # fmt: skip
 

@@ -1,0 +1,43 @@
+// Elementary functions in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
+#pragma once
+#include "quotient.cuh"
+
+// 2^k for a power whose exponent is that of a normal number.
+__device__ inline f32 power_of_two(f32, i32 k) { return __int_as_float((k + 127) << 23); }
+__device__ inline f64 power_of_two(f64, i32 k) { return __longlong_as_double(i64(k + 1023) << 52); }
+
+// y * 2^k, rounded once where it is subnormal.
+template <typename C> __device__ inline C scaled(C y, C k) {
+  const i32 power = i32(k), half = power >> 1;
+  return y * power_of_two(y, half) * power_of_two(y, power - half);
+}
+
+__device__ inline f32 exponential(f32 x) {
+  x = bounded(x, -104.5f, 89.0f);
+  const f32 k = fused(x, 0x1.715476p+0f, 0x1.8p23f) - 0x1.8p23f;
+  const f32 r = fused(k, -0x1.7f7d1cp-20f, x - k * 0x1.62e4p-1f);
+  f32 p = 0x1.6d117ap-10f;
+  p = fused(p, r, 0x1.120bdep-7f);
+  p = fused(p, r, 0x1.555518p-5f);
+  p = fused(p, r, 0x1.5554dcp-3f);
+  p = fused(p, r, 0x1p-1f);
+  return scaled(fused(r * r, p, r) + 1.0f, k);
+}
+
+__device__ inline f64 exponential(f64 x) {
+  x = bounded(x, -746.0, 710.0);
+  const f64 k = x * 0x1.71547652b82fep+0 + 0x1.8p52 - 0x1.8p52;
+  const f64 r = (x - k * 0x1.62e42fefap-1) - k * 0x1.cf79abc9e3b3ap-40;
+  f64 p = 0x1.1f733f411b727p-29;
+  p = p * r + 0x1.af4e5274a366cp-26;
+  p = p * r + 0x1.27e4db47938d1p-22;
+  p = p * r + 0x1.71de01ff19a6bp-19;
+  p = p * r + 0x1.a01a01a6e1a43p-16;
+  p = p * r + 0x1.a01a01abf7ed6p-13;
+  p = p * r + 0x1.6c16c16c162c3p-10;
+  p = p * r + 0x1.11111111100bep-7;
+  p = p * r + 0x1.5555555555556p-5;
+  p = p * r + 0x1.5555555555557p-3;
+  p = p * r + 0x1p-1;
+  return scaled((r * r * p + r) + 1.0, k);
+}

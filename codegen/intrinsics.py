@@ -135,6 +135,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "infinite if either is infinite", arity=2),
 )
 
+TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact) | {"exp"}
+
 # What an author may try first, and what to write instead: only used for the help of an error.
 INSTEAD: dict[str, str] = {
     "round": "`round_even(x)` for a real, `round_to_int(x)` for an exact integer",

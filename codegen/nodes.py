@@ -52,6 +52,10 @@ class Node:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
 
+    def parts(self) -> set[Node]:
+        """The value and everything that it is made of."""
+        return {self}.union(*(argument.parts() for argument in self.args))
+
     def replaced(self, by: Callable[[Node], Node | None]) -> Node:
         """The value with parts of it replaced: by what `by` makes of them, outermost first, unless that is None."""
         other = by(self)

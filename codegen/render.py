@@ -128,6 +128,7 @@ def _environment(statement: str) -> jinja2.Environment:
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         some_packed=_some_packed,
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
+        row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
         widened=_widened,
         value_type=lambda value: "f64" if value.type == "C" else "i64",
         shared_call=_shared_call,

@@ -11,12 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, compute_of, parameter_of
+from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import Operand
 
 COUNT = "Count"
+_COSTLY = 4  # instructions that are worth a register
 
 
 @dataclass(frozen=True)
@@ -41,18 +43,48 @@ class Value:
 
 
 @dataclass(frozen=True)
+class Held:
+    """A value of an element that several passes use: kept from the first of them on, where registers allow.
+
+    Attributes:
+        value: how it is computed.
+        first: whether no pass before has computed it.
+    """
+
+    value: Value
+    first: bool
+
+
+@dataclass(frozen=True)
 class Pass:
     """What is made of each element of a row at once.
 
     Attributes:
         members: made once a row.
         arguments: what these are made from.
-        values: methods.
+        held: values of an element that the others are made of.
+        values: reductions, or outputs.
     """
 
     members: tuple[Member, ...]
     arguments: tuple[Parameter, ...]
+    held: tuple[Held, ...]
     values: tuple[Value, ...]
+
+    @property
+    def methods(self) -> tuple[Value, ...]:
+        """Everything that is computed for each element."""
+        return (*(held.value for held in self.held), *self.values)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A value that a pass is to make of each element: its name, and as in `Value`."""
+
+    name: str
+    node: Node
+    how: str
+    operand: Operand | None
 
 
 @dataclass(frozen=True)
@@ -108,16 +140,19 @@ class RowProgram:
                     inner = (levels[each] for argument in reduction.args for each in argument.reductions())
                     levels[reduction] = 1 + max(inner, default=-1)
                     self._types[name] = Parameter(CPP.get(reduction.kind, "C"), name)
-        self.passes = tuple(
-            self._pass({
-                names[reduction].text: (_named(reduction.args[0], names), reduction.op.removeprefix(REDUCE), None)
-                for reduction in names
-                if levels[reduction] == level
-            })
-            for level in range(1 + max(levels.values()))
-        )
         full = [operand for operand in op.outputs if operand.dims == op.space]
-        self.passes += (self._pass({o.name: (_named(formulas[o.name], names), "", o) for o in full}),)
+        wanted: list[list[_Wanted]] = [
+            [
+                _Wanted(names[r].text, _named(r.args[0], names), REDUCTIONS[r.op.removeprefix(REDUCE)].cuda, None)
+                for r in names
+                if levels[r] == level
+            ]
+            for level in range(1 + max(levels.values()))
+        ]
+        wanted.append([_Wanted(o.name, _named(formulas[o.name], names), "", o) for o in full])
+        self.held = self._held(wanted)
+        self._types |= {name: Parameter("C", name) for name in self.held.values()}
+        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
         self.row_values = tuple(
             RowValue(o, CPP.get(formulas[o.name].kind, "C"), CppPrinter().text(_named(formulas[o.name], names)))
             for o in op.outputs
@@ -134,25 +169,62 @@ class RowProgram:
         """The compute type C, in terms of a type letter."""
         return compute_of(self.operation)
 
-    def _pass(self, wanted: Mapping[str, tuple[Node, str, Operand | None]]) -> Pass:
-        printer = CudaPrinter(self._each)
-        values = []
-        for name, (node, how, operand) in wanted.items():
-            elements = [o for o in (*self.arrays, *self.columns) if o.name in node.names()]
-            values.append(
-                Value(
-                    name,
-                    CPP.get(node.kind, "C"),
-                    tuple(self._types[o.name] for o in elements),
-                    printer.text(node),
-                    REDUCTIONS[how].cuda if how else "",
-                    operand,
-                )
+    def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
+        """Names of the values of an element that several passes would compute, and that cost something."""
+        users: dict[Node, set[int]] = {}
+        for index, values in enumerate(passes):
+            for value in values:
+                for part in value.node.parts():
+                    if part.kind == REAL and part.args and part.names() & self._each:
+                        users.setdefault(part, set()).add(index)
+        costly = {part for part, passes_of in users.items() if len(passes_of) > 1 and self._cost(part) >= _COSTLY}
+        held: dict[Node, str] = {}
+
+        def outermost(part: Node) -> Node | None:
+            if part in costly:
+                held.setdefault(part, f"Held{len(held)}")
+                return part
+            return None
+
+        for values in passes:
+            for value in values:
+                value.node.replaced(outermost)
+        return held
+
+    def _cost(self, node: Node) -> int:
+        """Roughly, instructions for an element; what a row shares is free."""
+        if not node.names() & self._each:
+            return 0
+        if node.op == "name":
+            return 4 if node.text in {o.name for o in self.columns} else 0
+        own = 20 if node.op in TRANSCENDENTAL else 1
+        return own + sum(map(self._cost, node.args))
+
+    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
+        printer = CudaPrinter(self._each | set(self.held.values()))
+
+        def renamed(node: Node) -> Node:
+            return node.replaced(
+                lambda part: Node("name", (), REAL, part.dims, text=self.held[part]) if part in self.held else None
             )
+
+        def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
+            elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
+            parameters = tuple(self._types[each] for each in elements if each in node.names())
+            return Value(name, CPP.get(node.kind, "C"), parameters, printer.text(node), how, operand)
+
+        here = {part for value in wanted for part in value.node.parts() if part in self.held}
+        earlier = {part for values in before for value in values for part in value.node.parts()}
+        held = tuple(
+            Held(method(name, part, "", None), part not in earlier)
+            for part, name in self.held.items()
+            if part in here
+        )
+        values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         shared = [part for key in printer.members for part in key if isinstance(part, Node)]
         made_from = {name for node in shared for name in node.names()}
         arguments = tuple(parameter for name, parameter in self._types.items() if name in made_from)
-        return Pass(tuple(printer.members.values()), arguments, tuple(values))
+        return Pass(tuple(printer.members.values()), arguments, held, values)
 
 
 def _named(node: Node, names: Mapping[Node, Node]) -> Node:

@@ -232,7 +232,7 @@ class Common:
                 element, steps = storage, tuple([step * storage.itemsize for step in strides[index]])
             else:
                 element, steps = torch_dtypes()[storage], strides[index]
-            misaligned = 15 if plan.full[index] else storage.itemsize - 1
+            misaligned = 15 if plan.vectors[index] else storage.itemsize - 1
             takes_number = operand.scalar and index < inputs and not plan.full[index]
             number = _number_of(word) if takes_number else None
             self._expected.append(

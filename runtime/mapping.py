@@ -71,6 +71,7 @@ class MapKernels:
         self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
         self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self.vectors = self.full
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""

@@ -26,8 +26,8 @@ from skuda.errors import (
     Unsupported,
 )
 from skuda.launch import Common, Launch, Ready, plain_library, ready_of_views
-from skuda.row_mapping import RowKernels
 from skuda.operation import Operand, Operation, count, packed_shape
+from skuda.row_mapping import RowKernels
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
 
@@ -102,6 +102,7 @@ class Plan:
         kernels = RowKernels if operation.over else mapping.MapKernels
         self._kernels = kernels(operation, self.types, self.sizes)
         self.full = self._kernels.full
+        self.vectors = self._kernels.vectors
         self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
         self._launches: dict[tuple, Launch] = {}
         self._common: dict[type, Common | bool] = {}
@@ -340,8 +341,8 @@ class Plan:
     def _aligned(self, checked: Sequence[View | int | float]) -> bool:
         return not any(
             isinstance(view, View) and view.pointer % 16
-            for view, is_full in zip(checked, self.full, strict=True)
-            if is_full
+            for view, is_vector in zip(checked, self.vectors, strict=True)
+            if is_vector
         )
 
     def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -11,8 +11,8 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
-from skuda.schedules import BLOCK, RowVariant, row_variants
 from skuda.rows import GROUP
+from skuda.schedules import RowMode, row_variants
 
 
 @dataclass(frozen=True)
@@ -43,13 +43,15 @@ class RowKernels:
         self.sizes = sizes
         self.along, _, self.block = operation.over.partition("/")
         words = [operation.word(operand, types) for operand in operation.operands]
-        self.packed = tuple(DTYPES[word].packed for word in words)
+        self.bits = tuple(DTYPES[word].bits for word in words)
+        self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self.vectors = tuple(self._runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
-        if any(self.packed):
+        if self.packed:
             self._check_packed()
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
@@ -60,10 +62,8 @@ class RowKernels:
                 f"{AXES} are served; copy an operand to a contiguous array"
             )
         along = [self._runs_along(operand) for operand in operands]
-        unit = rows.length == 1 or all(
-            step == 1 for step, runs in zip(rows.steps, along, strict=True) if runs
-        )
-        variant = next(v for v in self._variants if v.unit is unit and (not v.keep or rows.length <= v.elements))
+        mode = self._mode(layouts, arrays, rows, along)
+        variant = next(v for v in self._variants if v.mode is mode and (not v.keep or rows.length <= v.elements))
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -77,6 +77,18 @@ class RowKernels:
             for place, (operand, runs) in enumerate(zip(operands, along, strict=True))
         }
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
+        """How the elements of the rows lie."""
+        if rows.length != 1 and any(step != 1 for step, runs in zip(rows.steps, along, strict=True) if runs):
+            return RowMode.STEPPED
+        if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
+            return RowMode.UNIT
+        for place, (index, runs) in enumerate(zip(arrays, along, strict=True)):
+            bits = min(128, GROUP * self.bits[index])
+            if runs and any(axis.strides[place] * self.bits[index] % bits for axis in rows.axes):
+                return RowMode.UNIT
+        return RowMode.WHOLE
 
     def _runs_along(self, operand: Operand) -> bool:
         """Whether an operand has an element for each place along a row."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from functools import cache
 
 from skuda.dtypes import DTYPES
@@ -38,6 +39,14 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_un
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
+class RowMode(IntEnum):
+    """How the elements of rows lie; as in runtime/cuda/reduce.cuh."""
+
+    WHOLE = 0  # neighbours, rows on 16-byte boundaries and of a multiple of GROUP elements
+    UNIT = 1  # neighbours
+    STEPPED = 2  # some distance apart
+
+
 @dataclass(frozen=True)
 class RowVariant(Variant):
     """One schedule of the row template.
@@ -46,13 +55,13 @@ class RowVariant(Variant):
         threads: that hold a row.
         chunks: groups of a row that each of them holds.
         keep: whether they hold all of it.
-        unit: whether its elements are neighbours in memory.
+        mode: how its elements lie.
     """
 
     threads: int = 32
     chunks: int = 1
     keep: bool = True
-    unit: bool = True
+    mode: RowMode = RowMode.WHOLE
 
     @property
     def block(self) -> int:
@@ -71,7 +80,8 @@ class RowVariant(Variant):
 
 
 # Threads and groups of eight a thread, as few as hold a row; registers are the limit.
-_LADDER = ((8, 1), (32, 1), (32, 4), (128, 4), (256, 4), (512, 4), (512, 8), (1024, 8))
+_LADDER = ((8, 1), (32, 2), (128, 2), (256, 2), (512, 2), (1024, 2), (1024, 8))
+_STEPPED = ((32, 2),)
 _REREAD = (1024, 8)
 
 
@@ -86,13 +96,13 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
 @cache
 def _row_variants(bits: int) -> tuple[RowVariant, ...]:
     found = []
-    for unit in (True, False):
-        suffix = "" if unit else "_strided"
-        layout = Layout.CONTIGUOUS if unit else Layout.STRIDED
-        for threads, chunks in _LADDER if unit else _LADDER[2:3]:
-            if chunks * GROUP * bits <= (32 if threads > 512 else 64) * 32:
-                found.append(RowVariant("row", layout, True, f"x{chunks}{suffix}", threads, chunks, True, unit))
-        found.append(RowVariant("row", layout, True, f"_reread{suffix}", *_REREAD, False, unit))
+    for mode in RowMode:
+        suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
+        layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
+        for threads, chunks in _STEPPED if mode is RowMode.STEPPED else _LADDER:
+            if chunks * GROUP * bits <= 32 * 32:
+                found.append(RowVariant("row", layout, True, f"x{chunks}{suffix}", threads, chunks, True, mode))
+        found.append(RowVariant("row", layout, True, f"_reread{suffix}", *_REREAD, False, mode))
     return tuple(found)
 
 
@@ -134,7 +144,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
     if isinstance(variant, RowVariant):
-        arguments += [str(variant.threads), str(variant.chunks), *("true" if v else "false" for v in (variant.keep, variant.unit))]
+        arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
     else:

@@ -26,8 +26,6 @@ from skuda.tensor import CPU, View
 MANY = ((37,), (), (3, 5), (1031,))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5)
-# Lengths of rows that reductions are over: one for each number of threads that hold a row.
-ROWS = (131, 64, 1, 900, 3001, 8192, 16001, 30000, 65535, 140001)
 PLACES = ("plain", "shifted", "stepped")
 
 
@@ -119,10 +117,15 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
     choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
-    if operation.over:
-        few = ((3,), (), (2, 2), (37,))
-        along = [ROWS if operation.over.startswith(dim.name) else few if dim.many else (3,) for dim in operation.dims]
-        choices = along + [(64, 24, 6, 700, 2000, 5000, 12000, 24000, 48000, 100000) for _ in blocks]
+    if operation.over:  # rows as long as the schedule holds, and a little shorter
+        most = entry.variant.elements if entry.variant.keep else 1 << 16
+        lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
+        outer = ((3,), (), (2, 2), (37,))
+        along = operation.over.partition("/")[0]
+        choices = [lengths if dim.name == along else outer if dim.many else (3,) for dim in operation.dims]
+        if blocks:
+            choices = [(2 * most + 8, most + 16) if dim.name == along else outer for dim in operation.dims]
+            choices.append(lengths)
     for how in PLACES:
         for values in product(*choices):
             sizes = dict(zip(names, values, strict=True))

@@ -122,10 +122,16 @@ struct RowSpace {
   }
 };
 
+// How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
+// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
+enum { WHOLE, UNIT, STEPPED };
+
 // A thread's share of a row; what lies beyond the row reads as 0. Of a packed operand, `step` counts bytes.
-template <bool UNIT, typename E>
+template <int MODE, typename E>
 __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
-  if constexpr (UNIT) {
+  if constexpr (MODE == WHOLE) {
+    return load<true, E, GROUP>(row, first, length);
+  } else if constexpr (MODE == UNIT) {
     return load_some<false, E, GROUP>(row, first, length);
   } else {
     using V = Lanes<E, GROUP>;
@@ -137,9 +143,11 @@ __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 
     return lanes;
   }
 }
-template <bool UNIT, typename E>
+template <int MODE, typename E>
 __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, const Lanes<E, GROUP>& lanes) {
-  if constexpr (UNIT) {
+  if constexpr (MODE == WHOLE) {
+    store<true, E, GROUP>(row, first, lanes);
+  } else if constexpr (MODE == UNIT) {
     store_some<false, E, GROUP>(row, first, length, lanes);
   } else {
     using V = Lanes<E, GROUP>;

@@ -4,12 +4,12 @@ A row is what a reduction is over: an operand's elements along some axes, or tho
 Sums and products are made in one order, which depends on the row's length alone:
 
 1. eight neighbours: halves are added element by element (l and l + 4), three times;
-2. these groups are dealt to 1024 places in turn, and each place adds its groups one after the other;
-3. the places: halves are added place by place (k and k + 512), ten times;
+2. these groups are dealt in turn to `places(length)` places, and each place adds its groups one after the other;
+3. 32 neighbouring places: halves are added (k and k + 16), five times; then the sums of these 32, likewise;
 4. a row of more than 65536 elements is cut in segments of so many, whose sums are added one after the other.
 
 What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
-of n elements is off by at most (20 + n / 65536) units in the last place of the sum of their magnitudes.
+of n elements is off by at most (21 + n / 65536) units in the last place of the sum of their magnitudes.
 """
 
 from __future__ import annotations
@@ -22,8 +22,15 @@ from skuda.dtypes import DTYPES
 from skuda.operation import Types
 
 GROUP = 8  # neighbours that are added first
-PLACES = 1024
+NEIGHBOURS = 32  # places that are added before others: a warp
 SEGMENT = 1 << 16  # elements
+# (most elements of a row, places): a place is a thread of a kernel.
+_PLACES = ((64, 8), (512, 32), (2048, 128), (8192, 256), (16384, 512), (SEGMENT, 1024))
+
+
+def places(length: int) -> int:
+    """To how many places the groups of a row of this length are dealt."""
+    return next((count for most, count in _PLACES if length <= most), _PLACES[-1][1])
 
 
 def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
@@ -38,21 +45,22 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray
         Shape (...).
     """
     length = rows.shape[-1]
+    lead = rows.shape[:-1]
+    count = places(length)
     total = None
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
-        groups = -(-part.shape[-1] // GROUP)
-        turns = -(-groups // PLACES)
-        places = min(PLACES, 1 << (groups - 1).bit_length())
-        padded = np.full((*part.shape[:-1], turns * places * GROUP), identity, rows.dtype)
+        turns = -(-part.shape[-1] // (count * GROUP))
+        padded = np.full((*lead, turns * count * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
-        value = _halved(padded.reshape(*part.shape[:-1], turns, places, GROUP), combine)
-        placed = value[..., 0, :]
+        groups = _halved(padded.reshape(*lead, turns, count, GROUP), combine)
+        placed = groups[..., 0, :]
         for turn in range(1, turns):
-            placed = combine(placed, value[..., turn, :])
-        placed = _halved(placed, combine)
-        total = placed if total is None else combine(total, placed)
-    return np.full(rows.shape[:-1], abs(identity), rows.dtype) if total is None else total
+            placed = combine(placed, groups[..., turn, :])
+        near = min(count, NEIGHBOURS)
+        value = _halved(_halved(placed.reshape(*lead, count // near, near), combine), combine)
+        total = value if total is None else combine(total, value)
+    return np.full(lead, abs(identity), rows.dtype) if total is None else total
 
 
 def _halved(values: np.ndarray, combine: Callable) -> np.ndarray:

@@ -8,7 +8,7 @@ from functools import cache
 
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
-from skuda.rows import GROUP
+from skuda.rows import GROUP, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -79,10 +79,11 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
 
-# Threads and groups of eight a thread, as few as hold a row; registers are the limit.
-_LADDER = ((8, 1), (32, 2), (128, 2), (256, 2), (512, 2), (1024, 2), (1024, 8))
-_STEPPED = ((32, 2),)
+# Groups of eight that a thread holds, at most; registers are the limit. How many threads hold a row is a matter of
+# the order of its sum.
+_CHUNKS = ((8, 1), (32, 2), (128, 2), (256, 2), (256, 4), (512, 4), (1024, 8))
 _REREAD = (1024, 8)
+assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _CHUNKS)
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
@@ -99,8 +100,8 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
     for mode in RowMode:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
-        for threads, chunks in _STEPPED if mode is RowMode.STEPPED else _LADDER:
-            if chunks * GROUP * bits <= 32 * 32:
+        for threads, chunks in _CHUNKS:
+            if threads < 1024 or chunks * GROUP * bits <= 32 * 32:
                 found.append(RowVariant("row", layout, True, f"x{chunks}{suffix}", threads, chunks, True, mode))
         found.append(RowVariant("row", layout, True, f"_reread{suffix}", *_REREAD, False, mode))
     return tuple(found)

@@ -4,7 +4,6 @@
 #include "walk.cuh"
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
-constexpr int PLACES = 1024;    // to which groups are dealt
 constexpr int SEGMENT = 65536;  // elements
 
 struct Sum {
@@ -57,50 +56,37 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
-// N values made one by adding halves.
-template <typename How, typename V, int N> __device__ inline V halved(V (&values)[N]) {
-  int half = 1;
+// A group made one by adding halves.
+template <typename How, typename V> __device__ inline V halved(V (&values)[GROUP]) {
 #pragma unroll
-  while (2 * half < N) half *= 2;
+  for (int half = GROUP / 2; half > 0; half /= 2)
 #pragma unroll
-  for (; half > 0; half /= 2)
-#pragma unroll
-    for (int i = 0; i < half; ++i)
-      if (i + half < N) values[i] = How::of(values[i], values[i + half]);
+    for (int i = 0; i < half; ++i) values[i] = How::of(values[i], values[i + half]);
   return values[0];
 }
 
-// What a thread has of a row: groups are dealt to places, and a thread of THREADS has every THREADS-th place.
-template <typename How, typename V, int THREADS, int CHUNKS> struct Partial {
-  static constexpr int places = CHUNKS < PLACES / THREADS ? CHUNKS : PLACES / THREADS;
-  V of[places];
+// What a thread has of a row that THREADS hold: each is one of the places to which groups are dealt.
+template <typename How, typename V, int THREADS> struct Partial {
+  static constexpr int WARPS = THREADS / 32;
+  V place = How::template nothing<V>();
 
-  __device__ Partial() {
-#pragma unroll
-    for (int i = 0; i < places; ++i) of[i] = How::template nothing<V>();
-  }
+  __device__ void add(V (&group)[GROUP]) { place = How::of(place, halved<How>(group)); }
 
-  __device__ void add(int chunk, V (&group)[GROUP]) {
-    const V value = halved<How>(group);
-    V& place = of[places == 1 ? 0 : chunk % places];
-    place = How::of(place, value);
-  }
-
-  // The value of the whole row, in every thread of it. `scratch` is THREADS wide and not in use by another reduction
-  // that some thread may still read.
-  __device__ V total(V* scratch) {
-    V value = halved<How>(of);
-    if constexpr (THREADS > 32) {
-      scratch[threadIdx.x] = value;
+  // The value of the whole row, in every thread of it. `scratch` has a place for each warp, and no thread may still
+  // read what another reduction left there.
+  __device__ V total(V* scratch) const {
+    V value = across<(THREADS < 32 ? THREADS : 32)>(place);
+    if constexpr (WARPS > 1) {
+      if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
       __syncthreads();
-      constexpr int WARPS = THREADS / 32;
-      V across[WARPS];
-#pragma unroll
-      for (int i = 0; i < WARPS; ++i) across[i] = scratch[threadIdx.x % 32 + 32 * i];
-      value = halved<How>(across);
+      value = across<WARPS>(scratch[threadIdx.x % WARPS]);
     }
+    return value;
+  }
+
+  template <int LANES> static __device__ V across(V value) {
 #pragma unroll
-    for (int lane = (THREADS < 32 ? THREADS : 32) / 2; lane > 0; lane /= 2)
+    for (int lane = LANES / 2; lane > 0; lane /= 2)
       value = How::of(value, __shfl_xor_sync(0xffffffffu, value, lane));
     return value;
   }

@@ -107,12 +107,13 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     # In the same steps on CPU and GPU (runtime/elementary.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}",
           "within 0.9 units in the last place, the same bits everywhere; NaN gives NaN", True),
+    _real("log", "logarithm", "log", r"\ln({0})",
+          "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN", True),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
     _real("exp2", "exp2", "np.exp2", r"2^{{{0}}}", _NEAREST),
     _real("expm1", "expm1", "np.expm1", r"\left(e^{{{0}}} - 1\right)", _NEAREST),
-    _real("log", "log", "np.log", r"\ln({0})", "0 gives -inf, negative gives NaN"),
     _real("log2", "log2", "np.log2", r"\log_2({0})", "0 gives -inf, negative gives NaN"),
     _real("log10", "log10", "np.log10", r"\log_{{10}}({0})", "0 gives -inf, negative gives NaN"),
     _real("log1p", "log1p", "np.log1p", r"\ln(1 + {0})", "-1 gives -inf, below gives NaN"),
@@ -135,7 +136,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "infinite if either is infinite", arity=2),
 )
 
-TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact) | {"exp"}
+TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact) | {"exp", "log"}
 
 # What an author may try first, and what to write instead: only used for the help of an error.
 INSTEAD: dict[str, str] = {

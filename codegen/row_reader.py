@@ -11,8 +11,9 @@ from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.operation import Attribute, Operand, Operation, Requirement
 from skuda.sku import Direction
@@ -302,7 +303,8 @@ class RowReader(Declarations):
         exact = all(INTRINSICS[name].exact for _, node in formulas.values() for name in node.intrinsics())
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
-        over = {reduction.text for _, node in formulas.values() for reduction in node.reductions()}
+        reductions = [reduction for _, node in formulas.values() for reduction in node.reductions()]
+        over = {reduction.text for reduction in reductions}
         operation = Operation(
             name=self.name.value,
             category=kind.partition(".")[0],
@@ -322,6 +324,7 @@ class RowReader(Declarations):
             formula_attributes=tuple(name for name in names if name in used),
             over=next(iter(over), ""),
             chained=bool(used & formulas.keys()),
+            of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)

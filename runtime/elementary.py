@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 _hex = float.fromhex
+_SQRT_HALF = _hex("0x1.6a09e6p-1")
 
 
 class _Exp:
@@ -75,3 +76,46 @@ def _exp(x, by: _Exp, fma) -> np.ndarray:
     power = np.where(np.isnan(k), C(0), k).astype(np.int64)
     half = power >> 1
     return y * np.ldexp(C(1), half) * np.ldexp(C(1), power - half)
+
+
+class _Log:
+    """log x = k ln 2 + log m with m in [sqrt(1/2), sqrt(2)): f = m - 1, s = f / (2 + f), and
+    log m = f - (f^2 / 2 - s (f^2 / 2 + s^2 P(s^2))), P near-minimax (the form of fdlibm's log)."""
+
+    def __init__(self, ln2: tuple[str, str], polynomial: tuple[str, ...]):
+        self.ln2 = tuple(map(_hex, ln2))  # the first part times k is exact
+        self.polynomial = tuple(map(_hex, polynomial))  # highest power first
+
+
+_LOG_F32 = _Log(
+    ("0x1.62e4p-1", "0x1.7f7d1cp-20"), ("0x1.ddd04ep-3", "0x1.245c3cp-2", "0x1.9999ecp-2", "0x1.555556p-1")
+)
+_LOG_F64 = _Log(
+    ("0x1.62e42feep-1", "0x1.a39ef35793c76p-33"),
+    ("0x1.0c0569de6604dp-3", "0x1.0fbe69b2a187bp-3", "0x1.3b1c370092383p-3", "0x1.745cf8fccb602p-3",
+     "0x1.c71c72016baf2p-3", "0x1.2492492476c24p-2", "0x1.9999999999a38p-2", "0x1.5555555555555p-1"),
+)  # fmt: skip
+
+
+def log(x):
+    """The natural logarithm of f32 or f64, within 0.9 units in the last place.
+
+    NaN gives NaN, 0 gives -inf, below 0 gives NaN, inf gives inf.
+    """
+    x = np.asarray(x)
+    by = _LOG_F32 if x.dtype == np.float32 else _LOG_F64
+    C = x.dtype.type
+    m, k = np.frexp(x)  # m in [1/2, 1)
+    low = m < C(_SQRT_HALF)
+    f = np.where(low, m + m, m) - C(1)
+    power = (k - low).astype(x.dtype)
+    half = C(0.5) * f * f
+    s = f / (C(2) + f)
+    z = s * s
+    p = np.full_like(z, by.polynomial[0])
+    for coefficient in by.polynomial[1:]:
+        p = p * z + C(coefficient)
+    rest = s * (half + z * p) + power * C(by.ln2[1])
+    value = power * C(by.ln2[0]) - ((half - rest) - f)
+    value = np.where(x == 0, C(-np.inf), np.where(x < 0, C(np.nan), value))
+    return np.where(np.isnan(x) | (x == C(np.inf)), x, value)

@@ -121,6 +121,7 @@ class Operation:
         formula_attributes: the attributes that formulas use, which kernels and references take.
         over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
         chained: whether some formula names another output.
+        of_some: whether some reduction of no elements has no value.
     """
 
     name: str
@@ -138,6 +139,7 @@ class Operation:
     formula_attributes: tuple[str, ...] = ()
     over: str = ""
     chained: bool = False
+    of_some: bool = False
 
     @property
     def operands(self) -> tuple[Operand, ...]:

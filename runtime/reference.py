@@ -12,6 +12,7 @@ import numpy as np
 
 from skuda.dtypes import DTYPES
 from skuda.elementary import exp as exp  # for the formulas
+from skuda.elementary import log as log
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
 from skuda.rows import Rows
 
@@ -75,7 +76,7 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "exp", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
+    "clamp", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
     "sign", "to_real", "where",
 )  # fmt: skip
 

@@ -41,3 +41,49 @@ __device__ inline f64 exponential(f64 x) {
   p = p * r + 0x1p-1;
   return scaled((r * r * p + r) + 1.0, k);
 }
+
+// x = m * 2^k with m in [sqrt(1/2), sqrt(2)), for a finite x above 0.
+__device__ inline f32 mantissa(f32 x, f32& k) {
+  const bool subnormal = x < 0x1p-126f;
+  const i32 bits = __float_as_int(subnormal ? x * 0x1p24f : x);
+  const i32 above = bits - 0x3f3504f3;  // from sqrt(1/2)
+  k = f32((above >> 23) - (subnormal ? 24 : 0));
+  return __int_as_float((above & 0x7fffff) + 0x3f3504f3);
+}
+__device__ inline f64 mantissa(f64 x, f64& k) {
+  const bool subnormal = x < 0x1p-1022;
+  const i64 bits = __double_as_longlong(subnormal ? x * 0x1p54 : x);
+  const i64 above = bits - 0x3fe6a09e60000000ll;
+  k = f64(i32(above >> 52) - (subnormal ? 54 : 0));
+  return __longlong_as_double((above & 0xfffffffffffffll) + 0x3fe6a09e60000000ll);
+}
+
+__device__ inline f32 logarithm_polynomial(f32 z) {
+  f32 p = 0x1.ddd04ep-3f;
+  p = p * z + 0x1.245c3cp-2f;
+  p = p * z + 0x1.9999ecp-2f;
+  return p * z + 0x1.555556p-1f;
+}
+__device__ inline f64 logarithm_polynomial(f64 z) {
+  f64 p = 0x1.0c0569de6604dp-3;
+  p = p * z + 0x1.0fbe69b2a187bp-3;
+  p = p * z + 0x1.3b1c370092383p-3;
+  p = p * z + 0x1.745cf8fccb602p-3;
+  p = p * z + 0x1.c71c72016baf2p-3;
+  p = p * z + 0x1.2492492476c24p-2;
+  p = p * z + 0x1.9999999999a38p-2;
+  return p * z + 0x1.5555555555555p-1;
+}
+__device__ inline f32 ln2_high(f32) { return 0x1.62e4p-1f; }
+__device__ inline f64 ln2_high(f64) { return 0x1.62e42feep-1; }
+__device__ inline f32 ln2_low(f32) { return 0x1.7f7d1cp-20f; }
+__device__ inline f64 ln2_low(f64) { return 0x1.a39ef35793c76p-33; }
+
+template <typename C> __device__ inline C logarithm(C x) {
+  if (!(x > C(0)) || is_inf(x)) return x == C(0) ? -C(1) / C(0) : x < C(0) ? C(0) / C(0) : x;
+  C k;
+  const C f = mantissa(x, k) - C(1);
+  const C half = C(0.5) * f * f, s = divided(f, C(2) + f), z = s * s;
+  const C rest = s * (half + z * logarithm_polynomial(z)) + k * ln2_low(x);
+  return k * ln2_high(x) - ((half - rest) - f);
+}

@@ -6,17 +6,21 @@
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
 
+// `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
 struct Sum {
   template <typename V> static __device__ V nothing() { return V(-0.0); }
+  template <typename V> static __device__ V empty() { return V(0); }
   template <typename V> static __device__ V of(V a, V b) { return a + b; }
 };
 struct Product {
   template <typename V> static __device__ V nothing() { return V(1); }
+  template <typename V> static __device__ V empty() { return V(1); }
   template <typename V> static __device__ V of(V a, V b) { return a * b; }
 };
 // NaN if any is NaN; +0 is above -0.
 struct Largest {
   template <typename V> static __device__ V nothing();
+  template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
   static __device__ i64 of(i64 a, i64 b) { return a > b ? a : b; }
   static __device__ f32 of(f32 a, f32 b) {
     f32 y;
@@ -33,6 +37,7 @@ template <> __device__ inline f32 Largest::nothing<f32>() { return __uint_as_flo
 template <> __device__ inline f64 Largest::nothing<f64>() { return __longlong_as_double(0xfff0000000000000ull); }
 struct Smallest {
   template <typename V> static __device__ V nothing();
+  template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
   static __device__ i64 of(i64 a, i64 b) { return a < b ? a : b; }
   static __device__ f32 of(f32 a, f32 b) {
     f32 y;
@@ -49,10 +54,12 @@ template <> __device__ inline f32 Smallest::nothing<f32>() { return __uint_as_fl
 template <> __device__ inline f64 Smallest::nothing<f64>() { return __longlong_as_double(0x7ff0000000000000ull); }
 struct Any {
   template <typename V> static __device__ V nothing() { return false; }
+  template <typename V> static __device__ V empty() { return false; }
   static __device__ bool of(bool a, bool b) { return a || b; }
 };
 struct All {
   template <typename V> static __device__ V nothing() { return true; }
+  template <typename V> static __device__ V empty() { return true; }
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 

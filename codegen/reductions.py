@@ -1,4 +1,4 @@
-"""The reductions: ONE table of what a formula may say `over=` dimensions, with the rule and the spelling for every target.
+"""The reductions: ONE table of what a formula may say `over=` dimensions, with the rule and every target's spelling.
 
 `mean` is a sum divided by the number of elements, so it is no row of its own.
 """

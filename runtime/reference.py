@@ -76,8 +76,8 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int", "rsqrt",
-    "sign", "to_real", "where",
+    "clamp", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int",
+    "rsqrt", "sign", "to_real", "where",
 )  # fmt: skip
 
 
@@ -152,7 +152,8 @@ def run(
         for operand in operation.inputs:
             word = operation.word(operand, types)
             operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
-        for rows in _chunks(space, whole=bool(along) and 0 in axes[along]):
+        whole = bool(along) and 0 in axes[along]  # rows lie along the first axis, which is not cut then
+        for rows in _chunks(space, whole):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
             if along or operation.chained:
@@ -161,22 +162,26 @@ def run(
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:
                 word = operation.word(operand, types)
-                part = _of(operand, np.broadcast_to(results[operand.name], chunk), axes, sizes)
-                outputs[operand.name][_stored(rows, part.ndim, word)] = narrow(part, word)
+                part = _of(operand, results[operand.name], chunk, axes, sizes)
+                place = ... if whole else _stored(rows, part.ndim, word)
+                outputs[operand.name][place] = narrow(part, word)
 
 
 def _lengths(size: int | tuple[int, ...]) -> tuple[int, ...]:
     return size if isinstance(size, tuple) else (size,)
 
 
-def _of(operand: Operand, values: np.ndarray, axes: Mapping[str, range], sizes) -> np.ndarray:
-    """An output's elements out of values over the whole index space."""
+def _of(operand: Operand, values, chunk: tuple[int, ...], axes: Mapping[str, range], sizes) -> np.ndarray:
+    """An output's elements out of values that broadcast over a chunk of the index space."""
     blocks = {dim.name: sizes[dim.block] if dim.block else 1 for dim in operand.dims}
-    index = [slice(None)] * values.ndim
+    shape, index = list(chunk), [slice(None)] * len(chunk)
     for name, spanned in axes.items():
         for axis in spanned:
-            index[axis] = slice(None, None, blocks[name]) if name in blocks else 0
-    return values[tuple(index)]
+            if name in blocks:
+                index[axis] = slice(None, None, blocks[name])
+            else:  # the values are the same all along it
+                shape[axis], index[axis] = 1, 0
+    return np.broadcast_to(values, shape)[tuple(index)]
 
 
 def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:

@@ -1,4 +1,4 @@
-"""The host side of templates/row.cu.jinja: how many threads hold a row of some arguments, and the parameters they take."""
+"""The host side of templates/row.cu.jinja: which variant serves some arguments, and the parameters that it takes."""
 
 from __future__ import annotations
 
@@ -145,5 +145,6 @@ class RowKernels:
             raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {self.along} is not")
         if self.block and self.sizes[self.block] % 2:
             raise Unsupported(
-                f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
+                f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two "
+                "to a byte"
             )

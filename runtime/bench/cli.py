@@ -83,12 +83,17 @@ def run(args: argparse.Namespace) -> int:
 
 def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:
     """Everything that was asked for, as it is written to JSON."""
+    from skuda import evidence
     from skuda.bench.run import Bench, machine
+    from skuda.generated import CATALOG
 
     rounds = QUICK_ROUNDS if args.quick else ROUNDS
     bench = Bench(rounds, args.quick)
     result: dict[str, Any] = {"machine": machine(bench.absent), "absent": bench.absent, "rounds": rounds}
     if cases:
+        records = evidence.Records(evidence.package_of(CATALOG))
+        sources = dict.fromkeys(case.operation.source for case in cases)
+        result["sources"] = {source: records.digest(source) for source in sources}
         with progress(len(cases)) as advance:
             result["rows"] = bench.run(cases, advance)
     if not args.operations and not args.elements:

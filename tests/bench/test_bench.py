@@ -267,9 +267,9 @@ def test_rows_that_lose(result):
         ("16384x4095", "torch.compile", 0.8),
         ("4096x4096 transposed", "torch eager", 0.9),
     ]
-    mean, rows = targets.geometric_mean(result["rows"], "torch.compile", ["f16"])
+    mean, rows = targets.compile_mean(result["rows"])
     assert (mean, rows) == (pytest.approx(math.cbrt(2 * 0.8 * 1.5)), 3)
-    assert targets.geometric_mean(result["rows"], "torch.compile", ["f32"]) is None
+    assert targets.compile_mean([{**row, "element": "f32"} for row in result["rows"]]) is None
 
 
 def test_report(result):
@@ -316,8 +316,8 @@ def test_plot(result, tmp_path):
         "16384x4095": [pytest.approx(1.25)],
         "16384x8192": [pytest.approx(76 / 120)],
     }
-    assert plot.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
-    assert plot.family({"operation": "lerp_tensor_backward"}) == "lerp"
+    assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
+    assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
     plot.draw(tmp_path / "share.png", result)
     picture = imread(tmp_path / "share.png")[..., :3]
     assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4

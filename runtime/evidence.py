@@ -143,6 +143,10 @@ class Records:
                 self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return self._digests[source]
 
+    def path(self, kind: str, gpu: str) -> Path:
+        """Where the record of a GPU is, without the suffix: `evidence/bench-nvidia-h200`."""
+        return self.folder / f"{kind}-{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}"
+
     @cached_property
     def verified(self) -> list[dict[str, Any]]:
         """Every record of `make test-gpu`, in the order of the files' names."""
@@ -152,6 +156,11 @@ class Records:
     def measured(self) -> list[dict[str, Any]]:
         """Every record of `skuda bench`, in the order of the files' names."""
         return list(self._read("bench-*.json"))
+
+    @cached_property
+    def growth(self) -> dict[str, Any] | None:
+        """What tests/growth.py measured, if it has been run."""
+        return next(self._read("growth.json"), None)
 
     def _read(self, pattern: str) -> Iterator[dict[str, Any]]:
         for path in sorted(self.folder.glob(pattern)):
@@ -212,7 +221,7 @@ class Records:
         """
         sources = {symbol: operation.source for symbol, operation in kernels(catalog.operations).items()}
         run = {name: value for name, value in machine.items() if name != "gpu"}
-        path = self.folder / f"gpu-{_file_name(machine['gpu'])}.json"
+        path = self.path("gpu", machine["gpu"]).with_suffix(".json")
         found: dict[str, tuple[Run, Result]] = {}
         if path.exists():
             for _, symbol, *statement in statements(json.loads(path.read_text(encoding="utf-8"))):
@@ -249,7 +258,3 @@ def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Resul
             for family, variants in each["kernels"].items():
                 for variant in variants.split():
                     yield source, f"{family}__{variant}", run, result
-
-
-def _file_name(gpu: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", gpu.lower()).strip("-")

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from skuda.bench import digest, targets
-from skuda.codegen.commands import places
+from skuda.bench import markdown, targets
+from skuda.codegen.commands import growth, places
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile
 from skuda.evidence import Records, Run, statements
@@ -69,7 +69,7 @@ def with_block(readme: Path, records: Records) -> str:
 
 def block(records: Records) -> str:
     """What every record of the bench says, in Markdown."""
-    parts = ["\n".join(digest.markdown(record)) for record in records.measured if record.get("rows")]
+    parts = ["\n".join(markdown.lines(record)) for record in records.measured if record.get("rows")]
     return "".join(f"{part}\n" for part in parts) or "Nothing has been measured.\n"
 
 
@@ -103,6 +103,8 @@ def page(records: Records, package: str) -> str:
             )
     if not records.verified:
         lines += ["", "Nothing has been verified on a GPU."]
+    if records.growth:
+        lines += ["", "## What a growing catalog costs", "", *growth.lines(records.growth)]
     return "\n".join(lines) + "\n"
 
 

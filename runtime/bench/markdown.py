@@ -33,7 +33,7 @@ _GROUPS: dict[str, Callable[[Row], bool]] = {
 }
 
 
-def markdown(result: Mapping[str, Any]) -> Iterator[str]:
+def lines(result: Mapping[str, Any]) -> Iterator[str]:
     """Shares of the copy by operation and type, the peers' times, and the targets.
 
     Args:

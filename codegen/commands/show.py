@@ -132,7 +132,8 @@ def _sections(
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
     if given is not None:
         yield "kernels", _kernels(operation, given)
-    yield "evidence, by types", list(verified.by_types(records, kernels([operation])))
+    if records.verified:
+        yield "evidence, by types", list(verified.by_types(records, kernels([operation])))
     yield "cuda: what one element computes (--cuda shows the whole source)", _struct(catalog, operation)
 
 

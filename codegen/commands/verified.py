@@ -21,7 +21,7 @@ def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
         for each in records.current(operation.source, symbol):
             counts[each.gpu] = counts.get(each.gpu, 0) + each.result.bit_equal
     if not any(counts.values()):
-        return "not verified on a GPU"
+        return "not verified on a GPU" + ("" if records.verified else f" (no record in {records.folder})")
     return "; ".join(f"{count} of {len(kernels)} kernels bit-equal on {gpu}" for gpu, count in counts.items())
 
 

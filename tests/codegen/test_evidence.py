@@ -195,7 +195,9 @@ def test_shares_are_joined_while_the_source_is_what_was_measured(catalog):
 
 def test_show(catalog, skuda_command):
     show = ("show", "twice", "--catalog", "verified_catalog")
-    assert "evidence: not verified on a GPU\n" in skuda_command(*show)[1]
+    out = skuda_command(*show)[1]
+    assert f"evidence: not verified on a GPU (no record in {records_of(catalog).folder})\n" in out
+    assert "evidence, by types" not in out
     f32 = [symbol for symbol in symbols_of(catalog, "twice") if symbol.startswith("twice_f32__")]
     records_of(catalog).merge(catalog, MACHINE, {f32[0]: EQUAL, f32[1]: Result(2, False, 7)})
     write_bench(catalog, f32[0], 0.98, 0.5, 0.9)

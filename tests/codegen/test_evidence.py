@@ -221,7 +221,10 @@ def test_show(catalog, skuda_command):
     out = skuda_command(*one)[1]
     assert "\nnot verified (source changed since 2026-01-02 on NVIDIA H200)\n" in out
     assert "\nshare of the copy's speed: not measured with this source\n" in out
-    assert "evidence: not verified on a GPU\n" in skuda_command(*show)[1]
+    out = skuda_command(*show)[1]
+    assert "evidence: not verified on a GPU\n" in out
+    total = len(symbols_of(catalog, "twice"))
+    assert f"  none of {total} kernels verified (source changed since 2026-01-02 on NVIDIA H200, never run)\n" in out
 
 
 def test_show_of_a_kernel_that_is_not_there(capsys):

@@ -26,7 +26,7 @@ def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
 
 
 def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str]:
-    """A line for each choice of types, or one if nothing counts: what was compared, and the share of the copy's speed."""
+    """What was compared and how fast it is: a line for each choice of types, or one line where nothing counts."""
     if not any(records.current(operation.source, symbol) for symbol, operation in kernels.items()):
         states = dict.fromkeys(explained(records, operation.source, symbol) for symbol, operation in kernels.items())
         yield f"none of {len(kernels)} kernels verified ({', '.join(states)})"

@@ -10,6 +10,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
+_TILE_BYTES = 24 << 10  # of shared memory, unless the smallest tile needs more
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ VEC = Variant("vec", Layout.CONTIGUOUS)
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
+TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
@@ -41,6 +43,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
 
     Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
     counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
+    Tiles need two axes.
     """
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
@@ -50,7 +53,8 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
+    tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), *tile, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -59,8 +63,8 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `rows16`, `columns4`, `strided`."""
-    if variant is STRIDED:
+    """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`."""
+    if variant in (TILE, STRIDED):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
     return f"{variant.kernel}{lanes}{variant.suffix}"
@@ -71,6 +75,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     arguments = [types[letter] for letter in operation.kernel_letters]
     if variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
+    elif variant is TILE:
+        arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
     if variant.kernel == "columns":
@@ -96,3 +102,21 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
 def strided_lanes(operation: Operation, types: Types) -> int:
     """Neighbours that a thread of the strided kernel takes: a packed output is written a byte at a time."""
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
+
+
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once.
+
+    In memory the lines of outputs run along, those of inputs across: 128 bytes, as far as shared memory allows.
+    """
+    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
+    along = _line(min(bits[operand] for operand in operation.outputs))
+    across = _line(min(bits[operand] for operand in full if operand in operation.inputs))
+    while along * across * sum(bits.values()) > 8 * _TILE_BYTES and max(along, across) > 32:
+        along, across = (along // 2, across) if along >= across else (along, across // 2)
+    return along, across, 16 if max(bits.values()) <= 16 else 8
+
+
+def _line(bits: int) -> int:
+    return max(32, min(128, 1024 // bits))

@@ -10,7 +10,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
-_TILE_BYTES = 24 << 10  # of shared memory, unless the smallest tile needs more
+SHARED = 48 << 10  # bytes of shared memory that a kernel may declare
 
 
 @dataclass(frozen=True)
@@ -107,16 +107,21 @@ def strided_lanes(operation: Operation, types: Types) -> int:
 def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
     """Elements of a tile along and across, and neighbours along that a thread takes at once.
 
-    In memory the lines of outputs run along, those of inputs across: 128 bytes, as far as shared memory allows.
+    A tile costs a thread some hundred instructions, so it is as large as shared memory allows. In memory the lines of
+    outputs run along, and those of inputs mostly across; the shorter of both is as long as can be.
     """
     full = [operand for operand in operation.operands if operand.dims == operation.space]
     bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
-    along = _line(min(bits[operand] for operand in operation.outputs))
-    across = _line(min(bits[operand] for operand in full if operand in operation.inputs))
-    while along * across * sum(bits.values()) > 8 * _TILE_BYTES and max(along, across) > 32:
-        along, across = (along // 2, across) if along >= across else (along, across // 2)
-    return along, across, 16 if max(bits.values()) <= 16 else 8
+    outputs = [bits[operand] for operand in operation.outputs]
+    inputs = [bits[operand] for operand in full if operand in operation.inputs]
 
+    def bytes(along: int, across: int) -> int:
+        """With 16 that pad each line."""
+        return along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
 
-def _line(bits: int) -> int:
-    return max(32, min(128, 1024 // bits))
+    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32)]
+    along, across = max(
+        (size for size in sizes if size == (32, 32) or bytes(*size) <= SHARED),
+        key=lambda size: (size[0] * size[1], min(size[0] * min(outputs), size[1] * min(inputs))),
+    )
+    return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8

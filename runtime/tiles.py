@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from skuda.axes import Axis
 
 _SHORTEST = 8  # shorter axes would leave most of a tile empty
+_LONGEST = (1 << 31) - 1  # what the 32-bit indices of a plane reach
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def plane(axes: list[Axis], arrays: Arrays, lanes: int) -> Plane | None:
     other = _nearest(axes, crossing[0]) if crossing else last
     j = _side(axes, inner, other, arrays)
     i = _side(axes, other, inner, arrays) if j else None
-    if i is None or min(i.extent, j.extent) < _SHORTEST:
+    if i is None or min(i.extent, j.extent) < _SHORTEST or max(i.extent, j.extent) > _LONGEST:
         return None
     taken = {*range(i.start, i.end + 1), *range(j.start, j.end + 1)}
     outer = [axis for index, axis in enumerate(axes) if index not in taken]
@@ -101,7 +102,8 @@ def _side(axes: list[Axis], end: int, other: int, arrays: Arrays) -> Side | None
     run = 1 if any(steps[place] for place in arrays.parameters) else extent
     while start > 0 and start - 1 != other and axes[start - 1].block == 1 and not (arrays.packed and extent % 2):
         outer = axes[start - 1]
-        if any(outer.strides[place] != inner.strides[place] * extent for place in arrays.full):
+        gap = any(outer.strides[place] != inner.strides[place] * extent for place in arrays.full)
+        if gap or extent * outer.extent > _LONGEST:
             break
         if run == extent:
             if any(outer.strides[place] for place in arrays.parameters):

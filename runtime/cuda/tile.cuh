@@ -6,19 +6,20 @@
 constexpr int TILE_THREADS = 128;
 
 struct Tiles {
-  i64 along, across;               // extents of the axis that a thread's share runs along, and of the other
+  i64 along, across;               // extents of the axis that a thread's share runs along, and of the other: < 2^31
   Divide tiles_along, tiles_across;
   Divide run_along, run_across;    // neighbours that share parameters
   Outer outer;                     // of the planes
 
   struct Place {
-    i64 plane, along, across;      // of the tile's first element
+    i32 plane, along, across;      // of the tile's first element
     i32 length, width;             // elements that the tile has along and across
   };
-  template <int ALONG, int ACROSS> __device__ Place place(i64 tile) const {
-    const i64 band = tiles_along(tile), plane = tiles_across(band);
-    const i64 first = (tile - band * tiles_along.divisor) * ALONG, lane = (band - plane * tiles_across.divisor) * ACROSS;
-    return {plane, first, lane, i32(min(i64(ALONG), along - first)), i32(min(i64(ACROSS), across - lane))};
+  template <int ALONG, int ACROSS> __device__ Place place(i32 tile) const {
+    const i32 band = tiles_along(tile), plane = tiles_across(band);
+    const i32 first = (tile - band * i32(tiles_along.divisor)) * ALONG;
+    const i32 lane = (band - plane * i32(tiles_across.divisor)) * ACROSS;
+    return {plane, first, lane, min(ALONG, i32(along) - first), min(ACROSS, i32(across) - lane)};
   }
 };
 

@@ -286,15 +286,18 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
                 }
                 return places, (run + 1) * run_along[0] - first_along
 
-            start = thread // most_across * lanes
+            share = most_along * most_across // BLOCK
+            assert share % lanes == 0
+            start = thread // most_across * share
+            last = min(start + share, length)
             shared, end = prepared(min(start, length - 1))
             if column >= width:
                 continue
-            for first in range(start, length, BLOCK // most_across * lanes):
+            for first in range(start, last, lanes):
                 if first >= end:
                     shared, end = prepared(first)
-                whole = first + lanes <= min(end, length) and fast
-                for element in range(first, first + lanes if whole else min(first + lanes, length)):
+                whole = first + lanes <= min(end, last) and fast
+                for element in range(first, first + lanes if whole else min(first + lanes, last)):
                     if not whole and element >= end:
                         shared, end = prepared(element)
                     assert (element, column) not in computed

@@ -21,6 +21,18 @@ struct Tiles {
     const i32 lane = (band - plane * i32(tiles_across.divisor)) * ACROSS;
     return {plane, first, lane, min(ALONG, i32(along) - first), min(ACROSS, i32(across) - lane)};
   }
+
+  // Outer::offset of a plane; a launch has fewer than 2^31 blocks.
+  __device__ i64 offset(i32 plane, const Strides& strides) const {
+    i64 sum = 0;
+#pragma unroll 1
+    for (int axis = AXES - 1; axis >= outer.first_axis; --axis) {
+      const i32 above = outer.extent[axis](plane);
+      sum += (plane - above * i32(outer.extent[axis].divisor)) * strides.of[axis];
+      plane = above;
+    }
+    return sum;
+  }
 };
 
 // An operand's steps in the plane: elements; of a packed one bytes along, nibbles across.
@@ -50,7 +62,7 @@ template <typename E, typename P>
 __device__ inline P* corner(P* array, const Tiles& tiles, const Tiles::Place& place, const Strides& outer,
                             const PlaneSteps& steps) {
   constexpr int pair = storage<E>::bits < 8 ? 2 : 1;
-  return at<E>(array, tiles.outer.offset(place.plane, outer) + place.across * steps.across) +
+  return at<E>(array, tiles.offset(place.plane, outer) + place.across * steps.across) +
          place.along / pair * steps.along;
 }
 

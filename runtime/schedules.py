@@ -10,7 +10,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
-SHARED = 48 << 10  # bytes of shared memory that a kernel may declare
+SHARED = 40 << 10  # bytes of shared memory for a tile, so that five blocks have room
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
     full = [operand for operand in operation.operands if operand.dims == operation.space]
     bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
     outputs = [bits[operand] for operand in operation.outputs]
-    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    inputs = [max(8, bits[operand]) for operand in full if operand in operation.inputs]
 
     def bytes(along: int, across: int) -> int:
         """With 16 that pad each line."""

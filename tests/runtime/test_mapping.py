@@ -284,22 +284,25 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
                     each.name: each.read(starts[each.name] + index * each.plane[1] + run * each.plane[0])
                     for each in parameters
                 }
-                return places, (run + 1) * run_along[0] - first_along
+                return places, min((run + 1) * run_along[0] - first_along, most_along)
 
             share = most_along * most_across // BLOCK
             assert share % lanes == 0
             start = thread // most_across * share
             last = min(start + share, length)
             shared, end = prepared(min(start, length - 1))
+            following = prepared(end) if end < last else None
             if column >= width:
                 continue
             for first in range(start, last, lanes):
                 if first >= end:
-                    shared, end = prepared(first)
+                    (shared, end), following = following, None
+                    following = prepared(end) if end < last else None
                 whole = first + lanes <= min(end, last) and fast
                 for element in range(first, first + lanes if whole else min(first + lanes, last)):
                     if not whole and element >= end:
-                        shared, end = prepared(element)
+                        (shared, end), following = following, None
+                        following = prepared(end) if end < last else None
                     assert (element, column) not in computed
                     computed.add((element, column))
                     places = {}

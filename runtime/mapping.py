@@ -217,7 +217,7 @@ class MapKernels:
             head += divide_slots(divisor)
         strides = self._outer_strides(arrays, found.outer)
         for place, operand in enumerate(operands):
-            strides[operand.name] += (found.along.steps[place], found.across.steps[place])
+            strides[operand.name] += found.steps(place)
         return Geometry(
             TILE, tiles[0] * tiles[1] * _product(found.outer), (*head, *self._outer(found.outer)), strides
         )

@@ -10,7 +10,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
-SHARED = 40 << 10  # bytes of shared memory for a tile, so that five blocks have room
+_TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
 @dataclass(frozen=True)
@@ -107,21 +107,22 @@ def strided_lanes(operation: Operation, types: Types) -> int:
 def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
     """Elements of a tile along and across, and neighbours along that a thread takes at once.
 
-    A tile costs a thread some hundred instructions, so it is as large as shared memory allows. In memory the lines of
-    outputs run along, and those of inputs mostly across; the shorter of both is as long as can be.
+    A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
+    In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
+    there a thread keeps to 32 neighbours: to prepare a second group costs more than a larger tile saves.
     """
     full = [operand for operand in operation.operands if operand.dims == operation.space]
     bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
     outputs = [bits[operand] for operand in operation.outputs]
-    inputs = [max(8, bits[operand]) for operand in full if operand in operation.inputs]
+    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
 
-    def bytes(along: int, across: int) -> int:
-        """With 16 that pad each line."""
-        return along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
+    def fits(along: int, across: int) -> bool:
+        padded = along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
+        return padded <= _TILE_BYTES and along * across <= most
 
-    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32)]
+    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
     along, across = max(
-        (size for size in sizes if size == (32, 32) or bytes(*size) <= SHARED),
-        key=lambda size: (size[0] * size[1], min(size[0] * min(outputs), size[1] * min(inputs))),
+        sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
     )
     return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8

@@ -37,6 +37,11 @@ class Plane:
     across: Side
     outer: list[Axis]
 
+    def steps(self, place: int) -> tuple[int, int, int]:
+        """Slots of tile.cuh's PlaneSteps: an array's steps along and across, and whether its lines run across."""
+        along, across = self.along.steps[place], self.across.steps[place]
+        return along, across, int(along == 0 or 0 < abs(across) < abs(along))
+
 
 @dataclass(frozen=True)
 class Arrays:

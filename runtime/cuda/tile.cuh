@@ -35,18 +35,16 @@ struct Tiles {
   }
 };
 
-// An operand's steps in the plane: elements; of a packed one bytes along, nibbles across.
+// An operand's steps in the plane: elements; of a packed one bytes along, nibbles across. Turned: its lines run across.
 struct PlaneSteps {
-  i64 along, across;
-  // Whether its lines run across.
-  __device__ bool turned() const { return along == 0 || (across != 0 && absolute(across) < absolute(along)); }
+  i64 along, across, turned;
 };
 
-// One operand's part of a tile. Lines are padded by 16 bytes: 32 neighbouring elements of one line lie in 32 banks, and
-// so do 8 vectors of 16 bytes that lie below each other.
+// One operand's part of a tile. Lines are padded by 16 bytes, so that 8 vectors of 16 bytes which lie below each other
+// are in different banks, as neighbouring elements of one line are anyway.
 template <typename E, int ALONG, int ACROSS> struct Tile {
   using W = storage_t<E>;
-  static constexpr int pair = storage<E>::bits < 8 ? 2 : 1, units = ALONG / pair;  // a packed operand's bytes hold pairs
+  static constexpr int pair = storage<E>::bits < 8 ? 2 : 1, units = ALONG / pair;  // bytes of packed elements hold pairs
   static constexpr int pitch_along = units * int(sizeof(W)) + 16, pitch_across = ACROSS * int(sizeof(W)) + 16;
   static constexpr int bytes = units * ACROSS * int(sizeof(W)) + 16 * (units > ACROSS ? units : ACROSS);
 
@@ -74,20 +72,21 @@ __device__ inline void copy_async(u8* to, const void* from) {
 __device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
 
 // Lines between memory and a tile: `lines` of at most LINES, each `length` of at most LENGTH units.
-template <typename W, int LENGTH> __device__ inline bool whole_vectors(const W* array, i64 line_step, i64 step, i32 length) {
-  return step == 1 && length == LENGTH && ((u64(array) | u64(line_step) * sizeof(W)) & 15) == 0;
-}
 template <typename W, int LENGTH>
+__device__ inline bool whole_vectors(const W* array, i64 line_step, i64 step, i32 length) {
+  return step == 1 && length == LENGTH && ((u32(u64(array)) | u32(line_step) * u32(sizeof(W))) & 15) == 0;
+}
+template <typename W, int LINES, int LENGTH>
 __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(from, line_step, step, length)) {
     constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
-    const i32 place = i32(threadIdx.x) % vectors;
-    i32 line = i32(threadIdx.x) / vectors;
+    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
     from += line * line_step + place * (16 / int(sizeof(W)));
     tile += line * pitch + place * 16;
-#pragma unroll 4
-    for (; line < lines; line += below, from += below * line_step, tile += below * pitch) copy_async(tile, from);
+#pragma unroll
+    for (int i = 0; i < LINES; i += below, from += below * line_step)
+      if (line + i < lines) copy_async(tile + i * pitch, from);
     return;
   }
   constexpr int below = TILE_THREADS / LENGTH, BATCH = 8;  // loads under way
@@ -97,28 +96,27 @@ __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 st
   from += line * line_step + place * step;
   tile += line * pitch + place * int(sizeof(W));
 #pragma unroll 1
-  for (; line < lines; line += BATCH * below, from += BATCH * below * line_step, tile += BATCH * below * pitch) {
+  for (; line < lines; line += BATCH * below, tile += BATCH * below * pitch) {
     W units[BATCH];
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
-      if (line + i * below < lines) units[i] = from[i * below * line_step];
+    for (int i = 0; i < BATCH; ++i, from += below * line_step)
+      if (line + i * below < lines) units[i] = *from;
 #pragma unroll
     for (int i = 0; i < BATCH; ++i)
       if (line + i * below < lines) *reinterpret_cast<W*>(tile + i * below * pitch) = units[i];
   }
 }
-template <typename W, int LENGTH>
+template <typename W, int LINES, int LENGTH>
 __device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(to, line_step, step, length)) {
     constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
-    const i32 place = i32(threadIdx.x) % vectors;
-    i32 line = i32(threadIdx.x) / vectors;
+    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
     to += line * line_step + place * (16 / int(sizeof(W)));
     tile += line * pitch + place * 16;
-#pragma unroll 4
-    for (; line < lines; line += below, to += below * line_step, tile += below * pitch)
-      *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile);
+#pragma unroll
+    for (int i = 0; i < LINES; i += below, to += below * line_step)
+      if (line + i < lines) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + i * pitch);
     return;
   }
   constexpr int below = TILE_THREADS / LENGTH;
@@ -132,23 +130,28 @@ __device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 ste
     *to = *reinterpret_cast<const W*>(tile);
 }
 
+// A whole tile of an operand.
 template <typename E, int ALONG, int ACROSS>
-__device__ inline void read_tile(u8* tile, const storage_t<E>* from, const PlaneSteps& steps, const Tiles::Place& place) {
+__device__ inline void read_tile(u8* tile, const storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
+                                 const Strides& outer, const PlaneSteps& steps) {
   using T = Tile<E, ALONG, ACROSS>;
+  const auto from = corner<E>(array, tiles, place, outer, steps);
   const i32 units = (place.length + T::pair - 1) / T::pair;
-  if (steps.turned())
-    read_lines<typename T::W, ACROSS>(tile, from, steps.along, steps.across / T::pair, units, place.width);
+  if (steps.turned)
+    read_lines<typename T::W, T::units, ACROSS>(tile, from, steps.along, steps.across / T::pair, units, place.width);
   else
-    read_lines<typename T::W, T::units>(tile, from, steps.across / T::pair, steps.along, place.width, units);
+    read_lines<typename T::W, ACROSS, T::units>(tile, from, steps.across / T::pair, steps.along, place.width, units);
 }
 template <typename E, int ALONG, int ACROSS>
-__device__ inline void write_tile(const u8* tile, storage_t<E>* to, const PlaneSteps& steps, const Tiles::Place& place) {
+__device__ inline void write_tile(const u8* tile, storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
+                                  const Strides& outer, const PlaneSteps& steps) {
   using T = Tile<E, ALONG, ACROSS>;
+  const auto to = corner<E>(array, tiles, place, outer, steps);
   const i32 units = (place.length + T::pair - 1) / T::pair;
-  if (steps.turned())
-    write_lines<typename T::W, ACROSS>(tile, to, steps.along, steps.across / T::pair, units, place.width);
+  if (steps.turned)
+    write_lines<typename T::W, T::units, ACROSS>(tile, to, steps.along, steps.across / T::pair, units, place.width);
   else
-    write_lines<typename T::W, T::units>(tile, to, steps.across / T::pair, steps.along, place.width, units);
+    write_lines<typename T::W, ACROSS, T::units>(tile, to, steps.across / T::pair, steps.along, place.width, units);
 }
 
 // LANES neighbours along, from an even one on, out of a tile and into it.
@@ -161,7 +164,8 @@ __device__ inline Lanes<E, LANES> from_tile(const u8* tile, bool turned, i32 alo
   const u8* from = tile + T::at(turned, along, across);
   if (turned) {
 #pragma unroll
-    for (int i = 0; i < V::units; ++i) lanes.data[i] = *reinterpret_cast<const typename T::W*>(from + i * T::pitch_across);
+    for (int i = 0; i < V::units; ++i)
+      lanes.data[i] = *reinterpret_cast<const typename T::W*>(from + i * T::pitch_across);
   } else {
 #pragma unroll
     for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)

@@ -81,7 +81,7 @@ class Array:
     step: int | None  # of a parameter along a row; None for operands in the output's shape
     row: int  # of those, from one row of a table to the next
     shares: bool  # a parameter that several elements share
-    plane: tuple[int, int]  # along and across the tiles
+    plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
@@ -254,19 +254,16 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
         tiles: dict[str, dict[tuple[int, int], int]] = {}  # of each operand: where each unit comes from or goes to
         for array in full:
             pair, size = (2, 1) if array.packed else (1, array.bits // 8)
-            step_along, step_across = array.plane
+            step_along, step_across, turned = array.plane
             assert step_across % pair == 0
             step_across //= pair
             corner = (starts[array.name] + first_across * array.plane[1]) // pair
             corner += first_along // pair * step_along
-            turned = step_along == 0 or (step_across != 0 and abs(array.plane[1]) < abs(step_along))
             units, most_units = -(-length // pair), most_along // pair
             shape = (units, width, most_across) if turned else (width, units, most_units)
             steps = (step_along, step_across) if turned else (step_across, step_along)
             tile = tiles[array.name] = {}
-            moved = line_units(
-                steps[1], *shape, size, array.pointer + corner * size, steps[0]
-            )
+            moved = line_units(steps[1], *shape, size, array.pointer + corner * size, steps[0])
             for line, unit in moved:
                 at = (line, unit) if turned else (unit, line)
                 assert at not in tile, f"{array.name}: unit {at} is moved twice"
@@ -291,18 +288,15 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
             start = thread // most_across * share
             last = min(start + share, length)
             shared, end = prepared(min(start, length - 1))
-            following = prepared(end) if end < last else None
             if column >= width:
                 continue
             for first in range(start, last, lanes):
                 if first >= end:
-                    (shared, end), following = following, None
-                    following = prepared(end) if end < last else None
+                    shared, end = prepared(first)
                 whole = first + lanes <= min(end, last) and fast
                 for element in range(first, first + lanes if whole else min(first + lanes, last)):
                     if not whole and element >= end:
-                        (shared, end), following = following, None
-                        following = prepared(end) if end < last else None
+                        shared, end = prepared(element)
                     assert (element, column) not in computed
                     computed.add((element, column))
                     places = {}
@@ -492,7 +486,7 @@ def check(problem: Problem) -> str:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
             shares = parameter and variant not in (schedules.STRIDED, schedules.TILE)
-            further = 2 if variant is schedules.TILE else int(shares or variant.kernel == "columns")
+            further = 3 if variant is schedules.TILE else int(shares or variant.kernel == "columns")
             assert len(slots) == AXES + further
             arrays.append(
                 Array(
@@ -503,7 +497,7 @@ def check(problem: Problem) -> str:
                     slots[AXES] if shares else None,
                     slots[AXES] if further and not shares else 0,
                     parameter,
-                    slots[AXES:] if variant is schedules.TILE else (0, 0),
+                    slots[AXES:] if variant is schedules.TILE else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),

@@ -44,7 +44,7 @@ struct PlaneSteps {
 // are in different banks, as neighbouring elements of one line are anyway.
 template <typename E, int ALONG, int ACROSS> struct Tile {
   using W = storage_t<E>;
-  static constexpr int pair = storage<E>::bits < 8 ? 2 : 1, units = ALONG / pair;  // bytes of packed elements hold pairs
+  static constexpr int pair = storage<E>::bits < 8 ? 2 : 1, units = ALONG / pair;  // packed bytes hold pairs
   static constexpr int pitch_along = units * int(sizeof(W)) + 16, pitch_across = ACROSS * int(sizeof(W)) + 16;
   static constexpr int bytes = units * ACROSS * int(sizeof(W)) + 16 * (units > ACROSS ? units : ACROSS);
 

@@ -13,7 +13,20 @@ from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operation, Types
-from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VEC, Variant, lanes_of, strided_lanes
+from skuda.schedules import (
+    BLOCK,
+    COLUMNS,
+    COLUMNS_UNALIGNED,
+    ROWS,
+    STRIDED,
+    TILE,
+    VEC,
+    Variant,
+    lanes_of,
+    strided_lanes,
+    tile_of,
+)
+from skuda.tiles import Arrays, plane
 
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
@@ -93,7 +106,7 @@ class MapKernels:
                     return self._vec(layouts, arrays, axes[:start], *runs)
             if all(axis.block == 1 for axis in axes):
                 return self._columns(layouts, arrays, axes[:-1], axes[-1])
-        return self._strided(arrays, axes)
+        return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
 
     def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
         """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
@@ -187,6 +200,27 @@ class MapKernels:
             self.operation.operands[index].name: free + tuple(axis.strides[place] for axis in axes)
             for place, index in enumerate(arrays)
         }
+
+    def _tile(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry | None:
+        if self.packed and self.space and self.space[-1] == 1:
+            return None  # the last axis of the space is not the one whose pairs share bytes
+        operands = [self.operation.operands[index] for index in arrays]
+        blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
+        output = operands.index(self.operation.outputs[0])
+        along, across, lanes = tile_of(self.operation, self.types)
+        found = plane(axes, Arrays(output, full, parameters, blocked, self.packed), lanes)
+        if found is None:
+            return None
+        tiles = -(-found.along.extent // along), -(-found.across.extent // across)
+        head = [found.along.extent, found.across.extent]
+        for divisor in (*tiles, found.along.run, found.across.run):
+            head += divide_slots(divisor)
+        strides = self._outer_strides(arrays, found.outer)
+        for place, operand in enumerate(operands):
+            strides[operand.name] += found.steps(place)
+        return Geometry(
+            TILE, tiles[0] * tiles[1] * _product(found.outer), (*head, *self._outer(found.outer)), strides
+        )
 
     def _strided(self, arrays, axes: list[Axis]) -> Geometry:
         if not axes or (self.packed and self.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte

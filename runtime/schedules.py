@@ -10,6 +10,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
+_TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ VEC = Variant("vec", Layout.CONTIGUOUS)
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
+TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
@@ -41,6 +43,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
 
     Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
     counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
+    Tiles need two axes.
     """
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
@@ -50,7 +53,8 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
+    tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), *tile, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -59,8 +63,8 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `rows16`, `columns4`, `strided`."""
-    if variant is STRIDED:
+    """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`."""
+    if variant in (TILE, STRIDED):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
     return f"{variant.kernel}{lanes}{variant.suffix}"
@@ -71,6 +75,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     arguments = [types[letter] for letter in operation.kernel_letters]
     if variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
+    elif variant is TILE:
+        arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
     if variant.kernel == "columns":
@@ -96,3 +102,27 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
 def strided_lanes(operation: Operation, types: Types) -> int:
     """Neighbours that a thread of the strided kernel takes: a packed output is written a byte at a time."""
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
+
+
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once.
+
+    A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
+    In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
+    there a thread keeps to 32 neighbours: to prepare a second group costs more than a larger tile saves.
+    """
+    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
+    outputs = [bits[operand] for operand in operation.outputs]
+    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
+
+    def fits(along: int, across: int) -> bool:
+        padded = along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
+        return padded <= _TILE_BYTES and along * across <= most
+
+    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    along, across = max(
+        sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
+    )
+    return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8

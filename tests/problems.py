@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import islice, product
 
 import ml_dtypes
 import numpy as np
@@ -18,6 +18,7 @@ from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation
 from skuda.plan import Plan
+from skuda.schedules import TILE
 from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import CPU, View
 
@@ -26,6 +27,10 @@ MANY = ((37,), (), (3, 5), (1031,))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5)
 PLACES = ("plain", "shifted", "stepped")
+# Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
+TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
+TILED_SINGLE = (144, 131, 9)
+TILED_PLACES = ("crossed", "permuted")
 
 
 @dataclass(frozen=True)
@@ -40,8 +45,11 @@ class Place:
 
 def place(shape: tuple[int, ...], how: str) -> Place:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last
-    axis.
+    axis; `permuted`: contiguous with the axes in reversed order.
     """
+    if how == "permuted":
+        turned = place(shape[::-1], "plain")
+        return Place(shape, turned.strides[::-1], 0, turned.size)
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
@@ -105,8 +113,8 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     )
 
 
-def candidates(sku: KernelSku) -> Iterator[Call]:
-    """Calls of a SKU's operation at its types, in many sizes and places."""
+def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
+    """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
     entry = dispatch.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
@@ -115,44 +123,58 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
-    choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
-    for how in PLACES:
-        for values in product(*choices):
-            sizes = dict(zip(names, values, strict=True))
-            if (
-                np.prod(
-                    np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
-                )
-                > 60_000
-            ):
-                continue
-            plan = plan_class.select(
-                plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
+    many, single = (TILED_MANY, TILED_SINGLE) if tiled else (MANY, SINGLE)
+    choices = [many if dim.many else single for dim in operation.dims] + [BLOCKS for _ in blocks]
+    for values in product(*choices):
+        sizes = dict(zip(names, values, strict=True))
+        if (
+            np.prod(
+                np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
             )
-            places = tuple(
-                (operand.name, place(stored, "plain" if shared(operand, operation) else how))
-                for operand, stored in zip(operation.operands, plan.stored, strict=True)
-                if operand.dims
-            )
-            yield Call(plan_class, tuple(sizes.items()), elements, places)
+            > 60_000
+        ):
+            continue
+        plan = plan_class.select(
+            plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
+        )
+        places = tuple(
+            (operand.name, place(stored, how_of(operand, operation, how)))
+            for operand, stored in zip(operation.operands, plan.stored, strict=True)
+            if operand.dims
+        )
+        yield Call(plan_class, tuple(sizes.items()), elements, places)
+
+
+def how_of(operand: Operand, operation: Operation, how: str) -> str:
+    """The place of one operand: parameters are plain, and `crossed` are the inputs alone."""
+    if shared(operand, operation):
+        return "plain"
+    if how == "crossed":
+        return "permuted" if operand in operation.inputs else "plain"
+    return how
 
 
 @cache
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
-    found = []
-    for call in candidates(sku):
-        if call.variant() is dispatch.entry_of(sku).variant:
-            found.append((call.sizes, tuple(at for _, at in call.places)))
-            if len(found) == most:
-                break
-    return tuple(found)
+    variant = dispatch.entry_of(sku).variant
+    tiled = variant is TILE
+    chosen: list[tuple] = []
+    for how in TILED_PLACES if tiled else PLACES:
+        reaching = (call for call in candidates(sku, tiled, how) if call.variant() is variant)
+        if tiled:
+            found = list(reaching)
+            found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
+        else:
+            found = list(islice(reaching, most - len(chosen)))
+        chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
+    return tuple(chosen)
 
 
 _FAMILIES: dict[tuple, KernelSku] = {}
 
 
 def calls(sku: KernelSku, most: int = 3) -> list[Call]:
-    """Calls that reach a CUDA SKU, a few of different sizes; none where no candidate does.
+    """Calls that reach a CUDA SKU, a few of different sizes (and for tiles of each place); none where none does.
 
     Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family
     share the search.

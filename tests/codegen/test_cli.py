@@ -322,7 +322,7 @@ def test_a_new_row_is_an_operation_as_it_is_printed(skuda_command):
     row = loads("ops:\n" + out).rows[0]
     assert (row.name, row.kind) == ("scaled_add", "custom.scaled_add")
     assert row.backward is not None
-    assert render(loads("ops:\n" + out))["cuda/scaled_add.cu"].count("__global__") == 4
+    assert render(loads("ops:\n" + out))["cuda/scaled_add.cu"].count("__global__") == 8
 
 
 def test_a_new_row_can_be_appended_to_the_catalog(skuda_command):

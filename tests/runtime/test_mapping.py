@@ -149,8 +149,49 @@ class Rows:
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+
+    Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
+    element the entries of its run; a parameter's step is in bytes.
     """
-    rows, flat = Rows.of(geometry.head), geometry.variant is schedules.VEC
+    slots = Slots(geometry.head)
+    length, run, period = slots.one(), slots.divide(), slots.divide()
+    assert not slots.rest
+    last = length // lanes * lanes - lanes
+    assert last >= 0
+
+    def run_at(element: int) -> tuple[int, dict[str, int]]:
+        """Where the run ends, and the parameters that are read for it."""
+        piece = divide(run, element)
+        index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
+        shared = {}
+        for each in arrays:
+            if each.step is not None:
+                size = each.bits // 8
+                assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                shared[each.name] = each.read(index * each.step // size)
+        return (piece + 1) * run[0], shared
+
+    full = [array for array in arrays if array.step is None]
+    for thread in range(geometry.grid * BLOCK):
+        for group in range(groups):
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
+            assert first < 1 << 31
+            end, shared = run_at(min(first, last))
+            whole = {each.name: each.lane_places(0, min(first, last), lanes, True) for each in full}
+            for each in full:
+                assert each.output or each.valid.issuperset(whole[each.name])
+            if fast and first <= last and first + lanes <= end:
+                for lane in range(lanes):
+                    yield {name: place[lane] for name, place in whole.items()} | shared
+                continue
+            for element in range(first, min(first + lanes, length)):
+                yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
+
+
+def rows_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
+    """For each element that a rows launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+    """
+    rows, flat = Rows.of(geometry.head), False
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
     leader = next(array for array in full if array.output)
@@ -393,15 +434,16 @@ def check(problem: Problem) -> str:
             slots = geometry.strides[operand.name]
             shares = operand.dims != operation.space and variant is not schedules.STRIDED
             further = shares or variant.kernel == "columns"
-            assert len(slots) == AXES + further
+            axes = 0 if variant.kernel == "vec" else AXES
+            assert len(slots) == axes + further
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
-                    slots[:AXES],
-                    slots[AXES] if shares else None,
-                    slots[AXES] if further and not shares else 0,
+                    slots[:axes],
+                    slots[axes] if shares else None,
+                    slots[axes] if further and not shares else 0,
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
@@ -415,8 +457,11 @@ def check(problem: Problem) -> str:
     elif variant.kernel == "columns":
         runs = [columns_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = vec_places if variant.kernel == "vec" else rows_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
+        if variant.kernel == "vec":
+            units = -(-geometry.head[0] // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)

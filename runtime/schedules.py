@@ -95,7 +95,7 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
     lanes = min(16, 128 // widest, 512 // max(inputs))
-    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
+    return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:

@@ -18,7 +18,6 @@ from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VE
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
-_FEW_BLOCKS = 512  # about 4 to a multiprocessor of today's large GPUs: below, a thread takes less
 _NEVER = 0  # the period of parameters that do not repeat
 
 
@@ -60,7 +59,14 @@ class Geometry:
 
 
 class MapKernels:
-    """Geometry of one operation at fixed types and sizes."""
+    """Geometry of one operation at fixed types and sizes.
+
+    Attributes:
+        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
+            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+    """
+
+    few_blocks = 512
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -173,7 +179,7 @@ class MapKernels:
         """One aligned row; None where it is too long or too short, or its parameters lie too far apart."""
         variant = VEC
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if length < _FEW_BLOCKS * BLOCK * lanes * groups:
+        if length < self.few_blocks * BLOCK * lanes * groups:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
             if small != (lanes, groups):
                 variant, (lanes, groups) = VEC_SMALL, small

@@ -332,7 +332,7 @@ def test_evidence_counts_only_for_the_source_that_was_verified(here):
     }
     (here / "evidence").mkdir()
     (here / "evidence" / "gpu-h200.json").write_text(json.dumps(record))
-    assert "evidence: 1 of 12 kernels bit-equal on NVIDIA H200\n" in run_skuda(*show, folder=here)
+    assert "evidence: 1 of 16 kernels bit-equal on NVIDIA H200\n" in run_skuda(*show, folder=here)
     source.write_text(source.read_text() + "\n")
     assert "evidence: not verified on a GPU\n" in run_skuda(*show, folder=here)
 

@@ -176,13 +176,14 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
         for group in range(groups):
             first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
             assert first < 1 << 31
-            end, shared = run_at(min(first, last))
-            whole = {each.name: each.lane_places(0, min(first, last), lanes, True) for each in full}
+            place = min(first, last)
+            end, shared = run_at(place)
+            whole = {each.name: each.lane_places(0, place, lanes, True) for each in full}
             for each in full:
                 assert each.output or each.valid.issuperset(whole[each.name])
             if fast and first <= last and first + lanes <= end:
                 for lane in range(lanes):
-                    yield {name: place[lane] for name, place in whole.items()} | shared
+                    yield {name: at[lane] for name, at in whole.items()} | shared
                 continue
             for element in range(first, min(first + lanes, length)):
                 yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
@@ -389,7 +390,7 @@ class Problem:
 LAYOUTS = ["contiguous", "contiguous", "permuted", "stepped", "padded", "broadcast"]
 
 
-def random_problem(plan_class, rng: random.Random, all_contiguous: bool) -> Problem:
+def random_problem(plan_class, rng: random.Random, all_contiguous: bool, aligned: bool) -> Problem:
     operation = plan_class.operation
     types = rng.choice(list(operation.combinations))
     sizes = {}
@@ -402,12 +403,14 @@ def random_problem(plan_class, rng: random.Random, all_contiguous: bool) -> Prob
     for attribute in operation.attributes:
         if attribute.type == "size":
             sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
+    for dim in (dim for operand in operation.operands for dim in operand.dims if dim.block):
+        if all_contiguous and rng.random() < 0.5:  # blocks that divide the dimension
+            sizes[dim.name] = sizes[dim.block] * rng.randint(1, 4)
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(
         plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
     )
     arrays, pointers = {}, {}
-    aligned = rng.random() < 0.5
     for index, operand in enumerate(operation.operands):
         if operand.scalar and operand.dims != operation.space:
             continue
@@ -473,10 +476,15 @@ def check(problem: Problem) -> str:
 
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
-def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
+def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     rng = random.Random(plan_class.__name__)
-    served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(90)]
-    kinds = {re.sub(r"\d", "", name) for name in served}
+    served, few = [], mapping.MapKernels.few_blocks
+    for trial in range(150):
+        monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
+        contiguous = trial % 3 == 0
+        aligned = rng.random() < (0.8 if contiguous else 0.5)
+        served.append(check(random_problem(plan_class, rng, contiguous, aligned)))
+    kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     assert {"vec", "rows", "strided"} <= kinds
     assert ("columns" in kinds) == any(
         schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
@@ -488,6 +496,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
     [
         ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
+        ("quantize_per_token", {"n": (), "d": 3}, "rows"),  # less than a vector
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
         (
@@ -554,6 +563,33 @@ def test_misaligned_operands_are_no_flat_row():
     assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
     assert problem.geometry().variant is schedules.ROWS
+
+
+def test_few_elements_are_spread_over_more_threads():
+    lanes, groups = 16, 2  # of f16 -> s8
+    least = mapping.MapKernels.few_blocks * BLOCK * lanes * groups
+    for numel, variant in ((least, schedules.VEC), (least - 1, schedules.VEC_SMALL)):
+        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
+        plan = plan_class.select(
+            plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
+        )
+        assert schedules.lanes_of(plan.operation, plan.types, schedules.VEC) == (lanes, groups)
+        views = [
+            View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
+            for operand, word in zip(plan.operation.operands, plan.words, strict=True)
+        ]
+        assert plan._geometry(views).variant is variant
+
+
+def test_parameters_that_lie_far_apart_take_rows():
+    """A step of 2^31 bytes is more than a vec kernel takes."""
+    problem = contiguous("quantize_per_token", {"n": (3,), "d": 16})
+    element = problem.arrays["scale"].dtype.itemsize
+    for bytes_apart, variant in (((1 << 31) - 4, "vec"), (1 << 31, "rows")):
+        problem.arrays["scale"] = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.int64), (3,), (bytes_apart // 4 * element,)
+        )
+        assert problem.geometry().variant.kernel == variant
 
 
 def test_more_axes_than_a_kernel_has_are_refused():

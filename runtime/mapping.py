@@ -13,7 +13,18 @@ from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operation, Types
-from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VEC, VEC_SMALL, Variant, lanes_of, strided_lanes
+from skuda.schedules import (
+    BLOCK,
+    COLUMNS,
+    COLUMNS_UNALIGNED,
+    ROWS,
+    STRIDED,
+    VEC,
+    VEC_SMALL,
+    Variant,
+    lanes_of,
+    strided_lanes,
+)
 
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used

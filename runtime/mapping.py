@@ -196,7 +196,9 @@ class MapKernels:
                 variant, (lanes, groups) = VEC_SMALL, small
         parameters = [index for index in arrays if not self.full[index]]
         apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
-        if not lanes <= length < _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
+        run = min(run, length)
+        ends = -(-length // run) * run  # the last run may end beyond the row
+        if length < lanes or ends >= _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
             return None
         strides: dict[str, tuple[int, ...]] = {self.operation.operands[index].name: () for index in arrays}
         for index, each in zip(parameters, apart, strict=True):

@@ -10,10 +10,12 @@ template <typename C> struct limits;
 template <> struct limits<f32> {
   static constexpr f32 scale_low = 0x1p-60f, scale_high = 0x1p60f;  // a shared divisor outside is divided by
   static constexpr f32 value_low = 0x1p-63f, value_high = 0x1p63f;  // a dividend outside is divided
+  static constexpr f32 half_unit = 0x1p-24f;                        // in the last place of 1
 };
 template <> struct limits<f64> {
   static constexpr f64 scale_low = 0x1p-480, scale_high = 0x1p480;
   static constexpr f64 value_low = 0x1p-500, value_high = 0x1p500;
+  static constexpr f64 half_unit = 0x1p-53;
 };
 
 __device__ inline f32 divided(f32 x, f32 s) { return __fdiv_rn(x, s); }
@@ -22,6 +24,7 @@ __device__ inline f32 fused(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
 __device__ inline f64 fused(f64 a, f64 b, f64 c) { return __fma_rn(a, b, c); }
 __device__ inline f32 fused_down(f32 a, f32 b, f32 c) { return __fmaf_rd(a, b, c); }
 __device__ inline f64 fused_down(f64 a, f64 b, f64 c) { return __fma_rd(a, b, c); }
+// The power of two in a normal number.
 __device__ inline f32 exponent(f32 x) { return __uint_as_float(__float_as_uint(x) & 0x7f800000u); }
 __device__ inline f64 exponent(f64 x) { return __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000ll); }
 __device__ inline i32 nearest(f32 x) { return __float2int_rn(x); }  // saturates; NaN gives 0
@@ -88,8 +91,8 @@ template <typename C> struct Divisor {
 // values of C: what is larger than s m has a larger quotient. s m itself is no value of C, since m has one bit too many.
 template <typename C> __device__ inline C last_inside(C s, i32 bound) {
   const C h = C(bound) + C(0.5);
-  const C half_unit = exponent(h) * (sizeof(C) == 4 ? C(0x1p-24) : C(0x1p-53)) * s;
-  return fused_down(s, h, bound & 1 ? -half_unit : half_unit);
+  const C half = exponent(h) * limits<C>::half_unit * s;  // exact
+  return fused_down(s, h, bound & 1 ? -half : half);
 }
 
 // clamp(round_to_int(x / s), low, high), exact whatever the bounds, and whether the rounded quotient lies in them.

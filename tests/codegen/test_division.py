@@ -3,8 +3,8 @@
 y = RN(1 / s), q0 = RN(x * y), r = RN(x - s * q0), q = RN(q0 + r * y) is claimed to be the IEEE quotient RN(x
 / s); an integer that is read off the quotient of a dividend cut to its bounds' products with s is claimed to be
 the clamped rounded quotient; and the quotients that round to an integer within bounds are claimed to be those of
-dividends between two thresholds. The arithmetic scales with the precision p, so for small p every pair of mantissas is tried;
-nothing here is floating point but the inputs of the f32 probe.
+dividends between two thresholds. The arithmetic scales with the precision p, so for small p every pair of
+mantissas is tried; nothing here is floating point but the inputs of the f32 probe.
 """
 
 from __future__ import annotations

@@ -169,7 +169,9 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 size = each.bits // 8
                 assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
                 shared[each.name] = each.read(index * each.step // size)
-        return (piece + 1) * run[0], shared
+        end = (piece + 1) * run[0]
+        assert element < end < 1 << 31
+        return end, shared
 
     full = [array for array in arrays if array.step is None]
     for thread in range(geometry.grid * BLOCK):
@@ -579,6 +581,29 @@ def test_few_elements_are_spread_over_more_threads():
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)
         ]
         assert plan._geometry(views).variant is variant
+
+
+@pytest.mark.parametrize(
+    "length, group, variant",
+    [
+        (100, 1 << 40, "vec"),
+        ((1 << 31) - (1 << 17), (1 << 31) - (1 << 17), "vec"),
+        ((1 << 31) - (1 << 17), 1 << 30, "rows"),  # the last run would end beyond 32 bits
+        ((1 << 31) - 1, 1 << 31, "rows"),
+    ],
+)
+def test_runs_end_within_32_bits(length, group, variant):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_group")
+    sizes = {"outer": (), "d": length, "inner": (), "group_size": group}
+    plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+    views = [
+        View(1 << 20, stored, (1,), DTYPES[word].storage, CPU, True, False, None)
+        for word, stored in zip(plan.words, plan.stored, strict=True)
+    ]
+    geometry = plan._geometry(views)
+    assert geometry.variant.kernel == variant
+    if variant == "vec":
+        assert -(-length // geometry.head[1]) * geometry.head[1] < 1 << 31
 
 
 def test_parameters_that_lie_far_apart_take_rows():

@@ -21,6 +21,7 @@ from skuda.schedules import (
     STRIDED,
     TILE,
     VEC,
+    VEC_SMALL,
     Variant,
     lanes_of,
     strided_lanes,
@@ -72,7 +73,14 @@ class Geometry:
 
 
 class MapKernels:
-    """Geometry of one operation at fixed types and sizes."""
+    """Geometry of one operation at fixed types and sizes.
+
+    Attributes:
+        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
+            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+    """
+
+    few_blocks = 512
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -166,17 +174,40 @@ class MapKernels:
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
-        variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
-        lanes, groups = lanes_of(self.operation, self.types, variant)
-        chunks = -(-(length + (0 if variant is VEC else lanes - 1)) // lanes)
-        units = chunks * _product(outer)
         repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
+        flat = None if outer or not layouts.aligned else self._flat(arrays, length, run, repeats, steps)
+        if flat is not None:
+            return flat
+        variant = ROWS
+        lanes, groups = lanes_of(self.operation, self.types, variant)
+        chunks = -(-(length + lanes - 1) // lanes)
+        units = chunks * _product(outer)
         head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]
         strides = self._outer_strides(arrays, outer)
         parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
         return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
+
+    def _flat(self, arrays: Sequence[int], length: int, run: int, repeats, steps) -> Geometry | None:
+        """One aligned row; None where it is too long or too short, or its parameters lie too far apart."""
+        variant = VEC
+        lanes, groups = lanes_of(self.operation, self.types, variant)
+        if length < self.few_blocks * BLOCK * lanes * groups:
+            small = lanes_of(self.operation, self.types, VEC_SMALL)
+            if small != (lanes, groups):
+                variant, (lanes, groups) = VEC_SMALL, small
+        parameters = [index for index in arrays if not self.full[index]]
+        apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
+        run = min(run, length)
+        ends = -(-length // run) * run  # the last run may end beyond the row
+        if length < lanes or ends >= _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
+            return None
+        strides: dict[str, tuple[int, ...]] = {self.operation.operands[index].name: () for index in arrays}
+        for index, each in zip(parameters, apart, strict=True):
+            strides[self.operation.operands[index].name] = (each,)
+        head = (length, *divide_slots(run), *repeats)
+        return Geometry(variant, -(-length // (BLOCK * lanes * groups)), head, strides)
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))

@@ -21,7 +21,7 @@ class Variant:
         kernel: suffix of the kernel's name.
         layout: what it serves.
         simple: columns: rows start on a vector's boundary.
-        suffix: what the name of the general form ends in.
+        suffix: what the name of the more special form ends in.
     """
 
     kernel: str
@@ -31,6 +31,7 @@ class Variant:
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
+VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
@@ -53,8 +54,11 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
+    small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
+    flat = (VEC, VEC_SMALL) if small else (VEC,)
+    columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
     tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), *tile, STRIDED)
+    return (*flat, ROWS, *columns, *tile, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -88,15 +92,18 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
 
     Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
-    under way; but beyond two stores of wide elements it gains nothing from more.
+    under way; but beyond two stores of wide elements it gains nothing from more. Few elements are spread over more
+    threads, for there it is one thread's way from its first load to its store that takes the time.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant.kernel == "columns":
         return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
+    if variant is VEC_SMALL:
+        return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
     lanes = min(16, 128 // widest, 512 // max(inputs))
-    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
+    return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:

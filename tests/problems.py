@@ -14,7 +14,7 @@ from itertools import islice, product
 import ml_dtypes
 import numpy as np
 
-from skuda import dispatch
+from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation
 from skuda.plan import Plan
@@ -61,16 +61,23 @@ def place(shape: tuple[int, ...], how: str) -> Place:
 
 @dataclass(frozen=True)
 class Call:
-    """One plan's sizes, and where each array operand lies."""
+    """One plan's sizes, and where each array operand lies.
+
+    `large`: the kernel is chosen as for many elements; so many would take the reference too long.
+    """
 
     plan_class: type[Plan]
     sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
     elements: tuple[tuple[str, str], ...]
     places: tuple[tuple[str, Place], ...]
+    large: bool
 
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
-        return self.plan_class.select(descriptor, preference=backend)
+        plan = self.plan_class.select(descriptor, preference=backend)
+        if self.large:
+            plan._kernels.few_blocks = 0
+        return plan
 
     def variant(self):
         """The schedule that serves it, as if the memory of each operand started on a 256-byte boundary."""
@@ -142,7 +149,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
@@ -190,7 +197,14 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     )
     names = [operand.name for operand in operation.operands if operand.dims]
     return [
-        Call(plan_class, each, elements, tuple(zip(names, places, strict=True))) for each, places in sizes
+        Call(
+            plan_class,
+            each,
+            elements,
+            tuple(zip(names, places, strict=True)),
+            entry.variant is schedules.VEC,
+        )
+        for each, places in sizes
     ]
 
 
@@ -250,7 +264,7 @@ def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
-    schedule = (variant.kernel, variant.simple)
+    schedule = (variant.kernel, variant.simple, variant.suffix)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"

@@ -151,8 +151,52 @@ class Rows:
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+
+    Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
+    element the entries of its run; a parameter's step is in bytes.
     """
-    rows, flat = Rows.of(geometry.head), geometry.variant is schedules.VEC
+    slots = Slots(geometry.head)
+    length, run, period = slots.one(), slots.divide(), slots.divide()
+    assert not slots.rest
+    last = length // lanes * lanes - lanes
+    assert last >= 0
+
+    def run_at(element: int) -> tuple[int, dict[str, int]]:
+        """Where the run ends, and the parameters that are read for it."""
+        piece = divide(run, element)
+        index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
+        shared = {}
+        for each in arrays:
+            if each.step is not None:
+                size = each.bits // 8
+                assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                shared[each.name] = each.read(index * each.step // size)
+        end = (piece + 1) * run[0]
+        assert element < end < 1 << 31
+        return end, shared
+
+    full = [array for array in arrays if array.step is None]
+    for thread in range(geometry.grid * BLOCK):
+        for group in range(groups):
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
+            assert first < 1 << 31
+            place = min(first, last)
+            end, shared = run_at(place)
+            whole = {each.name: each.lane_places(0, place, lanes, True) for each in full}
+            for each in full:
+                assert each.output or each.valid.issuperset(whole[each.name])
+            if fast and first <= last and first + lanes <= end:
+                for lane in range(lanes):
+                    yield {name: at[lane] for name, at in whole.items()} | shared
+                continue
+            for element in range(first, min(first + lanes, length)):
+                yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
+
+
+def rows_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
+    """For each element that a rows launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+    """
+    rows, flat = Rows.of(geometry.head), False
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
     leader = next(array for array in full if array.output)
@@ -437,7 +481,9 @@ class Problem:
 LAYOUTS = ["contiguous", "contiguous", "permuted", "stepped", "padded", "broadcast"]
 
 
-def random_problem(plan_class, rng: random.Random, layouts=LAYOUTS, wide: bool = False) -> Problem:
+def random_problem(
+    plan_class, rng: random.Random, layouts=LAYOUTS, wide: bool = False, aligned: bool | None = None
+) -> Problem:
     """`wide`: with axes that are worth a tile, and two of them wherever the operation can have them."""
     operation = plan_class.operation
     types = rng.choice(list(operation.combinations))
@@ -456,12 +502,16 @@ def random_problem(plan_class, rng: random.Random, layouts=LAYOUTS, wide: bool =
     for attribute in operation.attributes:
         if attribute.type == "size":
             sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
+    for dim in (dim for operand in operation.operands for dim in operand.dims if dim.block):
+        if layouts == ["contiguous"] and rng.random() < 0.5:  # blocks that divide the dimension
+            sizes[dim.name] = sizes[dim.block] * rng.randint(1, 4)
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(
         plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
     )
     arrays, pointers = {}, {}
-    aligned = rng.random() < 0.5
+    if aligned is None:
+        aligned = rng.random() < 0.5
     for index, operand in enumerate(operation.operands):
         if operand.scalar and operand.dims != operation.space:
             continue
@@ -487,17 +537,18 @@ def check(problem: Problem) -> str:
             parameter = operand.dims != operation.space
             shares = parameter and variant not in (schedules.STRIDED, schedules.TILE)
             further = 3 if variant is schedules.TILE else int(shares or variant.kernel == "columns")
-            assert len(slots) == AXES + further
+            axes = 0 if variant.kernel == "vec" else AXES
+            assert len(slots) == axes + further
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
-                    slots[:AXES],
-                    slots[AXES] if shares else None,
-                    slots[AXES] if further and not shares else 0,
+                    slots[:axes],
+                    slots[axes] if shares else None,
+                    slots[axes] if further and not shares else 0,
                     parameter,
-                    slots[AXES:] if variant is schedules.TILE else (0, 0, 0),
+                    slots[axes:] if variant is schedules.TILE else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
@@ -513,8 +564,11 @@ def check(problem: Problem) -> str:
     elif variant.kernel == "columns":
         runs = [columns_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = vec_places if variant.kernel == "vec" else rows_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
+        if variant.kernel == "vec":
+            units = -(-geometry.head[0] // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
@@ -527,13 +581,16 @@ def check(problem: Problem) -> str:
 
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
-def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
+def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     rng = random.Random(plan_class.__name__)
-    contiguous_ones = ["contiguous"]
-    served = [
-        check(random_problem(plan_class, rng, LAYOUTS if trial % 3 else contiguous_ones)) for trial in range(90)
-    ]
-    kinds = {re.sub(r"\d", "", name) for name in served}
+    served, few = [], mapping.MapKernels.few_blocks
+    for trial in range(150):
+        monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
+        contiguous = trial % 3 == 0
+        aligned = rng.random() < (0.8 if contiguous else 0.5)
+        layouts = ["contiguous"] if contiguous else LAYOUTS
+        served.append(check(random_problem(plan_class, rng, layouts, aligned=aligned)))
+    kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     assert {"vec", "rows", "strided"} <= kinds
     assert ("columns" in kinds) == any(
         schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
@@ -598,6 +655,7 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
     [
         ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
+        ("quantize_per_token", {"n": (), "d": 3}, "rows"),  # less than a vector
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
         (
@@ -664,6 +722,56 @@ def test_misaligned_operands_are_no_flat_row():
     assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
     assert problem.geometry().variant is schedules.ROWS
+
+
+def test_few_elements_are_spread_over_more_threads():
+    lanes, groups = 16, 2  # of f16 -> s8
+    least = mapping.MapKernels.few_blocks * BLOCK * lanes * groups
+    for numel, variant in ((least, schedules.VEC), (least - 1, schedules.VEC_SMALL)):
+        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
+        plan = plan_class.select(
+            plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
+        )
+        assert schedules.lanes_of(plan.operation, plan.types, schedules.VEC) == (lanes, groups)
+        views = [
+            View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
+            for operand, word in zip(plan.operation.operands, plan.words, strict=True)
+        ]
+        assert plan._geometry(views).variant is variant
+
+
+@pytest.mark.parametrize(
+    "length, group, variant",
+    [
+        (100, 1 << 40, "vec"),
+        ((1 << 31) - (1 << 17), (1 << 31) - (1 << 17), "vec"),
+        ((1 << 31) - (1 << 17), 1 << 30, "rows"),  # the last run would end beyond 32 bits
+        ((1 << 31) - 1, 1 << 31, "rows"),
+    ],
+)
+def test_runs_end_within_32_bits(length, group, variant):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_group")
+    sizes = {"outer": (), "d": length, "inner": (), "group_size": group}
+    plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+    views = [
+        View(1 << 20, stored, (1,), DTYPES[word].storage, CPU, True, False, None)
+        for word, stored in zip(plan.words, plan.stored, strict=True)
+    ]
+    geometry = plan._geometry(views)
+    assert geometry.variant.kernel == variant
+    if variant == "vec":
+        assert -(-length // geometry.head[1]) * geometry.head[1] < 1 << 31
+
+
+def test_parameters_that_lie_far_apart_take_rows():
+    """A step of 2^31 bytes is more than a vec kernel takes."""
+    problem = contiguous("quantize_per_token", {"n": (3,), "d": 16})
+    element = problem.arrays["scale"].dtype.itemsize
+    for bytes_apart, variant in (((1 << 31) - 4, "vec"), (1 << 31, "rows")):
+        problem.arrays["scale"] = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.int64), (3,), (bytes_apart // 4 * element,)
+        )
+        assert problem.geometry().variant.kernel == variant
 
 
 def test_more_axes_than_a_kernel_has_are_refused():

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate check golden lint test-gpu bench clean
+.PHONY: help demo test generate check build golden lint growth test-gpu bench evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -27,17 +27,26 @@ generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 check: $(VENV)/.base ## say where generated/ is not what ops.yaml and templates/ make
 	$(BIN)/skuda check
 
+build: $(VENV)/.build ## compile kernels into the cache; OP="lerp ..." for some, ARCH="sm_90 ..." without a GPU
+	$(BIN)/skuda build $(OP) $(ARCH:%=--arch %)
+
 golden: $(VENV)/.test ## write the golden error messages anew; read their diff
 	$(BIN)/python tests/errors/rewrite.py
 
 lint: $(VENV)/.test ## ruff
 	$(BIN)/ruff check
 
-test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA
-	$(BIN)/python -m pytest tests/gpu tests/conformance
+growth: $(VENV)/.test ## measure what generating and compiling cost as the catalog grows
+	$(BIN)/python tests/growth.py --json evidence/growth.json
 
-bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels
-	$(BIN)/skuda bench
+test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA; ARGS="-k lerp" for some
+	$(BIN)/python -m pytest tests/gpu tests/conformance $(ARGS); status=$$?; $(BIN)/skuda evidence; exit $$status
+
+bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/ and docs/bench.png
+	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status
+
+evidence: $(VENV)/.base ## write what the records in evidence/ say: its page, and README's table
+	$(BIN)/skuda evidence
 
 clean: ## remove what tools leave behind; the environment in $(VENV) stays
 	rm -rf build dist skuda.egg-info .pytest_cache .ruff_cache .hypothesis
@@ -55,12 +64,14 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --editable '.$(if $(CUDA),[$(CUDA:,%=%)])'
 	@touch $@
 
-# Without a GPU the tests still read CuPy arrays, so they need CuPy without the rest of a CUDA extra.
+# What `make build` needs is there without a GPU too. The tests read CuPy arrays without one, so they
+# need CuPy without the rest of a CUDA extra.
 $(VENV)/.demo: EXTRAS = demo$(CUDA)
+$(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
 $(VENV)/.test: EXTRAS = test$(if $(CUDA),$(CUDA),$(comma)cupy)
 comma := ,
 
-$(VENV)/.demo $(VENV)/.test: pyproject.toml $(VENV)/.made
+$(VENV)/.demo $(VENV)/.build $(VENV)/.test: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $(VENV)/.base $@

@@ -188,10 +188,10 @@ def _shared_arguments(program: CudaProgram, where: str) -> list[str]:
     for parameter in program.shared_parameters:
         name = parameter.name
         if name in scalars:
-            arguments.append(f"args_.{name}.value()")
+            arguments.append(name if where == "flat" else f"args_.{name}.value()")
         elif name not in parameters:
             arguments.append(f"C(args_.{name})" if parameter.type == "C" else f"args_.{name}")
-        elif where in ("run", "column"):  # loaded just before, all at once
+        elif where in ("flat", "run", "column"):  # loaded just before, all at once
             arguments.append(name)
         else:
             element = _cpp(parameters[name].element, program)

@@ -1,8 +1,9 @@
-"""What has been verified on which GPU: records that a run on that GPU writes, and that nobody edits.
+"""What was verified and measured on which GPU: records that a run on that GPU writes, and that nobody edits.
 
-A record is evidence/<gpu>.json beside the sources: the GPU, the driver, the date, the digest of each CUDA
-source with the headers it was compiled with, and for each SKU how many calls were compared with the
-reference, bit by bit. What has changed since counts for nothing.
+They lie in evidence/ beside a generated package. gpu-<name>.json is what `make test-gpu` found: for each source,
+which kernels gave the reference's bits, when, and with which text of the source and its headers. bench-<name>.json is
+what `skuda bench --json` measured, with the kernel that served each row. What a kernel's source is now decides what
+counts: a record of another text says nothing of it.
 """
 
 from __future__ import annotations
@@ -10,57 +11,250 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from skuda import schedules
+from skuda.bench import targets
 from skuda.compile import OPTIONS, headers
-from skuda.dispatch import Catalog
-from skuda.sku import KernelSku
+from skuda.dispatch import Catalog, make_sku
+from skuda.operation import Operation
 
 
-def digest(catalog: Catalog, source: str) -> str:
-    """What a CUDA source of a catalog means: its text, the headers' and the compiler's options."""
-    parts = [catalog.source(source), *headers().values(), *OPTIONS]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+class State(StrEnum):
+    """What the records say of a kernel as its source is now."""
+
+    VERIFIED = "verified"
+    DIFFERS = "not bit-equal"
+    CHANGED = "source changed since"
+    NEVER = "never run"
 
 
-def folder(catalog: Catalog) -> Path:
-    """Where the records of a catalog are kept: evidence/ beside the generated package."""
-    return Path(str(resources.files(catalog.package))).parent / "evidence"
+@dataclass(frozen=True)
+class Run:
+    """When and where kernels were compared with the reference, and with which source.
+
+    Attributes:
+        digest: of the source, as `Records.digest` gives it.
+        date: as ISO 8601 has it.
+        driver: its version, such as "580.65.06".
+        cuda: the newest CUDA that it runs, such as "13.0".
+        cupy, python: their versions.
+    """
+
+    digest: str
+    date: str
+    driver: str
+    cuda: str
+    cupy: str
+    python: str
 
 
-def records(catalog: Catalog) -> list[dict[str, Any]]:
-    """Every record, in the order of the files' names."""
-    return [
-        json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder(catalog).glob("gpu-*.json"))
-    ]
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        cases: calls that were compared.
+        bit_equal: whether every byte was the reference's, those between elements too.
+        worst_ulp: largest distance of an element from the reference's, in steps between neighbours of its type; None
+            where there is none, because one of the two is NaN or the kernel did not run.
+    """
+
+    cases: int
+    bit_equal: bool
+    worst_ulp: int | None
 
 
-def verified_on(catalog: Catalog, source: str, sku: KernelSku) -> list[str]:
-    """The GPUs on which this kernel gave the reference's bits, with its source as it is now."""
-    now = digest(catalog, source)
-    return [
-        record["gpu"]
-        for record in records(catalog)
-        if record["sources"].get(source) == now and record["skus"].get(sku.symbol, {}).get("bit_equal")
-    ]
+@dataclass(frozen=True)
+class Finding:
+    """What one GPU's record says of one kernel."""
+
+    gpu: str
+    run: Run
+    result: Result
 
 
-def write(catalog: Catalog, machine: dict[str, str], skus: dict[str, dict[str, Any]]) -> Path:
-    """Writes the record of a run: replaces the one of the same GPU.
+@dataclass(frozen=True)
+class Share:
+    """One row of the bench that a kernel served.
+
+    Attributes:
+        gpu: what it was measured on.
+        shape: shape, layout and attributes, as the bench prints them.
+        share: time of a copy of the same bytes over the kernel's.
+    """
+
+    gpu: str
+    shape: str
+    share: float
+
+
+def kernels(operations: Iterable[Operation]) -> dict[str, Operation]:
+    """The operation of each CUDA kernel, by symbol."""
+    return {
+        make_sku(operation, types, variant).symbol: operation
+        for operation in operations
+        for types in operation.kernel_combinations()
+        for variant in schedules.variants(operation, types)
+    }
+
+
+def families(symbols: Iterable[str]) -> dict[str, list[str]]:
+    """The variants of each operation at each choice of types: `quantize_per_token_f16_s8` has vec16, rows16, ..."""
+    found: dict[str, list[str]] = {}
+    for symbol in symbols:
+        family, _, variant = symbol.partition("__")
+        found.setdefault(family, []).append(variant)
+    return found
+
+
+def package_of(catalog: Catalog) -> Path:
+    """The folder of a generated package."""
+    return Path(str(resources.files(catalog.package)))
+
+
+class Records:
+    """The records of one catalog; read once.
 
     Args:
-        catalog: what was run.
-        machine: "gpu", "driver", "date", and versions, as they are to be printed.
-        skus: by symbol, "cases" and "bit_equal".
+        package: the folder of the generated package.
     """
-    sources = {row.source: digest(catalog, row.source) for row in catalog.operations}
-    record = {**machine, "sources": sources, "skus": dict(sorted(skus.items()))}
-    name = re.sub(r"[^a-z0-9]+", "-", machine["gpu"].lower()).strip("-")
-    path = folder(catalog) / f"gpu-{name}.json"
-    path.parent.mkdir(exist_ok=True)
-    lines = [f"    {json.dumps(symbol)}: {json.dumps(result)}" for symbol, result in record["skus"].items()]
-    head = json.dumps({**record, "skus": {}}, indent=2).removesuffix('"skus": {}\n}')
-    path.write_text(head + '"skus": {\n' + ",\n".join(lines) + "\n  }\n}\n", encoding="utf-8")
-    return path
+
+    def __init__(self, package: Path):
+        self._package = package
+        self.folder = package.parent / "evidence"
+        self._digests: dict[str, str | None] = {}
+
+    def digest(self, source: str) -> str | None:
+        """What a CUDA source means: its text, the headers' and the compiler's options. None if it is not there."""
+        if source not in self._digests:
+            try:
+                text = (self._package / "cuda" / source).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                self._digests[source] = None
+            else:
+                parts = [text, *headers().values(), *OPTIONS]
+                self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return self._digests[source]
+
+    def path(self, kind: str, gpu: str) -> Path:
+        """Where the record of a GPU is, without the suffix: `evidence/bench-nvidia-h200`."""
+        return self.folder / f"{kind}-{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}"
+
+    @cached_property
+    def verified(self) -> list[dict[str, Any]]:
+        """Every record of `make test-gpu`, in the order of the files' names."""
+        return list(self._read("gpu-*.json"))
+
+    @cached_property
+    def measured(self) -> list[dict[str, Any]]:
+        """Every record of `skuda bench`, in the order of the files' names."""
+        return list(self._read("bench-*.json"))
+
+    @cached_property
+    def growth(self) -> dict[str, Any] | None:
+        """What tests/growth.py measured, if it has been run."""
+        return next(self._read("growth.json"), None)
+
+    def _read(self, pattern: str) -> Iterator[dict[str, Any]]:
+        for path in sorted(self.folder.glob(pattern)):
+            yield json.loads(path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def _findings(self) -> dict[tuple[str, str], list[Finding]]:
+        """By source and symbol."""
+        found: dict[tuple[str, str], list[Finding]] = {}
+        for record in self.verified:
+            for source, symbol, run, result in statements(record):
+                found.setdefault((source, symbol), []).append(Finding(record["gpu"], run, result))
+        return found
+
+    @cached_property
+    def _rows(self) -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
+        """By symbol: the rows of the bench that it served, each after its record."""
+        found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        for record in self.measured:
+            for row in record.get("rows", ()):
+                if "ours_us" in row:
+                    found.setdefault(row.get("sku"), []).append((record, row))
+        return found
+
+    def findings(self, source: str, symbol: str) -> list[Finding]:
+        """What each GPU's record says of a kernel, whatever its source was then."""
+        return self._findings.get((source, symbol), [])
+
+    def current(self, source: str, symbol: str) -> list[Finding]:
+        """What was found with the source as it is now."""
+        return [each for each in self.findings(source, symbol) if each.run.digest == self.digest(source)]
+
+    def shares(self, source: str, symbol: str) -> list[Share]:
+        """The rows of the bench that a kernel served with its source as it is now, in the order of the bench."""
+        return [
+            Share(record["machine"]["gpu"], f"{row['shape']} {row['variant']}".strip(), targets.share(row))
+            for record, row in self._rows.get(symbol, ())
+            if record["sources"][source] == self.digest(source)
+        ]
+
+    def state(self, source: str, symbol: str) -> State:
+        """What all records together say: a difference on one GPU outweighs what others say."""
+        current = self.current(source, symbol)
+        if current:
+            return State.VERIFIED if all(each.result.bit_equal for each in current) else State.DIFFERS
+        return State.CHANGED if self.findings(source, symbol) else State.NEVER
+
+    def merge(self, catalog: Catalog, machine: Mapping[str, str], results: Mapping[str, Result]) -> Path:
+        """Writes what a run found into the record of its GPU; what that says of other kernels of the catalog stays.
+
+        Args:
+            catalog: what was run.
+            machine: "gpu", and the fields of `Run` but the digest.
+            results: by symbol.
+
+        Returns:
+            The record's path.
+        """
+        sources = {symbol: operation.source for symbol, operation in kernels(catalog.operations).items()}
+        run = {name: value for name, value in machine.items() if name != "gpu"}
+        path = self.path("gpu", machine["gpu"]).with_suffix(".json")
+        found: dict[str, tuple[Run, Result]] = {}
+        if path.exists():
+            for _, symbol, *statement in statements(json.loads(path.read_text(encoding="utf-8"))):
+                found[symbol] = tuple(statement)
+        for symbol, result in results.items():
+            found[symbol] = Run(self.digest(sources[symbol]), **run), result
+        by_source: dict[str, dict[tuple[Run, Result], list[str]]] = {}
+        for symbol in sorted(found.keys() & sources.keys()):
+            by_source.setdefault(sources[symbol], {}).setdefault(found[symbol], []).append(symbol)
+        record = {
+            "gpu": machine["gpu"],
+            "sources": {
+                source: [
+                    {
+                        **vars(run),
+                        **vars(result),
+                        "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
+                    }
+                    for (run, result), symbols in by_source[source].items()
+                ]
+                for source in sorted(by_source)
+            },
+        }
+        self.folder.mkdir(exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Result]]:
+    """What a record of `make test-gpu` says: source, symbol, run, result."""
+    for source, listed in record["sources"].items():
+        for each in listed:
+            run, result = (kind(**{field.name: each[field.name] for field in fields(kind)}) for kind in (Run, Result))
+            for family, variants in each["kernels"].items():
+                for variant in variants.split():
+                    yield source, f"{family}__{variant}", run, result

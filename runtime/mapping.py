@@ -13,7 +13,21 @@ from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operation, Types
-from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VEC, Variant, lanes_of, strided_lanes
+from skuda.schedules import (
+    BLOCK,
+    COLUMNS,
+    COLUMNS_UNALIGNED,
+    ROWS,
+    STRIDED,
+    TILE,
+    VEC,
+    VEC_SMALL,
+    Variant,
+    lanes_of,
+    strided_lanes,
+    tile_of,
+)
+from skuda.tiles import Arrays, plane
 
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
@@ -61,7 +75,14 @@ class Geometry:
 
 
 class MapKernels:
-    """Geometry of one operation at fixed types and sizes."""
+    """Geometry of one operation at fixed types and sizes.
+
+    Attributes:
+        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
+            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+    """
+
+    few_blocks = 512
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -96,7 +117,7 @@ class MapKernels:
                     return self._vec(layouts, arrays, axes[:start], *runs)
             if all(axis.block == 1 for axis in axes):
                 return self._columns(layouts, arrays, axes[:-1], axes[-1])
-        return self._strided(arrays, axes)
+        return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
 
     def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
         """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
@@ -156,17 +177,40 @@ class MapKernels:
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
-        variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
-        lanes, groups = lanes_of(self.operation, self.types, variant)
-        chunks = -(-(length + (0 if variant is VEC else lanes - 1)) // lanes)
-        units = chunks * _product(outer)
         repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
+        flat = None if outer or not layouts.aligned else self._flat(arrays, length, run, repeats, steps)
+        if flat is not None:
+            return flat
+        variant = ROWS
+        lanes, groups = lanes_of(self.operation, self.types, variant)
+        chunks = -(-(length + lanes - 1) // lanes)
+        units = chunks * _product(outer)
         head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]
         strides = self._outer_strides(arrays, outer)
         parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
         return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
+
+    def _flat(self, arrays: Sequence[int], length: int, run: int, repeats, steps) -> Geometry | None:
+        """One aligned row; None where it is too long or too short, or its parameters lie too far apart."""
+        variant = VEC
+        lanes, groups = lanes_of(self.operation, self.types, variant)
+        if length < self.few_blocks * BLOCK * lanes * groups:
+            small = lanes_of(self.operation, self.types, VEC_SMALL)
+            if small != (lanes, groups):
+                variant, (lanes, groups) = VEC_SMALL, small
+        parameters = [index for index in arrays if not self.full[index]]
+        apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
+        run = min(run, length)
+        ends = -(-length // run) * run  # the last run may end beyond the row
+        if length < lanes or ends >= _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
+            return None
+        strides: dict[str, tuple[int, ...]] = {self.operation.operands[index].name: () for index in arrays}
+        for index, each in zip(parameters, apart, strict=True):
+            strides[self.operation.operands[index].name] = (each,)
+        head = (length, *divide_slots(run), *repeats)
+        return Geometry(variant, -(-length // (BLOCK * lanes * groups)), head, strides)
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))
@@ -190,6 +234,27 @@ class MapKernels:
             self.operation.operands[index].name: free + tuple(axis.strides[place] for axis in axes)
             for place, index in enumerate(arrays)
         }
+
+    def _tile(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry | None:
+        if self.packed and self.space and self.space[-1] == 1:
+            return None  # the last axis of the space is not the one whose pairs share bytes
+        operands = [self.operation.operands[index] for index in arrays]
+        blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
+        output = operands.index(self.operation.outputs[0])
+        along, across, lanes = tile_of(self.operation, self.types)
+        found = plane(axes, Arrays(output, full, parameters, blocked, self.packed), lanes)
+        if found is None:
+            return None
+        tiles = -(-found.along.extent // along), -(-found.across.extent // across)
+        head = [found.along.extent, found.across.extent]
+        for divisor in (*tiles, found.along.run, found.across.run):
+            head += divide_slots(divisor)
+        strides = self._outer_strides(arrays, found.outer)
+        for place, operand in enumerate(operands):
+            strides[operand.name] += found.steps(place)
+        return Geometry(
+            TILE, tiles[0] * tiles[1] * _product(found.outer), (*head, *self._outer(found.outer)), strides
+        )
 
     def _strided(self, arrays, axes: list[Axis]) -> Geometry:
         if not axes or (self.packed and self.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte

@@ -13,6 +13,7 @@ from skuda.sku import Layout
 
 BLOCK = 128  # threads
 DEPTH = 16  # rows that a thread of a columns kernel takes
+_TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
 @dataclass(frozen=True)
@@ -23,7 +24,7 @@ class Variant:
         kernel: suffix of the kernel's name.
         layout: what it serves.
         simple: columns: rows start on a vector's boundary.
-        suffix: what the name of the general form ends in.
+        suffix: what the name of the more special form ends in.
     """
 
     kernel: str
@@ -33,9 +34,11 @@ class Variant:
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
+VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
+TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
@@ -112,6 +115,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
 
     Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
     counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
+    Tiles need two axes.
     """
     if operation.over:
         return row_variants(operation, types)
@@ -123,7 +127,11 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
+    small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
+    flat = (VEC, VEC_SMALL) if small else (VEC,)
+    columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
+    tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    return (*flat, ROWS, *columns, *tile, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -132,10 +140,10 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `rows16`, `columns4`, `strided`."""
+    """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`, `row256x2`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
-    if variant is STRIDED:
+    if variant in (TILE, STRIDED):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
     return f"{variant.kernel}{lanes}{variant.suffix}"
@@ -148,6 +156,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
+    elif variant is TILE:
+        arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
     if variant.kernel == "columns":
@@ -159,17 +169,44 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
 
     Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
-    under way; but beyond two stores of wide elements it gains nothing from more.
+    under way; but beyond two stores of wide elements it gains nothing from more. Few elements are spread over more
+    threads, for there it is one thread's way from its first load to its store that takes the time.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant.kernel == "columns":
         return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
+    if variant is VEC_SMALL:
+        return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
     lanes = min(16, 128 // widest, 512 // max(inputs))
-    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
+    return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:
     """Neighbours that a thread of the strided kernel takes: a packed output is written a byte at a time."""
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
+
+
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once.
+
+    A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
+    In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
+    there a thread keeps to 32 neighbours: to prepare a second group costs more than a larger tile saves.
+    """
+    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
+    outputs = [bits[operand] for operand in operation.outputs]
+    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
+
+    def fits(along: int, across: int) -> bool:
+        padded = along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
+        return padded <= _TILE_BYTES and along * across <= most
+
+    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    along, across = max(
+        sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
+    )
+    return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8

@@ -9,16 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
-from itertools import product
+from itertools import islice, product
 
 import ml_dtypes
 import numpy as np
 
-from skuda import dispatch
+from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operand, Operation
 from skuda.plan import Plan
+from skuda.schedules import TILE
 from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import CPU, View
 
@@ -27,6 +28,10 @@ MANY = ((37,), (), (3, 5), (1031,))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5)
 PLACES = ("plain", "shifted", "stepped")
+# Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
+TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
+TILED_SINGLE = (144, 131, 9)
+TILED_PLACES = ("crossed", "permuted")
 
 
 @dataclass(frozen=True)
@@ -41,8 +46,11 @@ class Place:
 
 def place(shape: tuple[int, ...], how: str) -> Place:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last
-    axis.
+    axis; `permuted`: contiguous with the axes in reversed order.
     """
+    if how == "permuted":
+        turned = place(shape[::-1], "plain")
+        return Place(shape, turned.strides[::-1], 0, turned.size)
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
@@ -54,16 +62,23 @@ def place(shape: tuple[int, ...], how: str) -> Place:
 
 @dataclass(frozen=True)
 class Call:
-    """One plan's sizes, and where each array operand lies."""
+    """One plan's sizes, and where each array operand lies.
+
+    `large`: the kernel is chosen as for many elements; so many would take the reference too long.
+    """
 
     plan_class: type[Plan]
     sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
     elements: tuple[tuple[str, str], ...]
     places: tuple[tuple[str, Place], ...]
+    large: bool
 
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
-        return self.plan_class.select(descriptor, preference=backend)
+        plan = self.plan_class.select(descriptor, preference=backend)
+        if self.large:
+            plan._kernels.few_blocks = 0
+        return plan
 
     def variant(self):
         """The schedule that serves it, as if the memory of each operand started on a 256-byte boundary."""
@@ -106,8 +121,8 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     )
 
 
-def candidates(sku: KernelSku) -> Iterator[Call]:
-    """Calls of a SKU's operation at its types, in many sizes and places."""
+def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
+    """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
     entry = dispatch.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
@@ -116,36 +131,49 @@ def candidates(sku: KernelSku) -> Iterator[Call]:
     )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
-    choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS for _ in blocks]
-    if operation.over:  # rows as long as the schedule holds, and a little shorter
-        most = entry.variant.elements if entry.variant.keep else 1 << 16
-        lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
-        outer = ((3,), (), (2, 2), (37,))
-        along = operation.over.partition("/")[0]
-        choices = [lengths if dim.name == along else outer if dim.many else (3,) for dim in operation.dims]
-        if blocks:
-            choices = [(2 * most + 8, most + 16) if dim.name == along else outer for dim in operation.dims]
-            choices.append(lengths)
-    for how in PLACES:
-        for values in product(*choices):
-            sizes = dict(zip(names, values, strict=True))
-            counted = values[: len(operation.dims)] if operation.over else values
-            if (
-                np.prod(
-                    np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in counted] or [[1]])
-                )
-                > (300_000 if operation.over else 60_000)
-            ):
-                continue
-            plan = plan_class.select(
-                plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
+    many, single = (TILED_MANY, TILED_SINGLE) if tiled else (MANY, SINGLE)
+    choices = [many if dim.many else single for dim in operation.dims] + [BLOCKS for _ in blocks]
+    if operation.over:
+        choices = _lengths_of_rows(operation, entry.variant)
+    for values in product(*choices):
+        sizes = dict(zip(names, values, strict=True))
+        counted = values[: len(operation.dims)] if operation.over else values
+        if (
+            np.prod(
+                np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in counted] or [[1]])
             )
-            places = tuple(
-                (operand.name, place(stored, "plain" if shared(operand, operation) else how))
-                for operand, stored in zip(operation.operands, plan.stored, strict=True)
-                if operand.dims
-            )
-            yield Call(plan_class, tuple(sizes.items()), elements, places)
+            > (300_000 if operation.over else 60_000)
+        ):
+            continue
+        plan = plan_class.select(
+            plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
+        )
+        places = tuple(
+            (operand.name, place(stored, how_of(operand, operation, how)))
+            for operand, stored in zip(operation.operands, plan.stored, strict=True)
+            if operand.dims
+        )
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
+
+
+def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
+    """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
+    most = variant.elements if variant.keep else 1 << 16
+    lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
+    outer = ((3,), (), (2, 2), (37,))
+    along, _, block = operation.over.partition("/")
+    if block:
+        return [(2 * most + 8, most + 16) if dim.name == along else outer for dim in operation.dims] + [lengths]
+    return [lengths if dim.name == along else outer if dim.many else (3,) for dim in operation.dims]
+
+
+def how_of(operand: Operand, operation: Operation, how: str) -> str:
+    """The place of one operand: parameters are plain, and `crossed` are the inputs alone."""
+    if shared(operand, operation):
+        return "plain"
+    if how == "crossed":
+        return "permuted" if operand in operation.inputs else "plain"
+    return how
 
 
 def served(call: Call):
@@ -158,20 +186,25 @@ def served(call: Call):
 
 @cache
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
-    found = []
-    for call in candidates(sku):
-        if served(call) is dispatch.entry_of(sku).variant:
-            found.append((call.sizes, tuple(at for _, at in call.places)))
-            if len(found) == most:
-                break
-    return tuple(found)
+    variant = dispatch.entry_of(sku).variant
+    tiled = variant is TILE
+    chosen: list[tuple] = []
+    for how in TILED_PLACES if tiled else PLACES:
+        reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
+        if tiled:
+            found = list(reaching)
+            found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
+        else:
+            found = list(islice(reaching, most - len(chosen)))
+        chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
+    return tuple(chosen)
 
 
 _FAMILIES: dict[tuple, KernelSku] = {}
 
 
 def calls(sku: KernelSku, most: int = 3) -> list[Call]:
-    """Calls that reach a CUDA SKU, a few of different sizes; none where no candidate does.
+    """Calls that reach a CUDA SKU, a few of different sizes (and for tiles of each place); none where none does.
 
     Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family
     share the search.
@@ -187,7 +220,14 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     )
     names = [operand.name for operand in operation.operands if operand.dims]
     return [
-        Call(plan_class, each, elements, tuple(zip(names, places, strict=True))) for each, places in sizes
+        Call(
+            plan_class,
+            each,
+            elements,
+            tuple(zip(names, places, strict=True)),
+            entry.variant is schedules.VEC,
+        )
+        for each, places in sizes
     ]
 
 
@@ -247,7 +287,7 @@ def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
-    schedule = (variant.kernel, variant.simple)
+    schedule = (variant.kernel, variant.simple, variant.suffix)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"

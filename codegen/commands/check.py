@@ -6,9 +6,13 @@ import argparse
 import difflib
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from skuda.codegen.commands import places
 from skuda.codegen.output import Change, changes
+
+if TYPE_CHECKING:
+    from skuda.codegen.program import Spec
 
 DIFF_LINES = 40
 _MEANING = {
@@ -26,13 +30,18 @@ def add_parser(subparsers) -> None:
         "check",
         help="say where the catalog is not what the spec and the generator make",
         description="Render the spec into memory and compare every file. Where there are tests/oracles "
-        "beside the spec, each operation must have its oracle too. The exit status is 1 if something is "
+        "beside the spec, each operation must have its oracle too. With --evidence, each CUDA kernel must have "
+        "given the reference's bits on a GPU, with its source as it is now. The exit status is 1 if something is "
         "wrong.",
     )
     places.add_arguments(parser)
     parser.add_argument(
-        "--full", action="store_true", help=f"whole diffs (default: {DIFF_LINES} lines of each)"
+        "--evidence", action="store_true", help="list kernels that no GPU has verified since their source changed"
     )
+    parser.add_argument(
+        "--full", action="store_true",
+        help=f"whole diffs (default: {DIFF_LINES} lines of each), and the name of every kernel",
+    )  # fmt: skip
     parser.set_defaults(handler=run)
 
 
@@ -55,11 +64,32 @@ def run(args: argparse.Namespace) -> int:
     complaints = _oracle_complaints(args.spec, spec)
     for complaint in complaints:
         print(complaint)
+    unverified = _unverified(args, spec) if args.evidence else 0
     if drift or complaints:
         return 1
     total = f"{places.count(len(spec.rows), 'operation')}, {places.count(len(files), 'file')}"
     print(f"{args.out}: {total}, all as {args.spec.name} wants them")
-    return 0
+    return int(unverified > 0)
+
+
+def _unverified(args: argparse.Namespace, spec: Spec) -> int:
+    """Lists the kernels of a spec that are not verified.
+
+    Returns:
+        How many there are.
+    """
+    from skuda.codegen.commands import verified
+    from skuda.evidence import Records, State, kernels
+
+    records = Records(args.out.resolve())
+    wanted = kernels(program.operation for row in spec.rows for program in row.programs)
+    for line in verified.complaints(records, wanted, args.full):
+        print(line)
+    states = [records.state(operation.source, symbol) for symbol, operation in wanted.items()]
+    missing = sum(state is not State.VERIFIED for state in states)
+    gpus = ", ".join(record["gpu"] for record in records.verified) or f"no record in {records.folder}"
+    print(f"evidence: {len(states) - missing} of {places.count(len(states), 'kernel')} verified ({gpus})")
+    return missing
 
 
 def _diff(change: Change, folder: Path, full: bool) -> list[str]:
@@ -76,7 +106,7 @@ def _diff(change: Change, folder: Path, full: bool) -> list[str]:
     return [*shown, f"... {rest} more lines: --full"] if rest else shown
 
 
-def _oracle_complaints(spec_path: Path, spec) -> list[str]:
+def _oracle_complaints(spec_path: Path, spec: Spec) -> list[str]:
     from skuda.codegen.commands import oracles
 
     folder = spec_path.parent / "tests" / "oracles"

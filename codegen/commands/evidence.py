@@ -1,25 +1,127 @@
-"""What the records in evidence/ say of an operation, in one line."""
+"""`skuda evidence`: the records in evidence/ as a page, and as the table of README."""
 
 from __future__ import annotations
 
-from skuda import dispatch, evidence
-from skuda.dispatch import Catalog
-from skuda.operation import Operation
-from skuda.sku import BackendKind
+import argparse
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from skuda.bench import markdown, targets
+from skuda.codegen.commands import growth, places
+from skuda.codegen.commands.verified import in_words
+from skuda.errors import BadFile
+from skuda.evidence import Records, Run, statements
+from skuda.sku import Direction, split_symbol
+
+PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
+BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"
 
 
-def evidence_of(catalog: Catalog, operation: Operation) -> str:
-    """On which GPUs how many of an operation's kernels gave the reference's bits, by the present source."""
-    skus = [
-        sku
-        for sku in dispatch.skus()
-        if (sku.op, sku.direction, sku.backend) == (operation.name, operation.direction, BackendKind.CUDA)
-        and dispatch.entry_of(sku).catalog is catalog
+def add_parser(subparsers) -> None:
+    """Adds `evidence`."""
+    parser = subparsers.add_parser(
+        "evidence",
+        help="write the records of test-gpu and bench as a page, and as README's table",
+        description="Write what the records in evidence/ beside the catalog say into evidence/README.md, and the "
+        f"figures of the bench into README.md there, between {BEGIN} and {END} if it has these lines. "
+        "The page says what was found; whether a source has changed since, `skuda check --evidence` says.",
+    )
+    places.add_out(parser)
+    parser.set_defaults(handler=run)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs `skuda evidence`.
+
+    Raises:
+        BadFile: README has one of the two lines without the other.
+    """
+    records = Records(args.out.resolve())
+    wanted = {records.folder / PAGE: page(records, args.out.name)}
+    readme = records.folder.parent / "README.md"
+    if readme.exists():
+        wanted[readme] = with_block(readme, records)
+    records.folder.mkdir(exist_ok=True)
+    for path, text in wanted.items():
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+            print(f"wrote {path}")
+    return 0
+
+
+def with_block(readme: Path, records: Records) -> str:
+    """A README's text with the block between its two lines made anew.
+
+    Raises:
+        BadFile: one of the two lines is there without the other.
+    """
+    text = readme.read_text(encoding="utf-8")
+    head, begin, rest = text.partition(f"{BEGIN}\n")
+    old, end, tail = rest.partition(END)
+    if not begin and END not in text:
+        return text
+    if not begin or not end:
+        raise BadFile(f"{readme}: expected the line {BEGIN}, and {END} after it")
+    return f"{head}{begin}{block(records)}{end}{tail}"
+
+
+def block(records: Records) -> str:
+    """What every record of the bench says, in Markdown."""
+    parts = ["\n".join(markdown.lines(record)) for record in records.measured if record.get("rows")]
+    return "".join(f"{part}\n" for part in parts) or "Nothing has been measured.\n"
+
+
+def page(records: Records, package: str) -> str:
+    """Everything that the records say of each operation, in Markdown; from the records alone.
+
+    Args:
+        records: of the catalog.
+        package: name of the folder of the generated package, which lies beside evidence/.
+    """
+    lines = [
+        "<!-- Written by `skuda evidence` from the records in this folder. Do not edit. -->",
+        "# What ran on which GPU",
+        "",
+        "Each kernel ran on operands of several sizes and layouts, and every byte of its outputs' memory was compared",
+        "with the reference's. The share of the copy's speed is the bench's, over its rows: median, and the worst.",
+        "This page says what was found then. A kernel whose source has changed since is not verified:",
+        "`skuda check --evidence` lists these, and `skuda show OP` says it for each choice of types.",
     ]
-    counts: dict[str, int] = {}
-    for sku in skus:
-        for gpu in evidence.verified_on(catalog, operation.source, sku):
-            counts[gpu] = counts.get(gpu, 0) + 1
-    if not counts:
-        return "not verified on a GPU"
-    return "; ".join(f"{count} of {len(skus)} kernels bit-equal on {gpu}" for gpu, count in counts.items())
+    shares = _shares(records)
+    for record in records.verified:
+        lines += ["", f"## {record['gpu']}", ""]
+        lines += ["| operation | kernels | calls | result | share of copy | run | source |"]
+        lines += ["|---|---|---|---|---|---|---|"]
+        for (function, source, run, verdict), cases in _grouped(record).items():
+            name = source.removesuffix(".cu")
+            where = f"{run.date}, driver {run.driver}, CUDA {run.cuda}"
+            lines.append(
+                f"| [{function}](../{package}/docs/{name}.md) | {len(cases)} | {sum(cases)} | {verdict} "
+                f"| {shares.get((record['gpu'], function), '-')} | {where} | `{run.digest[:12]}` |"
+            )
+    if not records.verified:
+        lines += ["", "Nothing has been verified on a GPU."]
+    if records.growth:
+        lines += ["", "## What a growing catalog costs", "", *growth.lines(records.growth)]
+    return "\n".join(lines) + "\n"
+
+
+def _grouped(record: Mapping[str, Any]) -> dict[tuple[str, str, Run, str], list[int]]:
+    """The cases of each kernel by function, source, run and verdict."""
+    found: dict[tuple[str, str, Run, str], list[int]] = {}
+    for source, symbol, run, result in statements(record):
+        parts = split_symbol(symbol)
+        function = parts.op + ("_backward" if parts.direction is Direction.BACKWARD else "")
+        found.setdefault((function, source, run, in_words(result)), []).append(result.cases)
+    return dict(sorted(found.items(), key=lambda item: item[0][:2]))
+
+
+def _shares(records: Records) -> dict[tuple[str, str], str]:
+    """By GPU and function: median and worst share of the copy over the rows of the bench."""
+    found: dict[tuple[str, str], list[float]] = {}
+    for record in records.measured:
+        for row in targets.measured(record.get("rows", ())):
+            found.setdefault((record["machine"]["gpu"], row["operation"]), []).append(targets.share(row))
+    return {key: f"{statistics.median(shares):.2f}, {min(shares):.2f}" for key, shares in found.items()}

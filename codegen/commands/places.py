@@ -15,6 +15,11 @@ OUT = Path("generated")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the two options."""
     parser.add_argument("--spec", type=Path, default=SPEC, metavar="FILE", help=f"the spec (default: {SPEC})")
+    add_out(parser)
+
+
+def add_out(parser: argparse.ArgumentParser) -> None:
+    """Declares `--out` alone."""
     parser.add_argument(
         "--out", type=Path, default=OUT, metavar="FOLDER",
         help=f"the catalog, a package of generated files only (default: {OUT})",

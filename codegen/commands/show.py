@@ -7,14 +7,15 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from skuda import dispatch
-from skuda.codegen.commands import formulas, loaded, probe
-from skuda.codegen.commands.evidence import evidence_of
+from skuda import dispatch, schedules
+from skuda.codegen.commands import formulas, loaded, probe, verified
 from skuda.codegen.diagnostics import closest
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
+from skuda.evidence import Records, kernels, package_of
 from skuda.operation import COMPUTE, SCALE, Operation
 from skuda.plan import Plan
+from skuda.sku import BackendKind
 
 
 def add_parser(subparsers) -> None:
@@ -23,10 +24,12 @@ def add_parser(subparsers) -> None:
         "show",
         help="everything about one operation, its CUDA included",
         description="Show an operation's signature, formula, types, guarantee, what it gives at NaN, "
-        "infinities and ties, its descriptor and args, its backward pass, and the CUDA that is made of it.",
+        "infinities and ties, its descriptor and args, its backward pass, the CUDA that is made of it, and what was "
+        "verified and measured on which GPU.",
     )
     parser.add_argument(
-        "operation", metavar="OP", help="its name; NAME_backward shows the backward pass alone"
+        "operation", metavar="OP",
+        help="its name; NAME_backward shows the backward pass alone, the symbol of a kernel that kernel",
     )
     parser.add_argument("--cuda", action="store_true", help="print the whole CUDA source, and nothing else")
     parser.add_argument(
@@ -40,20 +43,42 @@ def add_parser(subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Runs `skuda show`."""
+    if "__" in args.operation:
+        print("\n".join(_kernel(args)))
+        return 0
     catalog, plans = _find(args)
     if args.cuda:
         print(catalog.source(plans[0].operation.source), end="")
         return 0
     row = loaded.plans(catalog, plans[0].operation.name)[0].operation
     given = _given(row, args.types)
-    report = [f"{row.name} ({row.category}): {row.doc}", f"evidence: {evidence_of(catalog, row)}"]
+    records, every = Records(package_of(catalog)), kernels(plan.operation for plan in plans)
+    report = [f"{row.name} ({row.category}): {row.doc}", f"evidence: {verified.summary(records, every)}"]
     for plan in plans:
         report += ["", f"== {plan.operation.function} =="]
-        for title, lines in _sections(catalog, plan, given):
+        for title, lines in _sections(catalog, plan, given, records):
             if lines:
                 report += ["", title, *(f"  {line}".rstrip() for line in lines)]
     print("\n".join(report))
     return 0
+
+
+def _kernel(args: argparse.Namespace) -> Iterator[str]:
+    """What `show` says of one kernel.
+
+    Raises:
+        UnknownSymbol: no catalog that is loaded has it; names the nearest.
+    """
+    loaded.catalogs(args)
+    sku = dispatch.sku_of_symbol(args.operation)
+    entry = dispatch.entry_of(sku)
+    operation = entry.operation
+    yield f"{sku.symbol}: {operation.doc}"
+    yield f"{sku.backend.value}, {sku.layout.value}; {', '.join(f'{k} = {v}' for k, v in entry.types.items())}"
+    yield from (f"{name}: {value}" for name, value in vars(sku.precision_guarantee).items())
+    if sku.backend is BackendKind.CUDA:
+        yield f"source: {operation.source}, {schedules.entry(operation, entry.types, entry.variant)}"
+        yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
 
 
 def _given(row: Operation, words: str | None) -> dict[str, str] | None:
@@ -89,7 +114,7 @@ def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan],
 
 
 def _sections(
-    catalog: dispatch.Catalog, plan: type[Plan], given: dict[str, str] | None
+    catalog: dispatch.Catalog, plan: type[Plan], given: dict[str, str] | None, records: Records
 ) -> Iterator[tuple[str, list[str]]]:
     operation = plan.operation
     function = getattr(catalog.module(operation.name), operation.function)
@@ -107,6 +132,8 @@ def _sections(
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
     if given is not None:
         yield "kernels", _kernels(operation, given)
+    if records.verified:
+        yield "evidence, by types", list(verified.by_types(records, kernels([operation])))
     yield "cuda: what one element computes (--cuda shows the whole source)", _struct(catalog, operation)
 
 

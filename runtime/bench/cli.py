@@ -12,11 +12,14 @@ from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from skuda.bench import report, suite
 from skuda.errors import InvalidProblem, MissingDependency, Unsupported
 from skuda.kernel import cuda_available
+
+if TYPE_CHECKING:
+    from skuda import evidence
 
 ROUNDS, QUICK_ROUNDS = 30, 15
 
@@ -42,6 +45,10 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
     parser.add_argument("--host", action="store_true", help="only what a call costs the host")
     parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
+    parser.add_argument(
+        "--record", action="store_true",
+        help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; whole runs only",
+    )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
     parser.set_defaults(handler=run)
 
@@ -58,6 +65,8 @@ def run(args: argparse.Namespace) -> int:
 
     if args.host and (args.operations or args.elements or args.plot):
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
+    if args.record and (args.operations or args.elements or args.host or args.quick):
+        raise InvalidProblem("--record is for a whole run: give none of --op, --dtype, --host and --quick with it")
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
@@ -69,9 +78,14 @@ def run(args: argparse.Namespace) -> int:
     begun = time.perf_counter()
     result = measure(args, cases)
     print(report.text(result))
-    if args.json:
-        args.json.write_text(as_json(result), encoding="utf-8")
-        print(f"wrote {args.json}")
+    written = {args.json: as_json(result)} if args.json else {}
+    if args.record:
+        stem = _records().path("bench", result["machine"]["gpu"])
+        stem.parent.mkdir(exist_ok=True)
+        written |= {stem.with_suffix(".json"): as_json(result), stem.with_suffix(".txt"): report.text(result) + "\n"}
+    for path, text in written.items():
+        path.write_text(text, encoding="utf-8")
+        print(f"wrote {path}")
     if args.plot:
         from skuda.bench import plot  # matplotlib takes a while to import
 
@@ -89,6 +103,8 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
     bench = Bench(rounds, args.quick)
     result: dict[str, Any] = {"machine": machine(bench.absent), "absent": bench.absent, "rounds": rounds}
     if cases:
+        sources, records = dict.fromkeys(case.operation.source for case in cases), _records()
+        result["sources"] = {source: records.digest(source) for source in sources}
         with progress(len(cases)) as advance:
             result["rows"] = bench.run(cases, advance)
     if not args.operations and not args.elements:
@@ -96,6 +112,13 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
 
         result["host"] = host.measure()
     return result
+
+
+def _records() -> evidence.Records:
+    from skuda import evidence  # which reads what is written here
+    from skuda.generated import CATALOG
+
+    return evidence.Records(evidence.package_of(CATALOG))
 
 
 def as_json(result: dict[str, Any]) -> str:

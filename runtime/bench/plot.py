@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 
 from skuda.bench import targets
 from skuda.bench.peers import PEERS
-from skuda.bench.targets import Row
+from skuda.bench.targets import Row, family
 
 _INK, _SOFT, _FAINT = "#1d2430", "#6b7380", "#e3e6ea"
 # Okabe and Ito's colours, which the colour-blind can tell apart; each has a marker of its own besides.
@@ -23,12 +23,6 @@ _STYLE = {
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,
     "xtick.color": _SOFT, "ytick.color": _INK, "xtick.bottom": False, "ytick.left": False,
 }  # fmt: skip
-
-
-def family(row: Row) -> str:
-    """`quantize` of `quantize_per_token_backward`: the panel that a row is drawn in."""
-    name = row["operation"].removesuffix("_backward")
-    return name.partition("_per_")[0].partition("_tensor")[0].replace("_", " ")
 
 
 def points(rows: Sequence[Row], peer: str | None) -> dict[str, list[float]]:

@@ -76,7 +76,7 @@ def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
         compared = sum(targets.speedup(row, peer) is not None for row in targets.measured(rows))
         behind = sum(name == peer for _, name, _ in losing)
         yield f"{peer}: {absent.get(peer) or f'faster than ours in {behind} of {compared} rows'}"
-    mean = targets.geometric_mean(rows, COMPILE, targets.COMPILE_ELEMENTS)
+    mean = targets.compile_mean(rows)
     if mean:
         verdict = "met" if mean[0] >= targets.COMPILE_SPEEDUP else "missed"
         yield (

@@ -10,10 +10,14 @@ from typing import Any
 import cupy
 
 import skuda
+from skuda import dispatch
 from skuda.bench import peers
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.bench.timing import Timer
+from skuda.descriptor import is_number
+from skuda.sku import KernelSku
+from skuda.tensor import view_of
 
 _BLOCK = 1 << 24
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
@@ -55,7 +59,10 @@ class Bench:
         self.absent = {peer.name: reason for peer in peers.PEERS if (reason := peer.absent())}
 
     def row(self, case: Case) -> dict[str, Any]:
-        """One row of the results: `error` says that our kernel failed, `left_out` why it was not measured."""
+        """One row of the results: `error` says that our kernel failed, `left_out` why it was not measured.
+
+        `sku` is the kernel that served it.
+        """
         row: dict[str, Any] = {
             "operation": case.operation.function,
             "dtype": case.dtype,
@@ -75,6 +82,7 @@ class Bench:
             return {**row, "error": f"{type(error).__name__}: {error}"}
         if fault:
             return {**row, "error": fault}
+        row["sku"] = served_by(problem).symbol
         calls = {"ours": problem.run, "copy": self._copy.of(case.bytes)}
         for peer in peers.peers_of(case, self._quick):
             if peer.name in self.absent:
@@ -114,6 +122,15 @@ def _fits(moved: int) -> bool:
             torch.cuda.empty_cache()
         free, total = cupy.cuda.runtime.memGetInfo()
     return free > 4 * moved
+
+
+def served_by(problem: Problem) -> KernelSku:
+    """The kernel that runs on a problem's operands as they lie."""
+    plan = problem.plan
+    operands = [
+        value if is_number(value) else view_of(value, name) for name, value in problem.arrays.items()
+    ]
+    return dispatch.make_sku(plan.operation, plan.types, plan._geometry(operands).variant)
 
 
 def agreement(result: object, problem: Problem) -> float:

@@ -74,6 +74,12 @@ def share(row: Row) -> float:
     return row["copy_us"] / row["ours_us"]
 
 
+def family(row: Row) -> str:
+    """`quantize` of `quantize_per_token_backward`."""
+    name = row["operation"].removesuffix("_backward")
+    return name.partition("_per_")[0].partition("_tensor")[0].replace("_", " ")
+
+
 def speedup(row: Row, peer: str) -> float | None:
     """Time of a peer over ours; None where it was not measured."""
     us = row["peers"].get(peer, {}).get("us")
@@ -106,11 +112,16 @@ def slower(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
     return sorted(found, key=lambda each: each[2])
 
 
-def geometric_mean(rows: Sequence[Row], peer: str, elements: Sequence[str]) -> tuple[float, int] | None:
+def geometric_mean(rows: Sequence[Row], peer: str) -> tuple[float, int] | None:
     """Of a peer's time over ours, and over how many rows; None where there are none."""
-    ratios = [speedup(row, peer) for row in measured(rows) if row["element"] in elements]
+    ratios = [speedup(row, peer) for row in measured(rows)]
     logs = [math.log(ratio) for ratio in ratios if ratio]
     return (math.exp(statistics.fmean(logs)), len(logs)) if logs else None
+
+
+def compile_mean(rows: Sequence[Row]) -> tuple[float, int] | None:
+    """What COMPILE_SPEEDUP is held against: the mean over torch.compile where it is fast, and over how many rows."""
+    return geometric_mean([row for row in rows if row["element"] in COMPILE_ELEMENTS], COMPILE)
 
 
 def host_targets(us: Mapping[str, float]) -> list[tuple[str, float, float, str, bool]]:

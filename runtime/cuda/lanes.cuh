@@ -11,6 +11,21 @@ template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N
   __device__ void set(int lane, compute_t<E> value) { data[lane] = narrow_to<E>::from(value); }
 };
 
+// Two elements to a 32-bit word: one operation widens each, where the compiler would take a word apart first.
+template <int N> struct alignas(N >= 8 ? 16 : N * 2) Lanes<bf16, N> {
+  static constexpr int units = N;
+  bf16 data[units];
+
+  __device__ f32 get(int lane) const {
+    if constexpr (N % 2 == 0) {
+      const u32 pair = reinterpret_cast<const u32*>(data)[lane / 2];
+      return __uint_as_float(lane & 1 ? pair & 0xffff0000u : pair << 16);
+    }
+    return widen(data[lane]);
+  }
+  __device__ void set(int lane, f32 value) { data[lane] = narrow_to<bf16>::from(value); }
+};
+
 // Two elements to a byte.
 template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<s4, N> {
   static constexpr int units = N / 2;
@@ -33,16 +48,48 @@ template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<u4, N> {
   }
 };
 
-// The array from an element on; a packed one starts at a byte.
-template <typename E, typename P> __device__ inline P* at(P* array, i64 element) {
-  return array + (storage<E>::bits < 8 ? element >> 1 : element);
-}
-
 template <int BYTES> struct word { using type = uint4; };
 template <> struct word<8> { using type = uint2; };
 template <> struct word<4> { using type = u32; };
 template <> struct word<2> { using type = unsigned short; };
 template <> struct word<1> { using type = u8; };
+
+// All lanes at once. Nibbles are put together four at a time, as bytes.
+template <typename E, int N> __device__ inline void set_all(Lanes<E, N>& lanes, const compute_t<E> (&values)[N]) {
+  if constexpr (storage<E>::bits < 8 && N % 8 == 0) {
+#pragma unroll
+    for (int word = 0; word < N / 8; ++word) {
+      u32 low = 0, high = 0;
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte) {
+        low |= u32(u8(values[8 * word + 2 * byte])) << 8 * byte;
+        high |= u32(u8(values[8 * word + 2 * byte + 1])) << 8 * byte;
+      }
+      reinterpret_cast<u32*>(lanes.data)[word] = (low & 0x0f0f0f0fu) | (high << 4 & 0xf0f0f0f0u);
+    }
+  } else {
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) lanes.set(lane, values[lane]);
+  }
+}
+
+// Takes another's lanes from `lane` on, where `lane` may lie before the first.
+template <typename E, int N> __device__ inline void take_from(Lanes<E, N>& lanes, const Lanes<E, N>& other, int lane) {
+  using V = Lanes<E, N>;
+  using W = typename word<sizeof(V) < 4 ? int(sizeof(V)) : 4>::type;
+#pragma unroll
+  for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i) {
+    const int kept = lane * storage<E>::bits - i * 8 * int(sizeof(W));  // bits of this word
+    const W mask = W(kept <= 0 ? 0u : kept >= 32 ? ~0u : (1u << kept) - 1);
+    W& to = reinterpret_cast<W*>(lanes.data)[i];
+    to = W((to & mask) | (reinterpret_cast<const W*>(other.data)[i] & W(~mask)));
+  }
+}
+
+// The array from an element on; a packed one starts at a byte.
+template <typename E, typename P> __device__ inline P* at(P* array, i64 element) {
+  return array + (storage<E>::bits < 8 ? element >> 1 : element);
+}
 
 // A vector that starts at any byte: the aligned 16-byte words around it, shifted into place.
 template <int BYTES> __device__ inline void load_shifted(u32* to, const u8* from) {

@@ -10,22 +10,34 @@ template <typename C> struct limits;
 template <> struct limits<f32> {
   static constexpr f32 scale_low = 0x1p-60f, scale_high = 0x1p60f;  // a shared divisor outside is divided by
   static constexpr f32 value_low = 0x1p-63f, value_high = 0x1p63f;  // a dividend outside is divided
-  static constexpr f32 integer = 0x1.8p23f;                         // added and subtracted: rounds to an integer
+  static constexpr f32 half_unit = 0x1p-24f;                        // in the last place of 1
 };
 template <> struct limits<f64> {
   static constexpr f64 scale_low = 0x1p-480, scale_high = 0x1p480;
   static constexpr f64 value_low = 0x1p-500, value_high = 0x1p500;
-  static constexpr f64 integer = 0x1.8p52;
+  static constexpr f64 half_unit = 0x1p-53;
 };
 
-__device__ inline f32 inverse(f32 s) { return __frcp_rn(s); }
-__device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
 __device__ inline f32 divided(f32 x, f32 s) { return __fdiv_rn(x, s); }
 __device__ inline f64 divided(f64 x, f64 s) { return __ddiv_rn(x, s); }
 __device__ inline f32 fused(f32 a, f32 b, f32 c) { return __fmaf_rn(a, b, c); }
 __device__ inline f64 fused(f64 a, f64 b, f64 c) { return __fma_rn(a, b, c); }
+__device__ inline f32 fused_down(f32 a, f32 b, f32 c) { return __fmaf_rd(a, b, c); }
+__device__ inline f64 fused_down(f64 a, f64 b, f64 c) { return __fma_rd(a, b, c); }
+// The power of two in a normal number.
+__device__ inline f32 exponent(f32 x) { return __uint_as_float(__float_as_uint(x) & 0x7f800000u); }
+__device__ inline f64 exponent(f64 x) { return __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000ll); }
 __device__ inline i32 nearest(f32 x) { return __float2int_rn(x); }  // saturates; NaN gives 0
 __device__ inline i32 nearest(f64 x) { return is_nan(x) ? 0 : __double2int_rn(x); }
+
+// RN(1 / s) for a safe divisor: the hardware's estimate and a Newton step, which is what __frcp_rn does there, without
+// its way out for other divisors. prove_division.py compares the two.
+__device__ inline f32 inverse(f32 s) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(s));
+  return fused(fused(-s, y, 1.0f), y, y);
+}
+__device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
 
 // min(max(x, low), high) that keeps NaN, one instruction each.
 __device__ inline f32 bounded(f32 x, f32 low, f32 high) {
@@ -72,40 +84,52 @@ template <typename C> struct Divisor {
   }
 };
 
+// The largest x > 0 whose quotient by s > 0, rounded to C and then to an integer, is at most `bound` >= 0.
+//
+// With h = bound + 1/2 (exact), the last quotient that rounds to `bound` is h itself where `bound` is even, for ties go
+// to even, else the one before h. Next to that quotient, half a unit in the last place beyond, lies the middle m of two
+// values of C: what is larger than s m has a larger quotient. s m itself is no value of C, since m has one bit too many.
+template <typename C> __device__ inline C last_inside(C s, i32 bound) {
+  const C h = C(bound) + C(0.5);
+  const C half = exponent(h) * limits<C>::half_unit * s;  // exact
+  return fused_down(s, h, bound & 1 ? -half : half);
+}
+
 // clamp(round_to_int(x / s), low, high), exact whatever the bounds, and whether the rounded quotient lies in them.
 template <typename C> struct Steps {
-  C s, y, below, above;  // below and above: one beyond the bounds, where a quotient may be cut without being changed
+  C s, y;
+  C least, most;    // dividends are cut here: beyond, the quotient rounds to a bound or further
+  C first, last;    // dividends whose rounded quotient lies in the bounds
   i64 low, high;
   bool fast;
 
   Steps() = default;
-  __device__ Steps(C s, i64 low, i64 high)
-      : s(s), y(inverse(s)), below(C(i32(low) - 1)), above(C(i32(high) + 1)), low(low), high(high),
-        fast(safe_divisor(s) && low >= -(1 << 22) && high <= (1 << 22)) {}
+  __device__ Steps(C s, i64 low, i64 high) : s(s), y(inverse(s)), low(low), high(high) {
+    fast = safe_divisor(s) && 0 - u64(low) <= 1 << 22 && u64(high) <= 1 << 22;  // 0, the code of NaN, is inside
+    const C at_low = C(i32(low)) * s, at_high = C(i32(high)) * s;
+    least = s < 0 ? at_high : at_low;
+    most = s < 0 ? at_low : at_high;
+    const i32 below = s < 0 ? i32(high) : -i32(low), above = s < 0 ? -i32(low) : i32(high);
+    first = -last_inside(absolute(s), below);
+    last = last_inside(absolute(s), above);
+  }
 
-  // Cut before the remainder is taken, so that an infinite x is not turned into NaN. A dividend too small for an exact
-  // remainder has a quotient that rounds to 0 either way.
-  __device__ C cut_quotient(C x) const {
-    const C q0 = bounded(x * y, below, above);
-    return fused(fused(-s, q0, x), y, q0);
+  // The quotient of a dividend cut to RN(low s) .. RN(high s), which are within a relative 2^-24 of the products: the
+  // quotients there are within a quarter of the bounds and round to them, so no integer has to be cut any more. A
+  // dividend too small for an exact remainder has a quotient that rounds to 0 either way.
+  __device__ i32 cut_quotient(C x) const {
+    const C cut = bounded(x, least, most), q0 = cut * y;
+    return nearest(fused(fused(-s, q0, cut), y, q0));
   }
 
   template <bool FAST> __device__ i64 value(C x) const {
-    if (!FAST) return general_steps(x, s, low, high);
-    const i32 q = nearest(cut_quotient(x));
-    return min(max(q, i32(low)), i32(high));
+    return FAST ? cut_quotient(x) : general_steps(x, s, low, high);
   }
-
   template <bool FAST> __device__ C real(C x) const {
-    if (!FAST) return C(value<false>(x));
-    const C rounded = (cut_quotient(x) + limits<C>::integer) - limits<C>::integer;
-    return is_nan(rounded) ? C(clamp(i32(0), i32(low), i32(high))) : bounded(rounded, C(i32(low)), C(i32(high)));
+    return FAST ? C(cut_quotient(x)) : C(general_steps(x, s, low, high));
   }
-
   template <bool FAST> __device__ bool inside(C x) const {
-    if (!FAST) return general_inside(x, s, low, high);
-    const i32 q = nearest(cut_quotient(x));
-    return i32(low) <= q && q <= i32(high);
+    return FAST ? !(x < first) && !(x > last) : general_inside(x, s, low, high);
   }
 };
 

@@ -17,6 +17,7 @@ from skuda.bench.suite import Case, Layout, Shape, SizeClass
 from skuda.codegen.cli import main
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
+from skuda.evidence import Records
 from skuda.generated import CATALOG
 from skuda.sku import BackendKind
 
@@ -267,9 +268,9 @@ def test_rows_that_lose(result):
         ("16384x4095", "torch.compile", 0.8),
         ("4096x4096 transposed", "torch eager", 0.9),
     ]
-    mean, rows = targets.geometric_mean(result["rows"], "torch.compile", ["f16"])
+    mean, rows = targets.compile_mean(result["rows"])
     assert (mean, rows) == (pytest.approx(math.cbrt(2 * 0.8 * 1.5)), 3)
-    assert targets.geometric_mean(result["rows"], "torch.compile", ["f32"]) is None
+    assert targets.compile_mean([{**row, "element": "f32"} for row in result["rows"]]) is None
 
 
 def test_report(result):
@@ -316,8 +317,8 @@ def test_plot(result, tmp_path):
         "16384x4095": [pytest.approx(1.25)],
         "16384x8192": [pytest.approx(76 / 120)],
     }
-    assert plot.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
-    assert plot.family({"operation": "lerp_tensor_backward"}) == "lerp"
+    assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
+    assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
     plot.draw(tmp_path / "share.png", result)
     picture = imread(tmp_path / "share.png")[..., :3]
     assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4
@@ -345,6 +346,15 @@ def test_a_run_prints_writes_and_fails_for_a_failed_row(result, monkeypatch, cap
     assert main(["bench", "--op", "lerp"]) == 0
 
 
+def test_a_whole_run_is_recorded_beside_the_catalog(result, monkeypatch, tmp_path):
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setattr(cli, "measure", lambda args, cases: result)
+    monkeypatch.setattr(cli, "_records", lambda: Records(tmp_path / "generated"))
+    assert main(["bench", "--record"]) == 1
+    assert Records(tmp_path / "generated").measured == [result]
+    assert (tmp_path / "evidence" / "bench-test-gpu.txt").read_text() == report.text(result) + "\n"
+
+
 def test_a_missing_package_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(cli, "cuda_available", lambda: True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -364,6 +374,8 @@ def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
         (["--op", "nothing"], "--op nothing: no such operation"),
         (["--dtype", "f8"], "--dtype f8: expected one of f32 f64 f16 bf16"),
         (["--host", "--dtype", "f16"], "--host measures calls, not kernels"),
+        (["--record", "--quick"], "--record is for a whole run"),
+        (["--record", "--op", "lerp"], "--record is for a whole run"),
         (["--json", "no/such/folder.json"], "there is no folder no/such"),
     ],
 )

@@ -1,9 +1,10 @@
 """The arithmetic behind runtime/cuda/quotient.cuh, proved on small precisions and probed on f32 and f64.
 
 y = RN(1 / s), q0 = RN(x * y), r = RN(x - s * q0), q = RN(q0 + r * y) is claimed to be the IEEE quotient RN(x
-/ s), and an integer that is read off a quotient cut at one beyond its bounds is claimed to be the clamped
-rounded quotient. The arithmetic scales with the precision p, so for small p every pair of mantissas is tried;
-nothing here is floating point but the inputs of the f32 probe.
+/ s); an integer that is read off the quotient of a dividend cut to its bounds' products with s is claimed to be
+the clamped rounded quotient; and the quotients that round to an integer within bounds are claimed to be those of
+dividends between two thresholds. The arithmetic scales with the precision p, so for small p every pair of
+mantissas is tried; nothing here is floating point but the inputs of the f32 probe.
 """
 
 from __future__ import annotations
@@ -63,8 +64,21 @@ def test_the_refined_quotient_is_the_ieee_quotient(p):
     assert (q0 << bits != exact).any()
 
 
+def rounded_down(numbers: np.ndarray, p: int) -> np.ndarray:
+    """Positive integers rounded to p significant bits, toward 0."""
+    drop = np.array([max(0, int(number).bit_length() - p) for number in numbers.flat]).reshape(numbers.shape)
+    return numbers >> drop << drop
+
+
+def last_inside(s: np.ndarray, bound: int, p: int) -> np.ndarray:
+    """quotient.cuh's last_inside, in units of 2^-(p + 1)."""
+    half = 2 * bound + 1  # h = bound + 1/2, in halves
+    half_unit = 1 << (half.bit_length() - 1)  # of h, in units of 2^-(p + 1)
+    return rounded_down(s * ((half << p) + (-half_unit if bound % 2 else half_unit)), p)
+
+
 @pytest.mark.parametrize("p", [5, 6, 7])
-def test_the_cut_quotient_gives_the_clamped_integer(p):
+def test_the_cut_dividend_gives_the_clamped_integer(p):
     """Steps: bounds within 2^(p - 2) (2^22 in f32), dividends from far below half a step to far beyond the
     bounds.
     """
@@ -72,27 +86,25 @@ def test_the_cut_quotient_gives_the_clamped_integer(p):
     s = s * np.ones_like(x)
     bits, down = 2 * p - 1, p + 4  # dividends are x * 2^(exponent - down), the divisor s
     y = divided(np.int64(1) << (bits + 3), s, p) >> 3
-    for low, high in ((-8, 7), (0, 0), (0, 5), (-3, -2), (4, 7), (-(1 << (p - 2)), 1 << (p - 2))):
+    for low, high in ((-8, 7), (0, 0), (0, 5), (-3, 0), (-(1 << (p - 2)), 1 << (p - 2))):
+        least, most = (rounded((bound << down) * s, p) for bound in (low, high))
+        first, last = -last_inside(s, -low, p) << 3, last_inside(s, high, p) << 3
         for exponent in range(0, 2 * p + 4):
             for sign in (1, -1):
                 dividend = sign * (x << exponent)  # in units of 2^-down
+                cut = np.clip(dividend, least, most)
                 unit = down + bits
-                q0 = rounded(dividend * y, p)
-                q0 = np.clip(q0, (low - 1) << unit, (high + 1) << unit)
-                r = rounded((dividend << bits) - s * q0, p)  # in units of 2^-(down + bits)
+                q0 = rounded(cut * y, p)
+                r = rounded((cut << bits) - s * q0, p)  # in units of 2^-(down + bits)
                 q = rounded((q0 << bits) + r * y, p)  # in units of 2^-(down + 2 * bits)
                 unit += bits
                 nearest = np.sign(q) * shift_to_even(np.abs(q), np.int64(unit))
                 # The IEEE quotient is rounded to p bits first, and to an integer then.
                 quotient = divided((x << exponent) << (2 * bits), s, p)
                 ieee = sign * shift_to_even(quotient, np.int64(down + 2 * bits))
-                expected = np.clip(ieee, low, high)
-                assert np.array_equal(np.clip(nearest, low, high), expected)
-                assert np.array_equal((low <= nearest) & (nearest <= high), (low <= ieee) & (ieee <= high))
-                # Adding and subtracting 3 * 2^(p - 2) rounds to the same integer.
-                magic = np.int64(3 << (p - 2)) << unit
-                real = rounded(rounded(q + magic, p) - magic, p)
-                assert np.array_equal(np.clip(real, low << unit, high << unit), expected << unit)
+                assert np.array_equal(nearest, np.clip(ieee, low, high))
+                inside = (first <= dividend) & (dividend <= last)
+                assert np.array_equal(inside, (low <= ieee) & (ieee <= high))
 
 
 def nearest_float(number: Fraction, p: int) -> Fraction:

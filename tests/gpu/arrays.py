@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from zlib import crc32
 
 import cupy
 import numpy as np
+from distance import distance
 from problems import Call, Place, fill
 
 from skuda.dtypes import DTYPES
@@ -39,6 +42,14 @@ def on_gpu(memory: np.ndarray):
     return cupy.ndarray(memory.shape, memory.dtype, raw.data)
 
 
+@dataclass(frozen=True)
+class Difference:
+    """An output whose bytes are not the reference's: what to say of it, and how far it is off (see `distance`)."""
+
+    text: str
+    ulp: int | None
+
+
 class Pair:
     """One call's memory on both sides."""
 
@@ -49,6 +60,7 @@ class Pair:
         operation = plan.operation
         places = dict(call.places)
         self.cpu, self.gpu, self.places = {}, {}, {}
+        self.words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
         for operand, word in zip(operation.operands, plan.words, strict=True):
             at = self.places[operand.name] = places.get(operand.name)
             self.cpu[operand.name] = memory_of(at, operand, word, operand in operation.outputs, rng)
@@ -62,15 +74,21 @@ class Pair:
         plan = self.call.plan(backend)
         plan.run(plan.args_type(**self.arguments(self.cpu if backend is BackendKind.REFERENCE else self.gpu)))
 
-    def assert_same(self, what: str) -> None:
-        """Every byte of the outputs' memory, the gaps between elements too."""
+    def differences(self, what: str) -> Iterator[Difference]:
+        """Each output of which a byte is not the reference's, in the gaps between elements too."""
         for name in self.outputs:
             expected = self.cpu[name].view(np.uint8)
             actual = cupy.ndarray(expected.shape, np.uint8, self.gpu[name].data).get()
             wrong = np.flatnonzero(actual != expected)
-            first = wrong[:5]
-            assert not len(wrong), (
-                f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes "
-                f"of {name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
-                f"{expected[first].tolist()}"
-            )
+            if len(wrong):
+                first = wrong[:5]
+                text = (
+                    f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes "
+                    f"of {name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
+                    f"{expected[first].tolist()}"
+                )
+                yield Difference(text, distance(actual, expected, self.words[name]))
+
+    def assert_same(self, what: str) -> None:
+        """Every byte of the outputs' memory, the gaps between elements too."""
+        assert not [difference.text for difference in self.differences(what)]

@@ -1,6 +1,6 @@
 """These tests need a CUDA device. Without one they are not collected, and the summary says so.
 
-A run that compared every kernel with the reference writes evidence/gpu-<name>.json.
+What was compared with the reference is merged into evidence/gpu-<name>.json: all kernels, or those that -k chose.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 
 from skuda import dispatch, evidence, kernel
 
-compared: dict[str, dict] = {}  # by symbol, from the workers' reports too
+compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
 
@@ -27,28 +27,30 @@ def pytest_terminal_summary(terminalreporter):
 def pytest_runtest_logreport(report):
     properties = dict(report.user_properties)
     if report.when == "call" and "symbol" in properties:
-        compared[properties["symbol"]] = {"cases": properties["cases"], "bit_equal": report.passed}
+        ulp = properties.get("worst_ulp")  # none if the kernel did not even run
+        compared[properties["symbol"]] = evidence.Result(properties["cases"], report.passed, ulp)
 
 
 def pytest_sessionfinish(session):
     if not compared or hasattr(session.config, "workerinput"):
         return
-    from gpu.test_conformance_gpu import SKUS
-
-    if SKUS.keys() <= compared.keys():
-        evidence.write(dispatch.catalogs()[0], machine(), compared)
+    catalog = dispatch.catalogs()[0]
+    evidence.Records(evidence.package_of(catalog)).merge(catalog, machine(), compared)
 
 
 def machine() -> dict[str, str]:
     import cupy
 
-    runtime = cupy.cuda.runtime
+    from skuda.codegen.commands import gpus
+
+    driver = gpus.find()
     return {
-        "gpu": runtime.getDeviceProperties(0)["name"].decode(),
-        "cuda_driver": str(runtime.driverGetVersion()),
+        "gpu": cupy.cuda.runtime.getDeviceProperties(0)["name"].decode(),
+        "date": date.today().isoformat(),
+        "driver": driver.driver or "unknown",
+        "cuda": driver.cuda,
         "cupy": cupy.__version__,
         "python": platform.python_version(),
-        "date": date.today().isoformat(),
     }
 
 

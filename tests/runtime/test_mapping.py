@@ -80,6 +80,8 @@ class Array:
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
     row: int  # of those, from one row of a table to the next
+    shares: bool  # a parameter that several elements share
+    plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
@@ -149,8 +151,52 @@ class Rows:
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+
+    Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
+    element the entries of its run; a parameter's step is in bytes.
     """
-    rows, flat = Rows.of(geometry.head), geometry.variant is schedules.VEC
+    slots = Slots(geometry.head)
+    length, run, period = slots.one(), slots.divide(), slots.divide()
+    assert not slots.rest
+    last = length // lanes * lanes - lanes
+    assert last >= 0
+
+    def run_at(element: int) -> tuple[int, dict[str, int]]:
+        """Where the run ends, and the parameters that are read for it."""
+        piece = divide(run, element)
+        index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
+        shared = {}
+        for each in arrays:
+            if each.step is not None:
+                size = each.bits // 8
+                assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                shared[each.name] = each.read(index * each.step // size)
+        end = (piece + 1) * run[0]
+        assert element < end < 1 << 31
+        return end, shared
+
+    full = [array for array in arrays if array.step is None]
+    for thread in range(geometry.grid * BLOCK):
+        for group in range(groups):
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
+            assert first < 1 << 31
+            place = min(first, last)
+            end, shared = run_at(place)
+            whole = {each.name: each.lane_places(0, place, lanes, True) for each in full}
+            for each in full:
+                assert each.output or each.valid.issuperset(whole[each.name])
+            if fast and first <= last and first + lanes <= end:
+                for lane in range(lanes):
+                    yield {name: at[lane] for name, at in whole.items()} | shared
+                continue
+            for element in range(first, min(first + lanes, length)):
+                yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
+
+
+def rows_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
+    """For each element that a rows launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+    """
+    rows, flat = Rows.of(geometry.head), False
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
     leader = next(array for array in full if array.output)
@@ -217,6 +263,93 @@ def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
                     )
             for lane in range(min(lanes, length - first)):
                 yield {name: place[lane] for name, place in places.items()}
+
+
+def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
+    """(line, unit of it) of each unit that read_lines or write_lines moves, of at most `most` to a line."""
+    vectors = step == 1 and length == most and (start | line_step * size) % 16 == 0
+    each = 16 // size if vectors else 1
+    per_line = most // each
+    assert most % each == 0 and BLOCK % per_line == 0
+    for thread in range(BLOCK):
+        place = thread % per_line
+        if place * each < length:
+            for line in range(thread // per_line, lines, BLOCK // per_line):
+                yield from ((line, place * each + unit) for unit in range(each))
+
+
+def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int, lanes: int, fast: bool):
+    """For each element that a tile launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    along, across = slots.one(), slots.one()
+    tiles_along, tiles_across, run_along, run_across = (slots.divide() for _ in range(4))
+    outer = slots.outer()
+    assert not slots.rest
+    full = [array for array in arrays if not array.shares]
+    parameters = [array for array in arrays if array.shares]
+
+    for block in range(geometry.grid):
+        band = divide(tiles_along, block)
+        plane = divide(tiles_across, band)
+        first_along = (block - band * tiles_along[0]) * most_along
+        first_across = (band - plane * tiles_across[0]) * most_across
+        length, width = min(most_along, along - first_along), min(most_across, across - first_across)
+        starts = {array.name: outer_offset(outer, plane, array.strides) for array in arrays}
+        tiles: dict[str, dict[tuple[int, int], int]] = {}  # of each operand: where each unit comes from or goes to
+        for array in full:
+            pair, size = (2, 1) if array.packed else (1, array.bits // 8)
+            step_along, step_across, turned = array.plane
+            assert step_across % pair == 0
+            step_across //= pair
+            corner = (starts[array.name] + first_across * array.plane[1]) // pair
+            corner += first_along // pair * step_along
+            units, most_units = -(-length // pair), most_along // pair
+            shape = (units, width, most_across) if turned else (width, units, most_units)
+            steps = (step_along, step_across) if turned else (step_across, step_along)
+            tile = tiles[array.name] = {}
+            moved = line_units(steps[1], *shape, size, array.pointer + corner * size, steps[0])
+            for line, unit in moved:
+                at = (line, unit) if turned else (unit, line)
+                assert at not in tile, f"{array.name}: unit {at} is moved twice"
+                tile[at] = corner + line * steps[0] + unit * steps[1]
+            assert len(tile) == units * width
+
+        computed = set()
+        for thread in range(BLOCK):
+            column = thread % most_across
+            index = divide(run_across, first_across + min(column, width - 1))
+
+            def prepared(element: int, index=index, starts=starts, first_along=first_along):
+                run = divide(run_along, first_along + element)
+                places = {
+                    each.name: each.read(starts[each.name] + index * each.plane[1] + run * each.plane[0])
+                    for each in parameters
+                }
+                return places, min((run + 1) * run_along[0] - first_along, most_along)
+
+            share = most_along * most_across // BLOCK
+            assert share % lanes == 0
+            start = thread // most_across * share
+            last = min(start + share, length)
+            shared, end = prepared(min(start, length - 1))
+            if column >= width:
+                continue
+            for first in range(start, last, lanes):
+                if first >= end:
+                    shared, end = prepared(first)
+                whole = first + lanes <= min(end, last) and fast
+                for element in range(first, first + lanes if whole else min(first + lanes, last)):
+                    if not whole and element >= end:
+                        shared, end = prepared(element)
+                    assert (element, column) not in computed
+                    computed.add((element, column))
+                    places = {}
+                    for array in full:
+                        pair = 2 if array.packed else 1
+                        unit = tiles[array.name][element // pair, column]
+                        places[array.name] = unit * pair + element % pair
+                    yield places | shared
+        assert len(computed) == length * width
 
 
 def strided_places(geometry, arrays: list[Array], lanes: int):
@@ -348,31 +481,41 @@ class Problem:
 LAYOUTS = ["contiguous", "contiguous", "permuted", "stepped", "padded", "broadcast"]
 
 
-def random_problem(plan_class, rng: random.Random, all_contiguous: bool) -> Problem:
+def random_problem(
+    plan_class, rng: random.Random, layouts=LAYOUTS, wide: bool = False, aligned: bool | None = None
+) -> Problem:
+    """`wide`: with axes that are worth a tile, and two of them wherever the operation can have them."""
     operation = plan_class.operation
     types = rng.choice(list(operation.combinations))
     sizes = {}
     largest = rng.choice([3, 6, 40])
     for dim in operation.dims:
-        if dim.many:
+        if wide and dim.many:
+            extents = [rng.choice([2, 8, rng.randint(8, 70)]) for _ in range(rng.choice([0, 1, 1, 2]))]
+            sizes[dim.name] = tuple(extents if operation.space != (dim,) else [*extents, rng.randint(8, 70)])
+        elif wide:
+            sizes[dim.name] = rng.choice([8, 33, rng.randint(8, 150)])
+        elif dim.many:
             sizes[dim.name] = tuple(rng.randint(1, min(largest, 5)) for _ in range(rng.randint(0, 2)))
         else:
             sizes[dim.name] = rng.choice([1, 2, rng.randint(1, largest)])
     for attribute in operation.attributes:
         if attribute.type == "size":
             sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
+    for dim in (dim for operand in operation.operands for dim in operand.dims if dim.block):
+        if layouts == ["contiguous"] and rng.random() < 0.5:  # blocks that divide the dimension
+            sizes[dim.name] = sizes[dim.block] * rng.randint(1, 4)
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
     plan = plan_class.select(
         plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
     )
     arrays, pointers = {}, {}
-    aligned = rng.random() < 0.5
+    if aligned is None:
+        aligned = rng.random() < 0.5
     for index, operand in enumerate(operation.operands):
         if operand.scalar and operand.dims != operation.space:
             continue
-        choices = (
-            ["contiguous"] if all_contiguous else LAYOUTS[: -1 if operand in operation.outputs else None]
-        )
+        choices = [how for how in layouts if how != "broadcast" or operand in operation.inputs]
         arrays[operand.name] = addresses(plan.stored[index], rng, rng.choice(choices))
         itemsize = DTYPES[plan.words[index]].storage.itemsize
         pointers[operand.name] = (1 << 20) + (0 if aligned else rng.randint(0, 20) * itemsize)
@@ -391,17 +534,21 @@ def check(problem: Problem) -> str:
     for index, operand in enumerate(operation.operands):
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
-            shares = operand.dims != operation.space and variant is not schedules.STRIDED
-            further = shares or variant.kernel == "columns"
-            assert len(slots) == AXES + further
+            parameter = operand.dims != operation.space
+            shares = parameter and variant not in (schedules.STRIDED, schedules.TILE)
+            further = 3 if variant is schedules.TILE else int(shares or variant.kernel == "columns")
+            axes = 0 if variant.kernel == "vec" else AXES
+            assert len(slots) == axes + further
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
-                    slots[:AXES],
-                    slots[AXES] if shares else None,
-                    slots[AXES] if further and not shares else 0,
+                    slots[:axes],
+                    slots[axes] if shares else None,
+                    slots[axes] if further and not shares else 0,
+                    parameter,
+                    slots[axes:] if variant is schedules.TILE else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
@@ -412,30 +559,95 @@ def check(problem: Problem) -> str:
     units, launched = geometry.head[0], geometry.grid * BLOCK
     if variant is schedules.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
+    elif variant is schedules.TILE:
+        runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
     elif variant.kernel == "columns":
         runs = [columns_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = vec_places if variant.kernel == "vec" else rows_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
+        if variant.kernel == "vec":
+            units = -(-geometry.head[0] // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
         where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
-    per_block = launched // geometry.grid
-    assert launched - per_block < units <= launched
+    if variant is not schedules.TILE:  # there a block has one tile
+        per_block = launched // geometry.grid
+        assert launched - per_block < units <= launched
     return schedules.variant_name(operation, types, variant)
 
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
-def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
+def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     rng = random.Random(plan_class.__name__)
-    served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(90)]
-    kinds = {re.sub(r"\d", "", name) for name in served}
+    served, few = [], mapping.MapKernels.few_blocks
+    for trial in range(150):
+        monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
+        contiguous = trial % 3 == 0
+        aligned = rng.random() < (0.8 if contiguous else 0.5)
+        layouts = ["contiguous"] if contiguous else LAYOUTS
+        served.append(check(random_problem(plan_class, rng, layouts, aligned=aligned)))
+    kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     assert {"vec", "rows", "strided"} <= kinds
     assert ("columns" in kinds) == any(
         schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
     )
+
+
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_tiles_of_operands_that_run_along_different_axes(plan_class):
+    rng, served = random.Random(plan_class.__name__ + " tile"), []
+    while served.count("tile") < 12:
+        problem = random_problem(plan_class, rng, LAYOUTS + ["permuted"], wide=True)
+        if max(array.size for array in problem.arrays.values()) < 20_000:
+            served.append(check(problem))
+        assert len(served) < 200
+
+
+def turned(name: str, sizes: dict, elements: dict) -> Problem:
+    """Inputs in the output's shape are the transposes of contiguous arrays; the rest is contiguous."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    plan = plan_class.select(
+        plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
+    )
+    arrays = {}
+    for operand, stored in zip(plan.operation.operands, plan.stored, strict=True):
+        if operand.dims == plan.operation.space and operand in plan.operation.inputs:
+            arrays[operand.name] = np.arange(np.prod(stored)).reshape(stored[::-1]).T
+        elif operand.dims:
+            arrays[operand.name] = np.arange(np.prod(stored)).reshape(stored)
+    return Problem(plan, arrays, {})
+
+
+@pytest.mark.parametrize(
+    "name, sizes, elements, runs",
+    [
+        ("quantize_per_token", {"n": (70,), "d": 300}, {}, (300, 1)),
+        ("quantize_per_channel", {"outer": (), "c": 70, "inner": (300,)}, {}, (300, 1)),
+        ("quantize_per_channel", {"outer": (70,), "c": 300, "inner": ()}, {}, (70, 1)),  # shares run across
+        ("quantize_per_channel", {"outer": (70,), "c": 300, "inner": ()}, {"output_element": "s4"}, (1, 70)),
+        ("quantize_per_group", {"outer": (70,), "d": 192, "inner": (), "group_size": 32}, {}, (32, 1)),
+        ("quantize_per_group", {"outer": (70,), "d": 200, "inner": (), "group_size": 48}, {}, (48, 1)),
+        ("quantize_per_group", {"outer": (), "d": 200, "inner": (70,), "group_size": 50}, {}, (50, 1)),
+        ("dequantize_per_group", {"outer": (70,), "d": 201, "inner": (), "group_size": 64}, {}, (64, 1)),
+        (
+            "dequantize_per_group",
+            {"outer": (70,), "d": 201, "inner": (), "group_size": 64},
+            {"input_element": "u4"},
+            (64, 1),
+        ),
+        ("lerp_tensor", {"shape": (70, 300)}, {}, (300, 70)),
+    ],
+)
+def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name, sizes, elements, runs):
+    problem = turned(name, sizes, elements)
+    assert check(problem) == "tile"
+    slots = Slots(problem.geometry().head[2:])
+    _, _, along, across = (slots.divide()[0] for _ in range(4))
+    assert (along, across) == runs
 
 
 @pytest.mark.parametrize(
@@ -443,6 +655,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
     [
         ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
+        ("quantize_per_token", {"n": (), "d": 3}, "rows"),  # less than a vector
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
         (
@@ -509,6 +722,56 @@ def test_misaligned_operands_are_no_flat_row():
     assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
     assert problem.geometry().variant is schedules.ROWS
+
+
+def test_few_elements_are_spread_over_more_threads():
+    lanes, groups = 16, 2  # of f16 -> s8
+    least = mapping.MapKernels.few_blocks * BLOCK * lanes * groups
+    for numel, variant in ((least, schedules.VEC), (least - 1, schedules.VEC_SMALL)):
+        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
+        plan = plan_class.select(
+            plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
+        )
+        assert schedules.lanes_of(plan.operation, plan.types, schedules.VEC) == (lanes, groups)
+        views = [
+            View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
+            for operand, word in zip(plan.operation.operands, plan.words, strict=True)
+        ]
+        assert plan._geometry(views).variant is variant
+
+
+@pytest.mark.parametrize(
+    "length, group, variant",
+    [
+        (100, 1 << 40, "vec"),
+        ((1 << 31) - (1 << 17), (1 << 31) - (1 << 17), "vec"),
+        ((1 << 31) - (1 << 17), 1 << 30, "rows"),  # the last run would end beyond 32 bits
+        ((1 << 31) - 1, 1 << 31, "rows"),
+    ],
+)
+def test_runs_end_within_32_bits(length, group, variant):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_group")
+    sizes = {"outer": (), "d": length, "inner": (), "group_size": group}
+    plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+    views = [
+        View(1 << 20, stored, (1,), DTYPES[word].storage, CPU, True, False, None)
+        for word, stored in zip(plan.words, plan.stored, strict=True)
+    ]
+    geometry = plan._geometry(views)
+    assert geometry.variant.kernel == variant
+    if variant == "vec":
+        assert -(-length // geometry.head[1]) * geometry.head[1] < 1 << 31
+
+
+def test_parameters_that_lie_far_apart_take_rows():
+    """A step of 2^31 bytes is more than a vec kernel takes."""
+    problem = contiguous("quantize_per_token", {"n": (3,), "d": 16})
+    element = problem.arrays["scale"].dtype.itemsize
+    for bytes_apart, variant in (((1 << 31) - 4, "vec"), (1 << 31, "rows")):
+        problem.arrays["scale"] = np.lib.stride_tricks.as_strided(
+            np.zeros(1, np.int64), (3,), (bytes_apart // 4 * element,)
+        )
+        assert problem.geometry().variant.kernel == variant
 
 
 def test_more_axes_than_a_kernel_has_are_refused():

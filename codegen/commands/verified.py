@@ -1,0 +1,119 @@
+"""What the records say of kernels as their sources are now, in words: for `show` and `check`."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+
+from skuda.evidence import Records, Result, Share, State, families
+from skuda.operation import Operation
+
+
+def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
+    """On which GPUs how many kernels gave the reference's bits, in a line.
+
+    Args:
+        records: of the catalog.
+        kernels: the operation of each, by symbol.
+    """
+    counts: dict[str, int] = {}
+    for symbol, operation in kernels.items():
+        for each in records.current(operation.source, symbol):
+            counts[each.gpu] = counts.get(each.gpu, 0) + each.result.bit_equal
+    if not any(counts.values()):
+        return "not verified on a GPU" + ("" if records.verified else f" (no record in {records.folder})")
+    return "; ".join(f"{count} of {len(kernels)} kernels bit-equal on {gpu}" for gpu, count in counts.items())
+
+
+def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str]:
+    """What was compared and how fast it is: a line for each choice of types, or one line where nothing counts."""
+    if not any(records.current(operation.source, symbol) for symbol, operation in kernels.items()):
+        states = dict.fromkeys(explained(records, operation.source, symbol) for symbol, operation in kernels.items())
+        yield f"none of {len(kernels)} kernels verified ({', '.join(states)})"
+        return
+    for family, variants in families(kernels).items():
+        symbols = [f"{family}__{variant}" for variant in variants]
+        operation = kernels[symbols[0]]
+        types = family.removeprefix(operation.function + "_").replace("_", " ")
+        yield f"{types}: {'; '.join(_statements(records, operation.source, symbols))}"
+
+
+def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterator[str]:
+    found: dict[tuple[str, ...], list] = {}
+    for symbol in symbols:
+        for each in records.current(source, symbol):
+            where = f"on {each.gpu} (driver {each.run.driver}, {each.run.date})"
+            found.setdefault((in_words(each.result), where), []).append(each.result.cases)
+    for (result, where), cases in found.items():
+        yield f"{len(cases)} of {len(symbols)} kernels {result} in {sum(cases)} calls {where}"
+    lacking = [symbol for symbol in symbols if not records.current(source, symbol)]
+    if lacking:
+        states = dict.fromkeys(explained(records, source, symbol) for symbol in lacking)
+        yield f"{len(lacking)} of {len(symbols)} kernels not verified ({', '.join(states)})"
+    by_gpu: dict[str, list[Share]] = {}
+    for symbol in symbols:
+        for share in records.shares(source, symbol):
+            by_gpu.setdefault(share.gpu, []).append(share)
+    for gpu, shares in by_gpu.items():
+        yield f"{speed(shares)} on {gpu}"
+
+
+def of_kernel(records: Records, source: str, symbol: str) -> Iterator[str]:
+    """Everything that is known of one kernel, a line each."""
+    for each in records.current(source, symbol):
+        where = f"{each.gpu}, driver {each.run.driver}, CUDA {each.run.cuda}"
+        yield f"{in_words(each.result)} in {each.result.cases} calls on {where}, {each.run.date}"
+    if not records.current(source, symbol):
+        yield f"not verified ({explained(records, source, symbol)})"
+    shares = records.shares(source, symbol)
+    if not shares:
+        yield "share of the copy's speed: not measured with this source"
+    for share in shares:
+        yield f"share of the copy's speed, {share.shape} on {share.gpu}: {share.share:.2f}"
+
+
+def in_words(result: Result) -> str:
+    """`bit-equal`, or how far off the worst element was."""
+    if result.bit_equal:
+        return "bit-equal"
+    off = "NaN against a number, or no result" if result.worst_ulp is None else f"{result.worst_ulp} ulp"
+    return f"{State.DIFFERS} (worst: {off})"
+
+
+def speed(shares: Sequence[Share]) -> str:
+    """Median and worst of some rows of the bench."""
+    slowest = min(shares, key=lambda share: share.share)
+    median = statistics.median(share.share for share in shares)
+    return f"{median:.2f} of the copy's speed, worst {slowest.share:.2f} ({slowest.shape})"
+
+
+def explained(records: Records, source: str, symbol: str) -> str:
+    """The state of a kernel; with when and where it had been run if its source has changed."""
+    state = records.state(source, symbol)
+    if state is not State.CHANGED:
+        return state.value
+    last = max(records.findings(source, symbol), key=lambda each: each.run.date)
+    return f"{state.value} {last.run.date} on {last.gpu}"
+
+
+def complaints(records: Records, kernels: Mapping[str, Operation], full: bool) -> list[str]:
+    """The kernels that are not verified: how many of each operation and why, and which.
+
+    Args:
+        records: of the catalog.
+        kernels: the operation of each, by symbol.
+        full: name every kernel.
+    """
+    reasons: dict[str, dict[str, list[str]]] = {}
+    totals: dict[str, int] = {}
+    for symbol, operation in kernels.items():
+        totals[operation.function] = totals.get(operation.function, 0) + 1
+        if records.state(operation.source, symbol) is not State.VERIFIED:
+            reason = explained(records, operation.source, symbol)
+            reasons.setdefault(operation.function, {}).setdefault(reason, []).append(symbol)
+    lines = []
+    for function, found in reasons.items():
+        for reason, symbols in found.items():
+            lines.append(f"{function}: {len(symbols)} of {totals[function]} kernels not verified: {reason}")
+            lines += [f"  {symbol}" for symbol in symbols] if full else []
+    return lines

@@ -1,0 +1,204 @@
+// A plane of two axes, tile by tile through shared memory: each operand is read or written in lines along the axis that
+// it runs along; a thread computes neighbours along one axis, and the lanes of a warp lie along the other.
+#pragma once
+#include "walk.cuh"
+
+constexpr int TILE_THREADS = 128;
+
+struct Tiles {
+  i64 along, across;               // extents of the axis that a thread's share runs along, and of the other: < 2^31
+  Divide tiles_along, tiles_across;
+  Divide run_along, run_across;    // neighbours that share parameters
+  Outer outer;                     // of the planes
+
+  struct Place {
+    i32 plane, along, across;      // of the tile's first element
+    i32 length, width;             // elements that the tile has along and across
+  };
+  template <int ALONG, int ACROSS> __device__ Place place(i32 tile) const {
+    const i32 band = tiles_along(tile), plane = tiles_across(band);
+    const i32 first = (tile - band * i32(tiles_along.divisor)) * ALONG;
+    const i32 lane = (band - plane * i32(tiles_across.divisor)) * ACROSS;
+    return {plane, first, lane, min(ALONG, i32(along) - first), min(ACROSS, i32(across) - lane)};
+  }
+
+  // Outer::offset of a plane; a launch has fewer than 2^31 blocks.
+  __device__ i64 offset(i32 plane, const Strides& strides) const {
+    i64 sum = 0;
+#pragma unroll 1
+    for (int axis = AXES - 1; axis >= outer.first_axis; --axis) {
+      const i32 above = outer.extent[axis](plane);
+      sum += (plane - above * i32(outer.extent[axis].divisor)) * strides.of[axis];
+      plane = above;
+    }
+    return sum;
+  }
+};
+
+// An operand's steps in the plane: elements; of a packed one bytes along, nibbles across. Turned: its lines run across.
+struct PlaneSteps {
+  i64 along, across, turned;
+};
+
+// One operand's part of a tile. Lines are padded by 16 bytes, so that 8 vectors of 16 bytes which lie below each other
+// are in different banks, as neighbouring elements of one line are anyway.
+template <typename E, int ALONG, int ACROSS> struct Tile {
+  using W = storage_t<E>;
+  static constexpr int pair = storage<E>::bits < 8 ? 2 : 1, units = ALONG / pair;  // packed bytes hold pairs
+  static constexpr int pitch_along = units * int(sizeof(W)) + 16, pitch_across = ACROSS * int(sizeof(W)) + 16;
+  static constexpr int bytes = units * ACROSS * int(sizeof(W)) + 16 * (units > ACROSS ? units : ACROSS);
+
+  // The unit that holds an element.
+  __device__ static int at(bool turned, int along, int across) {
+    return turned ? along / pair * pitch_across + across * int(sizeof(W))
+                  : across * pitch_along + along / pair * int(sizeof(W));
+  }
+};
+
+// Where a tile of an operand starts.
+template <typename E, typename P>
+__device__ inline P* corner(P* array, const Tiles& tiles, const Tiles::Place& place, const Strides& outer,
+                            const PlaneSteps& steps) {
+  constexpr int pair = storage<E>::bits < 8 ? 2 : 1;
+  return at<E>(array, tiles.offset(place.plane, outer) + place.across * steps.across) +
+         place.along / pair * steps.along;
+}
+
+// Copies 16 bytes into shared memory without waiting for them.
+__device__ inline void copy_async(u8* to, const void* from) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(u32(__cvta_generic_to_shared(to))), "l"(from)
+               : "memory");
+}
+__device__ inline void wait_for_copies() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Lines between memory and a tile: `lines` of at most LINES, each `length` of at most LENGTH units.
+template <typename W, int LENGTH>
+__device__ inline bool whole_vectors(const W* array, i64 line_step, i64 step, i32 length) {
+  return step == 1 && length == LENGTH && ((u32(u64(array)) | u32(line_step) * u32(sizeof(W))) & 15) == 0;
+}
+template <typename W, int LINES, int LENGTH>
+__device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 step, i32 lines, i32 length) {
+  constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
+  if (whole_vectors<W, LENGTH>(from, line_step, step, length)) {
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
+    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
+    from += line * line_step + place * (16 / int(sizeof(W)));
+    tile += line * pitch + place * 16;
+#pragma unroll
+    for (int i = 0; i < LINES; i += below, from += below * line_step)
+      if (line + i < lines) copy_async(tile + i * pitch, from);
+    return;
+  }
+  constexpr int below = TILE_THREADS / LENGTH, BATCH = 8;  // loads under way
+  const i32 place = i32(threadIdx.x) % LENGTH;
+  if (place >= length) return;
+  i32 line = i32(threadIdx.x) / LENGTH;
+  from += line * line_step + place * step;
+  tile += line * pitch + place * int(sizeof(W));
+#pragma unroll 1
+  for (; line < lines; line += BATCH * below, tile += BATCH * below * pitch) {
+    W units[BATCH];
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i, from += below * line_step)
+      if (line + i * below < lines) units[i] = *from;
+#pragma unroll
+    for (int i = 0; i < BATCH; ++i)
+      if (line + i * below < lines) *reinterpret_cast<W*>(tile + i * below * pitch) = units[i];
+  }
+}
+template <typename W, int LINES, int LENGTH>
+__device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 step, i32 lines, i32 length) {
+  constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
+  if (whole_vectors<W, LENGTH>(to, line_step, step, length)) {
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
+    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
+    to += line * line_step + place * (16 / int(sizeof(W)));
+    tile += line * pitch + place * 16;
+#pragma unroll
+    for (int i = 0; i < LINES; i += below, to += below * line_step)
+      if (line + i < lines) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + i * pitch);
+    return;
+  }
+  constexpr int below = TILE_THREADS / LENGTH;
+  const i32 place = i32(threadIdx.x) % LENGTH;
+  if (place >= length) return;
+  i32 line = i32(threadIdx.x) / LENGTH;
+  to += line * line_step + place * step;
+  tile += line * pitch + place * int(sizeof(W));
+#pragma unroll 4
+  for (; line < lines; line += below, to += below * line_step, tile += below * pitch)
+    *to = *reinterpret_cast<const W*>(tile);
+}
+
+// A whole tile of an operand.
+template <typename E, int ALONG, int ACROSS>
+__device__ inline void read_tile(u8* tile, const storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
+                                 const Strides& outer, const PlaneSteps& steps) {
+  using T = Tile<E, ALONG, ACROSS>;
+  const auto from = corner<E>(array, tiles, place, outer, steps);
+  const i32 units = (place.length + T::pair - 1) / T::pair;
+  if (steps.turned)
+    read_lines<typename T::W, T::units, ACROSS>(tile, from, steps.along, steps.across / T::pair, units, place.width);
+  else
+    read_lines<typename T::W, ACROSS, T::units>(tile, from, steps.across / T::pair, steps.along, place.width, units);
+}
+template <typename E, int ALONG, int ACROSS>
+__device__ inline void write_tile(const u8* tile, storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
+                                  const Strides& outer, const PlaneSteps& steps) {
+  using T = Tile<E, ALONG, ACROSS>;
+  const auto to = corner<E>(array, tiles, place, outer, steps);
+  const i32 units = (place.length + T::pair - 1) / T::pair;
+  if (steps.turned)
+    write_lines<typename T::W, T::units, ACROSS>(tile, to, steps.along, steps.across / T::pair, units, place.width);
+  else
+    write_lines<typename T::W, ACROSS, T::units>(tile, to, steps.across / T::pair, steps.along, place.width, units);
+}
+
+// LANES neighbours along, from an even one on, out of a tile and into it.
+template <typename E, int LANES, int ALONG, int ACROSS>
+__device__ inline Lanes<E, LANES> from_tile(const u8* tile, bool turned, i32 along, i32 across) {
+  using T = Tile<E, ALONG, ACROSS>;
+  using V = Lanes<E, LANES>;
+  using W = typename word<alignof(V)>::type;
+  V lanes;
+  const u8* from = tile + T::at(turned, along, across);
+  if (turned) {
+#pragma unroll
+    for (int i = 0; i < V::units; ++i)
+      lanes.data[i] = *reinterpret_cast<const typename T::W*>(from + i * T::pitch_across);
+  } else {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
+      reinterpret_cast<W*>(lanes.data)[i] = reinterpret_cast<const W*>(from)[i];
+  }
+  return lanes;
+}
+template <typename E, int LANES, int ALONG, int ACROSS>
+__device__ inline void to_tile(u8* tile, bool turned, i32 along, i32 across, const Lanes<E, LANES>& lanes) {
+  using T = Tile<E, ALONG, ACROSS>;
+  using V = Lanes<E, LANES>;
+  using W = typename word<alignof(V)>::type;
+  u8* to = tile + T::at(turned, along, across);
+  if (turned) {
+#pragma unroll
+    for (int i = 0; i < V::units; ++i) *reinterpret_cast<typename T::W*>(to + i * T::pitch_across) = lanes.data[i];
+  } else {
+#pragma unroll
+    for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
+      reinterpret_cast<W*>(to)[i] = reinterpret_cast<const W*>(lanes.data)[i];
+  }
+}
+
+// One element; of a packed output the low nibble comes first, and clears the high one.
+template <typename E, int ALONG, int ACROSS>
+__device__ inline compute_t<E> one_from_tile(const u8* tile, bool turned, i32 along, i32 across) {
+  using T = Tile<E, ALONG, ACROSS>;
+  const auto unit = reinterpret_cast<const typename T::W*>(tile + T::at(turned, along, across));
+  return read<E>(unit, storage<E>::bits < 8 ? along & 1 : 0);
+}
+template <typename E, int ALONG, int ACROSS>
+__device__ inline void one_to_tile(u8* tile, bool turned, i32 along, i32 across, compute_t<E> value) {
+  using T = Tile<E, ALONG, ACROSS>;
+  const auto unit = reinterpret_cast<typename T::W*>(tile + T::at(turned, along, across));
+  write<E>(unit, storage<E>::bits < 8 ? along & 1 : 0, (along & 1) == 0, value);
+}

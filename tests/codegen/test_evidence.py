@@ -1,0 +1,303 @@
+"""Evidence: what a run records, what counts once a source has changed, and what is made from the records."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from catalogs import forget_catalog, make_catalog
+
+from skuda import dispatch, evidence
+from skuda.bench import suite
+from skuda.codegen.cli import main
+from skuda.codegen.commands.evidence import BEGIN, END, block, page
+from skuda.dtypes import DTYPES
+from skuda.evidence import Records, Result, State
+from skuda.generated import CATALOG
+from skuda.sku import BackendKind
+
+REPOSITORY = Path(__file__).parents[2]
+SPEC = """\
+ops:
+  twice:
+    inputs: {x: "T[*shape]"}
+    outputs: {output: "T[*shape] = 2 * x"}
+    backward: {d_x: "T[*shape] = 2 * d_output"}
+  thrice:
+    inputs: {x: "T[*shape]"}
+    outputs: {output: "T[*shape] = 3 * x"}
+"""
+MACHINE = {
+    "gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580.1", "cuda": "13.0", "cupy": "14.0", "python": "3.12",
+}  # fmt: skip
+EQUAL = Result(3, True, 0)
+
+
+@pytest.fixture
+def catalog(tmp_path, monkeypatch):
+    module = make_catalog(tmp_path, "verified_catalog", SPEC)
+    monkeypatch.chdir(tmp_path)
+    yield module.CATALOG
+    forget_catalog(module)
+
+
+@pytest.fixture
+def skuda_command(capsys):
+    """Runs a command on the catalog: (exit status, standard output)."""
+
+    def run(*arguments: str) -> tuple[int, str]:
+        status = main(arguments)
+        return status, capsys.readouterr().out
+
+    return run
+
+
+def records_of(catalog) -> Records:
+    return Records(evidence.package_of(catalog))
+
+
+def symbols_of(catalog, function: str) -> list[str]:
+    kernels = evidence.kernels(catalog.operations)
+    return [symbol for symbol, operation in kernels.items() if operation.function == function]
+
+
+def change(catalog, source: str) -> None:
+    path = evidence.package_of(catalog) / "cuda" / source
+    path.write_text(path.read_text() + "\n")
+
+
+def bench_record(catalog, sku: str, source: str, *shares: float) -> dict:
+    rows = [
+        {
+            "operation": "twice", "dtype": "f32", "element": "f32", "shape": shape, "variant": "", "sku": sku,
+            "class": "64 MB and more", "bytes": 100_000_000, "peers": {}, "ours_us": 100.0, "copy_us": 100 * share,
+        }
+        for share, shape in zip(shares, ("16384x4096", "16384x4095", "4096x4096"), strict=False)
+    ]  # fmt: skip
+    machine = {"gpu": "NVIDIA H200", "cuda_driver": "13000", "date": "2026-01-02", "versions": []}
+    return {"machine": machine, "sources": {source: records_of(catalog).digest(source)}, "rows": rows}
+
+
+def write_bench(catalog, sku: str, *shares: float) -> None:
+    folder = records_of(catalog).folder
+    folder.mkdir(exist_ok=True)
+    (folder / "bench-h200.json").write_text(json.dumps(bench_record(catalog, sku, "twice.cu", *shares)))
+
+
+# ---- the record ----
+
+
+def test_the_kernels_are_those_of_the_table():
+    expected = {sku.symbol for sku in dispatch.skus() if sku.backend is BackendKind.CUDA}
+    assert set(evidence.kernels(CATALOG.operations)) == expected
+
+
+def test_a_run_of_some_kernels_is_merged_into_the_record(catalog):
+    forward, backward, other = (symbols_of(catalog, name) for name in ("twice", "twice_backward", "thrice"))
+    path = records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward, *other], EQUAL))
+    assert path.name == "gpu-nvidia-h200.json"
+    before = path.read_text()
+    later = {**MACHINE, "date": "2026-02-03", "driver": "590.2"}
+    records_of(catalog).merge(catalog, later, {forward[0]: Result(3, False, 7), forward[1]: Result(2, True, 0)})
+    records = records_of(catalog)
+
+    def found(symbol):
+        [each] = records.findings("thrice.cu" if symbol in other else "twice.cu", symbol)
+        return each.run.date, each.run.driver, each.result
+
+    assert found(forward[0]) == ("2026-02-03", "590.2", Result(3, False, 7))
+    assert found(forward[1]) == ("2026-02-03", "590.2", Result(2, True, 0))
+    for symbol in (*forward[2:], *backward, *other):
+        assert found(symbol) == ("2026-01-02", "580.1", EQUAL)
+    changed = set(path.read_text().splitlines()) ^ set(before.splitlines())
+    assert not any("thrice" in line or "twice_backward" in line for line in changed)  # a diff shows what ran
+    records.merge(catalog, MACHINE, dict.fromkeys(forward[:2], EQUAL))
+    assert path.read_text() == before
+
+
+def test_kernels_that_are_no_more_leave_the_record(catalog):
+    records = records_of(catalog)
+    path = records.merge(catalog, MACHINE, {symbols_of(catalog, "twice")[0]: EQUAL})
+    record = json.loads(path.read_text())
+    record["sources"]["twice.cu"][0]["kernels"]["twice_f32"] += " vec99"
+    path.write_text(json.dumps(record))
+    records.merge(catalog, MACHINE, {symbols_of(catalog, "thrice")[0]: EQUAL})
+    assert "vec99" not in path.read_text()
+    assert set(json.loads(path.read_text())["sources"]) == {"thrice.cu", "twice.cu"}
+
+
+def test_states(catalog):
+    first, second, third, *_ = symbols_of(catalog, "twice")
+    records = records_of(catalog)
+    assert records.state("twice.cu", first) is State.NEVER
+    records.merge(catalog, MACHINE, {first: EQUAL, second: Result(3, False, None)})
+    records = records_of(catalog)
+    states = [records.state("twice.cu", symbol) for symbol in (first, second, third)]
+    assert states == [State.VERIFIED, State.DIFFERS, State.NEVER]
+    records.merge(catalog, {**MACHINE, "gpu": "NVIDIA A10"}, {first: Result(3, False, 1)})
+    assert records_of(catalog).state("twice.cu", first) is State.DIFFERS  # on one GPU is enough
+    change(catalog, "twice.cu")
+    assert records_of(catalog).state("twice.cu", first) is State.CHANGED
+    records_of(catalog).merge(catalog, MACHINE, {first: EQUAL})
+    assert records_of(catalog).state("twice.cu", first) is State.VERIFIED
+
+
+def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
+    now = records_of(catalog).digest("twice.cu")
+    monkeypatch.setattr(evidence, "OPTIONS", ("--fmad=true",))
+    other = records_of(catalog).digest("twice.cu")
+    monkeypatch.setattr(evidence, "headers", lambda: {"a.cuh": ""})
+    assert len({now, other, records_of(catalog).digest("twice.cu")}) == 3
+
+
+# ---- the share of the copy ----
+
+
+@pytest.mark.parametrize(
+    ("shape", "variant"), [("16x4096", "vec16"), ("16384x4096 row-strided", "rows16"), ("16384x4096 transposed", None)]
+)
+def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
+    from skuda.bench.run import served_by  # imports CuPy
+
+    [case] = [
+        each
+        for each in suite.cases(CATALOG, ["quantize_per_token"], ["f16"])
+        if (each.operation.function, str(each.shape)) == ("quantize_per_token", shape)
+    ]
+    arrays = {}
+    for placed in case.operands:
+        storage = DTYPES[placed.word].storage
+        memory = np.zeros(placed.size, storage)
+        strides = tuple(step * storage.itemsize for step in placed.strides)
+        arrays[placed.operand.name] = np.ndarray(placed.shape, storage, memory.data, 0, strides)
+    plan = case.plan_class.select(case.descriptor(), preference=BackendKind.REFERENCE)
+    sku = served_by(SimpleNamespace(plan=plan, arrays=arrays))
+    assert dispatch.entry_of(sku).operation is case.operation
+    assert sku.symbol.startswith("quantize_per_token_f16_")
+    assert variant is None or sku.variant == variant
+
+
+def test_shares_are_joined_while_the_source_is_what_was_measured(catalog):
+    symbol = symbols_of(catalog, "twice")[0]
+    write_bench(catalog, symbol, 0.98, 0.5)
+    assert [(each.shape, each.share) for each in records_of(catalog).shares("twice.cu", symbol)] == [
+        ("16384x4096", pytest.approx(0.98)), ("16384x4095", pytest.approx(0.5)),
+    ]  # fmt: skip
+    change(catalog, "twice.cu")
+    assert records_of(catalog).shares("twice.cu", symbol) == []
+
+
+# ---- show ----
+
+
+def test_show(catalog, skuda_command):
+    show = ("show", "twice", "--catalog", "verified_catalog")
+    out = skuda_command(*show)[1]
+    assert f"evidence: not verified on a GPU (no record in {records_of(catalog).folder})\n" in out
+    assert "evidence, by types" not in out
+    f32 = [symbol for symbol in symbols_of(catalog, "twice") if symbol.startswith("twice_f32__")]
+    records_of(catalog).merge(catalog, MACHINE, {f32[0]: EQUAL, f32[1]: Result(2, False, 7)})
+    write_bench(catalog, f32[0], 0.98, 0.5, 0.9)
+    out = skuda_command(*show)[1]
+    total = len(symbols_of(catalog, "twice")) + len(symbols_of(catalog, "twice_backward"))
+    assert f"evidence: 1 of {total} kernels bit-equal on NVIDIA H200\n" in out
+    where = "on NVIDIA H200 (driver 580.1, 2026-01-02)"
+    count = len(f32)
+    assert (
+        f"  f32: 1 of {count} kernels bit-equal in 3 calls {where}; "
+        f"1 of {count} kernels not bit-equal (worst: 7 ulp) in 2 calls {where}; "
+        f"{count - 2} of {count} kernels not verified (never run); "
+        "0.90 of the copy's speed, worst 0.50 (16384x4095) on NVIDIA H200\n"
+    ) in out
+    assert f"  f16: {count} of {count} kernels not verified (never run)\n" in out
+    one = ("show", f32[0], "--catalog", "verified_catalog")
+    out = skuda_command(*one)[1]
+    assert "\nbit-equal in 3 calls on NVIDIA H200, driver 580.1, CUDA 13.0, 2026-01-02\n" in out
+    assert "\nshare of the copy's speed, 16384x4095 on NVIDIA H200: 0.50\n" in out
+    change(catalog, "twice.cu")
+    out = skuda_command(*one)[1]
+    assert "\nnot verified (source changed since 2026-01-02 on NVIDIA H200)\n" in out
+    assert "\nshare of the copy's speed: not measured with this source\n" in out
+    out = skuda_command(*show)[1]
+    assert "evidence: not verified on a GPU\n" in out
+    total = len(symbols_of(catalog, "twice"))
+    assert f"  none of {total} kernels verified (source changed since 2026-01-02 on NVIDIA H200, never run)\n" in out
+
+
+def test_show_of_a_kernel_that_is_not_there(capsys):
+    assert main(["show", "lerp_f16__strde"]) == 1
+    assert "the nearest is lerp_f16__strided" in capsys.readouterr().err
+
+
+# ---- check --evidence ----
+
+
+def test_check_lists_what_is_not_verified(catalog, skuda_command):
+    check = ("check", "--out", "verified_catalog")
+    forward, backward, other = (symbols_of(catalog, name) for name in ("twice", "twice_backward", "thrice"))
+    total = len(forward) + len(backward) + len(other)
+    assert skuda_command(*check)[0] == 0
+    status, out = skuda_command(*check, "--evidence")
+    assert status == 1
+    assert f"twice: {len(forward)} of {len(forward)} kernels not verified: never run\n" in out
+    assert f"evidence: 0 of {total} kernels verified (no record in " in out
+    results = dict.fromkeys([*forward, *backward, *other], EQUAL)
+    records_of(catalog).merge(catalog, MACHINE, results)
+    status, out = skuda_command(*check, "--evidence")
+    assert (status, out.count("\n")) == (0, 2)
+    assert f"evidence: {total} of {total} kernels verified (NVIDIA H200)\n" in out
+    records_of(catalog).merge(catalog, MACHINE, {other[0]: Result(3, False, 4)})
+    status, out = skuda_command(*check, "--evidence", "--full")
+    assert status == 1
+    assert f"thrice: 1 of {len(other)} kernels not verified: not bit-equal\n  {other[0]}\n" in out
+    assert f"  {other[0]}\n" not in skuda_command(*check, "--evidence")[1]
+    change(catalog, "thrice.cu")
+    out = skuda_command(*check, "--evidence")[1]
+    reason = "source changed since 2026-01-02 on NVIDIA H200"
+    assert f"thrice: {len(other)} of {len(other)} kernels not verified: {reason}\n" in out
+
+
+# ---- the page and README's table ----
+
+
+def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
+    readme = tmp_path / "README.md"
+    readme.write_text(f"# Mine\n\n{BEGIN}\nold\n{END}\n\nmore\n")
+    forward = symbols_of(catalog, "twice")
+    records_of(catalog).merge(catalog, MACHINE, {**dict.fromkeys(forward, EQUAL), forward[0]: Result(3, False, None)})
+    write_bench(catalog, forward[1], 0.98, 0.5, 0.9)
+    evidence_command = ("evidence", "--out", "verified_catalog")
+    status, out = skuda_command(*evidence_command)
+    assert (status, out.count("wrote ")) == (0, 2)
+    lines = (tmp_path / "evidence" / "README.md").read_text().splitlines()
+    digest = records_of(catalog).digest("twice.cu")[:12]
+    start = "| [twice](../verified_catalog/docs/twice.md) |"
+    run = f"| 0.90, 0.50 | 2026-01-02, driver 580.1, CUDA 13.0 | `{digest}` |"
+    count = len(forward) - 1
+    assert f"{start} {count} | {3 * count} | bit-equal {run}" in lines
+    assert f"{start} 1 | 3 | not bit-equal (worst: NaN against a number, or no result) {run}" in lines
+    text = readme.read_text()
+    assert text.startswith(f"# Mine\n\n{BEGIN}\nNVIDIA H200, 2026-01-02, 3 rows,")
+    assert text.endswith(f"\n{END}\n\nmore\n")
+    assert "| twice | f32 | 0.94 (0.90) | 0.50 (0.50) | - | - | - |\n" in text
+    assert "| measured | 0.90 (0.50) |\n| verdict | missed, 2 of 3 below |\n" in text
+    assert skuda_command(*evidence_command) == (0, "")
+
+
+@pytest.mark.parametrize("text", [f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n"])
+def test_a_readme_with_half_a_block_is_left_alone(catalog, capsys, tmp_path, text):
+    (tmp_path / "README.md").write_text(text)
+    assert main(["evidence", "--out", "verified_catalog"]) == 1
+    assert f"README.md: expected the line {BEGIN}, and {END} after it" in capsys.readouterr().err
+    assert (tmp_path / "README.md").read_text() == text
+    assert not (tmp_path / "evidence").exists()
+
+
+def test_what_is_committed_is_what_the_records_give():
+    records = Records(REPOSITORY / "generated")
+    assert (REPOSITORY / "evidence" / "README.md").read_text(encoding="utf-8") == page(records, "generated")
+    readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
+    assert readme.partition(f"{BEGIN}\n")[2].partition(END)[0] == block(records)

@@ -88,12 +88,16 @@ class _CuPy(Family):
     @cached_property
     def current(self):
         """What gives the current stream of a device, as an object with `ptr`."""
-        return import_cupy().cuda.get_current_stream
+        return self._cupy.cuda.get_current_stream
+
+    @cached_property
+    def _cupy(self):
+        return import_cupy()
 
     def empty(self, shape, storage, device):
         if device == CPU:
             return np.empty(shape, storage)
-        cupy = import_cupy()
+        cupy = self._cupy
         if cupy.cuda.runtime.getDevice() == device:
             return cupy.empty(shape, storage)
         with cupy.cuda.Device(device):
@@ -153,7 +157,7 @@ class _DLPack(_CuPy):
         if isinstance(array, np.ndarray):
             return self._convert(array)
         # CuPy makes the importer wait for its current stream, so the one that fills the array must be that.
-        with import_cupy().cuda.Stream.from_external(_Stream(stream)):
+        with self._cupy.cuda.Stream.from_external(_Stream(stream)):
             return self._convert(array)
 
     def _convert(self, array):

@@ -134,13 +134,9 @@ def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape
 
 
 def _outputs(plan: Plan, family, device: int, out) -> list:
-    operation = plan.operation
-    start = len(operation.inputs)
     if out is None:
-        return [
-            family.empty(plan.stored[start + index], DTYPES[plan.words[start + index]].storage, device)
-            for index in range(len(operation.outputs))
-        ]
+        return [family.empty(shape, storage, device) for shape, storage in plan.made]
+    operation = plan.operation
     outputs = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(outputs) != len(operation.outputs):
         expected = ", ".join(operand.name for operand in operation.outputs)

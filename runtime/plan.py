@@ -124,6 +124,10 @@ class Plan:
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = count(operation.shape_of(operation.outputs[0], self.sizes))
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        self.made = tuple(
+            (shape, DTYPES[word].storage)
+            for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
+        )
         self._kernels = mapping.MapKernels(operation, self.types, self.sizes)
         self.full = self._kernels.full
         self._launches: dict[tuple, Launch] = {}

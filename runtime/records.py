@@ -22,6 +22,24 @@ class DataclassFields:
         return make_dataclass(cls.__name__, made).__dataclass_fields__
 
 
+class _Signature:
+    """`__signature__` of a record, made when `inspect` or `help` asks for it."""
+
+    def __get__(self, record, cls: type[Record]):
+        from inspect import Parameter, Signature
+
+        made = [
+            Parameter(
+                name,
+                Parameter.POSITIONAL_OR_KEYWORD,
+                default=cls._defaults.get(name, Parameter.empty),
+                annotation=cls.__annotations__[name],
+            )
+            for name in cls._fields
+        ]
+        return Signature(made)
+
+
 @dataclass_transform(frozen_default=True)
 class Record:
     """Base of classes whose fields are their annotations, in order; a class attribute is a field's default.
@@ -36,6 +54,7 @@ class Record:
     _compared: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
     __dataclass_fields__ = DataclassFields()
+    __signature__ = _Signature()
 
     def __init_subclass__(cls, aside: tuple[str, ...] = ()):
         own = vars(cls)

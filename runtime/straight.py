@@ -116,7 +116,7 @@ class _Maker:
             word, storage = DTYPES[plan.words[index]], storages[index]
             expected = {
                 "type": types[index],
-                "place": launch.slots.words[launch.places[index]],
+                "place": launch.slots.words[launch.places[index]],  # of a number: its first word, a pointer's
             }
             if kind in (_FULL, _ARRAY):
                 expected |= {
@@ -130,6 +130,8 @@ class _Maker:
                 expected |= {"lowest": word.lowest, "highest": word.highest}
             else:
                 expected |= {"narrow": storage.type, "last": (None, None)}
+            if kind in (_INTEGER, _REAL):
+                expected |= {"real": expected["place"] + 1, "integer": expected["place"] + 2}
             self._expected |= {f"{name}{index}": value for name, value in expected.items()}
 
     def on(self, device: int) -> Straight:
@@ -192,6 +194,8 @@ def _text(
     names += "current_context launch_kernel launch_there".split()
     for index in everything:
         names += [f"type{index}", f"place{index}"]
+        if index not in arrays:
+            names += [f"real{index}", f"integer{index}"]
     for index in arrays:
         names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask")]
     names += [f"{name}{index}" for index in integers for name in ("lowest", "highest")]
@@ -225,7 +229,7 @@ def _text(
     numbers, writes = [], [f"words[place{index}] = p{index}" for index in arrays]
     for index in integers:
         numbers += [f"if not lowest{index} <= v{index} <= highest{index}:", "    return False"]
-        writes += [f"reals[place{index} + 1] = v{index}", f"words[place{index} + 2] = v{index}"]
+        writes += [f"reals[real{index}] = v{index}", f"words[integer{index}] = v{index}"]
     for index in reals:  # most calls have the number of the call before: the same object, so not -0.0 for 0.0
         numbers += [
             f"before, r{index} = last{index}",
@@ -233,7 +237,7 @@ def _text(
             f"    r{index} = float(narrow{index}(v{index}))",
             f"    last{index} = v{index}, r{index}",
         ]
-        writes.append(f"reals[place{index} + 1] = r{index}")
+        writes.append(f"reals[real{index}] = r{index}")
 
     body = [
         *([f"nonlocal {', '.join(f'last{index}' for index in reals)}"] if reals else []),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import pickle
 
 import pytest
@@ -59,6 +60,11 @@ def test_the_functions_for_dataclasses():
     args = LerpArgs(1, 2, 0.5, [3])
     assert [field.name for field in dataclasses.fields(args)] == ["a", "b", "weight", "output"]
     assert dataclasses.replace(args, b=4).b == 4
+
+
+def test_signature():
+    assert str(inspect.signature(Point)) == "(x: 'int', y: 'int' = 2, label: 'str' = '')"
+    assert str(inspect.signature(LerpArgs)) == "(a, b, weight, output)"
 
 
 def test_copies():

@@ -7,11 +7,12 @@ that they do is here.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar
 
 import numpy as np
 
-from skuda import dispatch, mapping, reference, schedules
+from skuda import dispatch, mapping, schedules
 from skuda.aliasing import overlap, overlaps_itself
 from skuda.descriptor import attributes_of, is_number, sizes_of
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
@@ -61,18 +62,26 @@ class Args:
         return f"{type(self).__qualname__}({shown})"
 
 
+class _Formula:
+    """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
+
+    def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
+        module = import_module(f"{cls.package}.reference.{cls.operation.name}")
+        return getattr(module, cls.operation.direction.value)
+
+
 class Plan:
     """One operation at fixed sizes, element types and attributes, ready to run any number of times.
 
-    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type`, `formula` (the
-    generated reference) and `package` (the generated package).
+    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type` and `package` (the
+    generated package, whose reference `formula` is).
     """
 
     operation: ClassVar[Operation]
     descriptor_type: ClassVar[type]
     args_type: ClassVar[type]
-    formula: ClassVar[Callable[..., Mapping[str, np.ndarray]]]
     package: ClassVar[str]
+    formula = _Formula()
 
     @classmethod
     def select(cls, descriptor, stream=None, preference: BackendKind | None = None):
@@ -124,6 +133,7 @@ class Plan:
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = count(operation.shape_of(operation.outputs[0], self.sizes))
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
             (shape, DTYPES[word].storage)
             for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
@@ -355,6 +365,8 @@ class Plan:
     # ---- backends ----
 
     def _run_reference(self, checked: list) -> None:
+        from skuda import reference
+
         operation = self.operation
         arrays = {
             operand.name: as_numpy(value) if isinstance(value, View) else value
@@ -362,7 +374,7 @@ class Plan:
         }
         reference.run(
             operation,
-            type(self).formula,
+            self.formula,
             self.types,
             self.sizes,
             {operand.name: arrays[operand.name] for operand in operation.inputs},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -27,39 +27,9 @@ from skuda.errors import (
 from skuda.family import plain_library
 from skuda.launch import Launch, Ready, Seen, ready_of_views
 from skuda.operation import Operand, Operation, count, packed_shape
-from skuda.records import DataclassFields
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
-
-
-class Args:
-    """Base of the generated args classes: the operands of one run, none of which can be replaced.
-
-    It is a dataclass to the functions of `dataclasses`. Fields are properties without setters, which costs less at each
-    call than a `__setattr__` that refuses.
-
-    Attributes:
-        _values: the operands in order, set by the generated `__init__`.
-        _ready: what `Plan.run` knows of them.
-    """
-
-    _values: tuple
-    _ready: Ready | Seen | None = None
-    _fields: ClassVar[tuple[str, ...]] = ()
-    _defaults: ClassVar[dict[str, Any]] = {}
-    __dataclass_fields__ = DataclassFields()
-
-    def __init_subclass__(cls):
-        cls._fields = cls.__match_args__ = tuple(vars(cls)["__annotations__"])
-        for index, name in enumerate(cls._fields):
-            read_only = property(lambda self, index=index: self._values[index])
-            read_only.__set_name__(cls, name)  # for the message of whoever sets it
-            setattr(cls, name, read_only)
-
-    def __repr__(self):
-        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self._values))
-        return f"{type(self).__qualname__}({shown})"
 
 
 class _Formula:

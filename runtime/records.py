@@ -97,3 +97,32 @@ class Record:
         from dataclasses import FrozenInstanceError
 
         raise FrozenInstanceError(f"cannot delete field {name!r}")
+
+
+class Args:
+    """Base of the generated args classes: the operands of one run, none of which can be replaced.
+
+    It is a dataclass to the functions of `dataclasses`. Fields are properties without setters, which costs less at each
+    call than a `__setattr__` that refuses.
+
+    Attributes:
+        _values: the operands in order, set by the generated `__init__`.
+        _ready: what `Plan.run` knows of them (see `launch`).
+    """
+
+    _values: tuple
+    _ready: Any = None
+    _fields: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+    __dataclass_fields__ = DataclassFields()
+
+    def __init_subclass__(cls):
+        cls._fields = cls.__match_args__ = tuple(vars(cls)["__annotations__"])
+        for index, name in enumerate(cls._fields):
+            read_only = property(lambda self, index=index: self._values[index])
+            read_only.__set_name__(cls, name)  # for the message of whoever sets it
+            setattr(cls, name, read_only)
+
+    def __repr__(self):
+        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self._values))
+        return f"{type(self).__qualname__}({shown})"

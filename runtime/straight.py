@@ -5,7 +5,7 @@ plan has a function that compares each operand with what is expected, writes the
 launches. It refuses whatever is different and never says why: then the plan checks in full.
 
 The function's text is put together from the numbers of operands and their kinds alone (no name, type or value of a
-caller is in it) and compiled once for each such pattern; what a plan expects are the globals of its function.
+caller is in it) and compiled once for each such pattern; what a plan expects are the variables of its closure.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import ctypes
 from collections.abc import Callable, Sequence
 from functools import cache
 from math import prod
-from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from skuda import schedules
@@ -94,7 +93,7 @@ class _Maker:
         private = hasattr(types[-1], "_c_contiguous")
         contiguous = {"cupy": "_c_contiguous" if private else "flags.c_contiguous", "torch": "is_contiguous()"}
         handle = _STREAMS[library] if plan.stream is None else "current"
-        self._code = _code(library, kinds, pairs, contiguous[library], handle)
+        self._factory = _factory(library, kinds, pairs, contiguous[library], handle)
         blank = launch.blank.copy()
         for place in launch.slots.places:
             blank[place] = 0
@@ -140,17 +139,15 @@ class _Maker:
         made = self._made.get(device)
         if made is None:
             loaded = self._launch.on(device)
-            space = {
+            made = self._made[device] = self._factory(
                 **self._expected,
-                "home": device,
-                "function": loaded.function,
-                "context": loaded.context,
-                "current_context": loaded.current_context,
-                "launch_kernel": loaded.launch_kernel,
-                "launch_there": loaded.launch,
-            }
-            exec(self._code, space)
-            made = self._made[device] = space["straight"]
+                home=device,
+                function=loaded.function,
+                context=loaded.context,
+                current_context=loaded.current_context,
+                launch_kernel=loaded.launch_kernel,
+                launch_there=loaded.launch,
+            )
         return made
 
     def _elsewhere(self, values: Sequence, stream) -> bool:
@@ -175,9 +172,11 @@ def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @cache
-def _code(*pattern) -> CodeType:
-    """The function for a pattern as `_text` takes it. Its globals are what `_Maker` collects."""
-    return compile(_text(*pattern), "<a short way>", "exec")
+def _factory(*pattern) -> Callable[..., Straight]:
+    """What makes the short way of a plan from what `_Maker` collects, for a pattern as `_text` takes it."""
+    space: dict[str, Any] = {}
+    exec(compile(_text(*pattern), "<a short way>", "exec"), space)
+    return space["make"]
 
 
 def _text(
@@ -190,6 +189,17 @@ def _text(
     reals = [index for index in everything if kinds[index] == _REAL]
     integers = [index for index in everything if kinds[index] == _INTEGER]
     last = arrays[-1]  # an output
+
+    names = "block pool stream_handle current grid threads elsewhere home function context".split()
+    names += "current_context launch_kernel launch_there".split()
+    for index in everything:
+        names += [f"type{index}", f"place{index}"]
+        if index not in arrays:
+            names += [f"real{index}", f"integer{index}"]
+    for index in arrays:
+        names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask")]
+    names += [f"{name}{index}" for index in integers for name in ("lowest", "highest")]
+    names += [f"{name}{index}" for index in reals for name in ("narrow", "last")]
 
     read = [f"v{index}.dtype is not element{index}" for index in arrays]
     read += [f"v{index}.shape != shape{index}" for index in arrays]
@@ -230,7 +240,7 @@ def _text(
         writes.append(f"reals[real{index}] = r{index}")
 
     body = [
-        *([f"global {', '.join(f'last{index}' for index in reals)}"] if reals else []),
+        *([f"nonlocal {', '.join(f'last{index}' for index in reals)}"] if reals else []),
         f"{', '.join(f'v{index}' for index in everything)}, = values",
         f"if {' or '.join(f'type(v{index}) is not type{index}' for index in everything)}:",
         "    return False",
@@ -252,4 +262,5 @@ def _text(
         "pool.append(used)",
         "return True",
     ]
-    return "\n".join(["def straight(values, stream):", *[f"    {line}" for line in body], ""])
+    lines = ["    def straight(values, stream):", *[f"        {line}" for line in body], "    return straight"]
+    return "\n".join([f"def make({', '.join(names)}):", *lines, ""])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
+from skuda.records import Record
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -13,8 +12,7 @@ DEPTH = 16  # rows that a thread of a columns kernel takes
 _TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Record):
     """One schedule of the map template.
 
     Attributes:

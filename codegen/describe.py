@@ -71,7 +71,7 @@ class DescribedProgram:
 
     @cached_property
     def descriptor_fields(self) -> list[str]:
-        """Dataclass fields: dimensions, attributes, element types; those without a default first."""
+        """Fields: dimensions, attributes, element types; those without a default first."""
         op = self.operation
         fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
         chosen = [a for a in op.attributes if a.type != "axis"]
@@ -101,13 +101,13 @@ class DescribedProgram:
 
     @cached_property
     def options(self) -> list[str]:
-        """Keyword arguments that the function hands on."""
+        """Keyword arguments that the function hands on, `stream` aside."""
         names = []
         if self.operation.asked_letter:
             names.append("dtype")
         if self.reads_packed:
             names += ["input_dtype", "shape"]
-        return [f"{name}={name}" for name in (*names, "out", "stream")]
+        return names
 
     @cached_property
     def reads_packed(self) -> bool:
@@ -126,12 +126,12 @@ class DescribedProgram:
             if attribute.default is not None:
                 default = attribute.default if attribute.type == "axis" else None
                 parts.append(f"{attribute.name}={default}")
-        return ", ".join([*parts, *(f"{option.split('=')[0]}=None" for option in self.options)])
+        return ", ".join([*parts, *(f"{name}=None" for name in (*self.options, "out", "stream"))])
 
     @cached_property
-    def attribute_items(self) -> list[str]:
-        """The attributes as entries of a dict display."""
-        return [f'"{attribute.name}": {attribute.name}' for attribute in self.operation.attributes]
+    def attribute_names(self) -> list[str]:
+        """The attributes in call order."""
+        return [attribute.name for attribute in self.operation.attributes]
 
     @cached_property
     def reference_parameters(self) -> str:

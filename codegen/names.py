@@ -32,7 +32,7 @@ RESERVED = frozenset(
     for word in re.findall(r"[a-z_]\w*", text)
 )
 # Names of functions must not hide what the generated plan modules import, nor modules of skuda itself.
-_TAKEN = frozenset({"call", "dataclass", "reference"}) | skuda.MODULES
+_TAKEN = frozenset({"call", "reference"}) | skuda.MODULES
 
 
 def check_name(name: Text, diagnostics: Diagnostics) -> bool:

@@ -1,4 +1,4 @@
-"""A program with reductions as CUDA: passes over a row that a kernel holds, each of which knows what those before found.
+"""A program with reductions as CUDA: passes over a row that a kernel holds, each knowing what those before gave.
 
 Reductions, the row's length and outputs that other formulas name become names of their own, so that the rules
 for maps hold: a pass has members that are made once a row, and a method for each value of an element. The names

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
+import os
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ _HOMES = {
 }
 
 
-MODULES = frozenset(path.stem for path in Path(__file__).parent.iterdir())
+MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__)))
 
 
 def __getattr__(name: str):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from skuda.operation import Operand, Operation
+from skuda.records import Record
 
 
-@dataclass(frozen=True)
-class Axis:
+class Axis(Record):
     """One axis of the index space: its extent, and each operand's stride along it (elements).
 
     A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of

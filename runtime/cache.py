@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import logging
 import os
 import re
 import shutil
@@ -31,11 +30,9 @@ FORMAT = b"skuda-1\n"
 
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _NAME_LENGTH = struct.Struct("<I")
-_OURS = re.compile(r"[0-9a-f]{64}\.cubin|\.[0-9a-f]{64}\.\w+\.tmp")
+_OURS = r"[0-9a-f]{64}\.cubin|\.[0-9a-f]{64}\.\w+\.tmp"
 # A symbolic link is refused, and a pipe in an entry's place must not make the call wait. Absent on Windows.
 _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-
-_log = logging.getLogger("skuda")
 
 
 def cache_dir() -> Path:
@@ -66,7 +63,7 @@ def clear() -> int:
         names = os.listdir(cache_dir())
     except FileNotFoundError:
         return 0
-    for name in filter(_OURS.fullmatch, names):
+    for name in filter(re.compile(_OURS).fullmatch, names):
         (cache_dir() / name).unlink(missing_ok=True)
         removed += 1
     return removed
@@ -186,4 +183,6 @@ def _temporary_folder() -> Path | None:
 
 @cache
 def _warn_once(message: str) -> None:
-    _log.warning(message)
+    import logging  # takes longer than all else of this module, and nothing is mostly wrong
+
+    logging.getLogger("skuda").warning(message)

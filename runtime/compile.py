@@ -7,15 +7,14 @@ module.
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
 from .errors import CompileError, MissingDependency, Unsupported
+from .records import Record
 
 # The bits that plans promise depend on these: no contraction to FMA, subnormals kept, IEEE division and root.
 OPTIONS = (
@@ -30,11 +29,8 @@ OPTIONS = (
 
 SLOW_SECONDS = 1.0
 
-_log = logging.getLogger("skuda")
 
-
-@dataclass(frozen=True)
-class Compiled:
+class Compiled(Record):
     """What NVRTC made of one source.
 
     Attributes:
@@ -91,9 +87,9 @@ def compile_cubin(source: str, name: str, entries: Sequence[str], arch: str) -> 
             _checked(nvrtc, name, nvrtc.nvrtcAddNameExpression(program, entry.encode()))
         options = [option.encode() for option in (*OPTIONS, f"--gpu-architecture={arch}")]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
-        log = _text(_buffer(nvrtc, name, program, "ProgramLog"))
+        said = _text(_buffer(nvrtc, name, program, "ProgramLog"))
         if status != nvrtc.nvrtcResult.NVRTC_SUCCESS:
-            raise CompileError(f"{name}: NVRTC refused the source for {arch} ({status.name}):\n{log}")
+            raise CompileError(f"{name}: NVRTC refused the source for {arch} ({status.name}):\n{said}")
         lowered = {
             entry: _checked(nvrtc, name, nvrtc.nvrtcGetLoweredName(program, entry.encode())).decode()
             for entry in entries
@@ -103,9 +99,12 @@ def compile_cubin(source: str, name: str, entries: Sequence[str], arch: str) -> 
         nvrtc.nvrtcDestroyProgram(program)
     elapsed = time.perf_counter() - start
     if elapsed > SLOW_SECONDS:
+        import logging
+
         what = entries[0] if len(entries) == 1 else f"{len(entries)} kernels"
-        _log.warning("compiling %s (%s) for %s took %.1f s", name, what, arch, elapsed)
-    return Compiled(cubin, lowered, log)
+        log = logging.getLogger("skuda")
+        log.warning("compiling %s (%s) for %s took %.1f s", name, what, arch, elapsed)
+    return Compiled(cubin, lowered, said)
 
 
 @cache

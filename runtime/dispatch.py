@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
-from difflib import get_close_matches
+from collections.abc import Iterable, Iterator
 from functools import cache, cached_property
 from importlib import resources
 from types import ModuleType
@@ -20,6 +18,7 @@ from skuda import schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.operation import COMPUTE, SCALE, Operation, Types
+from skuda.records import Record
 from skuda.sku import BackendKind, KernelSku, Layout, split_symbol
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ class Catalog:
             found = getattr(self.module(row), name, None)
             if found is not None:
                 return found
-        near = get_close_matches(name, self.names(), 1)
+        near = _nearest(name, self.names())
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)
 
@@ -74,6 +73,13 @@ class Catalog:
         """Every public name: functions and classes of forward passes."""
         classes = [stem + kind for stem in self._stems for kind in ("Plan", "Args", "Descriptor")]
         return [*self.modules, *classes]
+
+
+def _nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
+    """The most similar of some names, if any is similar enough."""
+    from difflib import get_close_matches  # nobody pays for its import who makes no mistake
+
+    return get_close_matches(name, names, 1, cutoff)
 
 
 _CATALOGS: dict[str, Catalog] = {}
@@ -116,8 +122,7 @@ def make_sku(operation: Operation, types: Types, variant: schedules.Variant) -> 
     )
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(Record):
     """Where a SKU comes from."""
 
     catalog: Catalog
@@ -153,7 +158,7 @@ def entry_of(sku: KernelSku) -> Entry:
     by_sku, by_symbol = _tables()
     found = by_sku.get(sku)
     if found is None:
-        near = get_close_matches(sku.symbol, by_symbol, 1, 0)
+        near = _nearest(sku.symbol, by_symbol, 0)
         raise Unsupported(f"no kernel {sku.symbol} in the catalogs that are loaded; the nearest is {near[0]}")
     return found
 
@@ -165,7 +170,7 @@ def sku_of_symbol(symbol: str) -> KernelSku:
     by_symbol = _tables()[1]
     found = by_symbol.get(symbol)
     if found is None:
-        near = get_close_matches(symbol, by_symbol, 1, 0)
+        near = _nearest(symbol, by_symbol, 0)
         raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near[0]}")
     return found
 

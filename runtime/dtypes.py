@@ -6,15 +6,15 @@ and in the name of a file. A 4-bit type is packed two to a byte, low nibble firs
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 
 import ml_dtypes
 import numpy as np
 
+from skuda.records import Record
 
-@dataclass(frozen=True)
-class DType:
+
+class DType(Record):
     """One element type.
 
     Attributes:

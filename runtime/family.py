@@ -6,7 +6,7 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
-from functools import cache
+from functools import cache, cached_property
 
 import ml_dtypes
 import numpy as np
@@ -85,13 +85,19 @@ class Family:
 class _CuPy(Family):
     name = "cupy"
 
-    def __init__(self):
-        self._stream_of = None  # a Python-level import at each call would cost more than the question
+    @cached_property
+    def current(self):
+        """What gives the current stream of a device, as an object with `ptr`."""
+        return self._cupy.cuda.get_current_stream
+
+    @cached_property
+    def _cupy(self):
+        return import_cupy()
 
     def empty(self, shape, storage, device):
         if device == CPU:
             return np.empty(shape, storage)
-        cupy = import_cupy()
+        cupy = self._cupy
         if cupy.cuda.runtime.getDevice() == device:
             return cupy.empty(shape, storage)
         with cupy.cuda.Device(device):
@@ -100,9 +106,7 @@ class _CuPy(Family):
     def current_stream(self, device) -> int:
         if device == CPU:
             return 0
-        if self._stream_of is None:
-            self._stream_of = import_cupy().cuda.get_current_stream
-        return self._stream_of(device).ptr
+        return self.current(device).ptr
 
 
 class _Torch(Family):
@@ -113,7 +117,8 @@ class _Torch(Family):
 
         self._torch = torch
         # What Triton asks too: a twentieth of the time of torch.cuda.current_stream, which makes an object.
-        self._raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+        self.current = raw_stream or (lambda device: torch.cuda.current_stream(device).cuda_stream)
 
     def empty(self, shape, storage, device):
         torch = self._torch
@@ -123,9 +128,7 @@ class _Torch(Family):
     def current_stream(self, device) -> int:
         if device == CPU:
             return 0
-        if self._raw_stream is not None:
-            return self._raw_stream(device)
-        return self._torch.cuda.current_stream(device).cuda_stream
+        return self.current(device)
 
 
 class _Stream:
@@ -142,7 +145,6 @@ class _DLPack(_CuPy):
     """Results are NumPy's or CuPy's while they are filled, for the caller's may be immutable (JAX's are)."""
 
     def __init__(self, array):
-        super().__init__()
         if hasattr(array, "__array_namespace__"):
             self._namespace = array.__array_namespace__()
         else:
@@ -155,7 +157,7 @@ class _DLPack(_CuPy):
         if isinstance(array, np.ndarray):
             return self._convert(array)
         # CuPy makes the importer wait for its current stream, so the one that fills the array must be that.
-        with import_cupy().cuda.Stream.from_external(_Stream(stream)):
+        with self._cupy.cuda.Stream.from_external(_Stream(stream)):
             return self._convert(array)
 
     def _convert(self, array):
@@ -182,6 +184,32 @@ def family_of(array) -> Family:
     if family is None:
         family = _FAMILIES[type(array)] = _family(array)
     return family
+
+
+def family_of_plain(cls: type) -> Family:
+    """The family of a class that `plain_library` knows."""
+    family = _FAMILIES.get(cls)
+    if family is None:
+        family = _FAMILIES[cls] = {"cupy": _CuPy, "torch": _Torch}[plain_library(cls)]()
+    return family
+
+
+_KNOWN = {
+    ("cupy", "ndarray"): "cupy",
+    ("torch", "Tensor"): "torch",
+    ("torch.nn.parameter", "Parameter"): "torch",
+}
+PLAIN: dict[type, str] = {}  # the classes that `plain_library` has found to be plain, and their libraries
+
+
+def plain_library(cls: type) -> str | None:
+    """ "cupy" or "torch" for their own array classes, whose behaviour is known; None for others, derived ones too."""
+    library = PLAIN.get(cls)
+    if library is None:
+        library = _KNOWN.get((cls.__module__, cls.__name__))
+        if library is not None:
+            PLAIN[cls] = library
+    return library
 
 
 def _family(array) -> Family:

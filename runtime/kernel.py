@@ -32,25 +32,31 @@ class Slots:
     Attributes:
         blank: what a launch copies, fills in and gives to `pack`.
         places: where in `blank` the members to fill in are, in order.
+        words: at which 8-byte word of the struct the member of each place is.
 
     Raises:
         struct.error: an int fits neither int64 nor uint64, or a slot is no number.
     """
 
-    __slots__ = ("_memory_of", "_offset", "_pack_into", "blank", "places")
+    __slots__ = ("_memory_of", "_offset", "_pack_into", "blank", "places", "words")
 
     def __init__(self, slots: Sequence[int | float | type]) -> None:
         formats = ["="]
         self.blank: list[Any] = []
         self.places: list[int] = []
+        self.words: dict[int, int] = {}
+        word = 0
         for varies, run in groupby(slots, lambda slot: slot is int or slot is float):
             if varies:
                 for slot in run:
                     formats.append("q" if slot is int else "d")
                     self.places.append(len(self.blank))
+                    self.words[len(self.blank)] = word
+                    word += 1
                     self.blank.append(None)
             else:
                 same = b"".join(map(_packed, run))
+                word += len(same) // _WORD
                 formats.append(f"{len(same)}s")
                 self.blank.append(same)
         self.blank.append(None)  # the address of the struct
@@ -91,6 +97,8 @@ class Loaded:
         registers: per thread.
         shared_bytes: static shared memory per block.
         local_bytes: per thread; what it needs beyond its registers.
+        function, context: the driver's handles.
+        current_context, launch_kernel: the driver's functions, for whoever cannot afford `launch`.
     """
 
     def __init__(self, device: int, cubin: bytes, lowered: str) -> None:
@@ -98,15 +106,15 @@ class Loaded:
         driver = _cupy_cuda().driver
         self.device = device
         self._module = driver.moduleLoadData(cubin)
-        self._function = driver.moduleGetFunction(self._module, lowered)
-        self._context = driver.ctxGetCurrent()
-        self._current_context = driver.ctxGetCurrent
+        self.function = driver.moduleGetFunction(self._module, lowered)
+        self.context = driver.ctxGetCurrent()
+        self.current_context = driver.ctxGetCurrent
         self._set_context = driver.ctxSetCurrent
-        self._launch_kernel = driver.launchKernel
+        self.launch_kernel = driver.launchKernel
         attribute = driver.funcGetAttribute
-        self.registers = attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self._function)
-        self.shared_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self._function)
-        self.local_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, self._function)
+        self.registers = attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)
+        self.shared_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.function)
+        self.local_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, self.function)
 
     def launch(self, grid: int, block: int, stream: int, parameters: int) -> None:
         """Enqueue the kernel. Nothing here waits for the device, so a CUDA graph can capture it.
@@ -117,13 +125,13 @@ class Loaded:
             stream: a CUstream of this device, as an integer; 0 is the legacy default stream.
             parameters: address of the driver's `void* kernelParams[1]`, as `Slots.pack` gives it.
         """
-        previous = self._current_context()
-        if previous == self._context:
-            self._launch_kernel(self._function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
+        previous = self.current_context()
+        if previous == self.context:
+            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
             return
-        self._set_context(self._context)
+        self._set_context(self.context)
         try:
-            self._launch_kernel(self._function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
+            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
         finally:
             if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
                 self._set_context(previous)

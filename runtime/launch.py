@@ -1,20 +1,16 @@
-"""Launches that are ready to go, and the short way to one.
+"""Launches that are ready to go.
 
 `Launch` is what calls whose operands lie alike have in common; `Ready` is one of them with its arguments,
-checked and packed. Most calls have contiguous, aligned arrays of one library, each in memory of its own: a
-`Common` recognises these without making a `View` of each. It refuses whatever is different and never says
-why: then the plan checks in full.
+checked and packed.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 from skuda import dispatch, mapping, schedules
-from skuda.dtypes import DTYPES
-from skuda.family import family_of, torch_dtypes
+from skuda.family import family_of, plain_library
 from skuda.kernel import Slots
 from skuda.tensor import View
 
@@ -30,6 +26,7 @@ class Launch:
     Attributes:
         geometry: what runs.
         grid: blocks.
+        block: threads of one.
         slots: the kernel's argument.
         blank: `slots.blank`, with nothing in the places of numbers.
         places: where in it each operand's pointer goes; those of a number follow.
@@ -40,6 +37,7 @@ class Launch:
         operation, full = plan.operation, plan.full
         self.geometry = geometry
         self.grid = geometry.grid
+        self.block = geometry.block
         self._entry = schedules.entry(operation, plan.types, geometry.variant)
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
@@ -96,6 +94,27 @@ class Launch:
         return filled
 
 
+class Seen:
+    """Stands for the launch of arguments that were run once: most are not run again, so it was not kept.
+
+    It reads as a `Ready` whose arrays have moved.
+
+    Attributes:
+        plan: whose arguments they are.
+    """
+
+    __slots__ = ("plan",)
+
+    addresses, pointers = (), None
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+
+    def __reduce__(self):
+        """As of `Ready`."""
+        return type(None), ()
+
+
 class Ready:
     """A launch whose arguments have been checked and packed. The arguments hold it, and keep the arrays alive.
 
@@ -143,7 +162,7 @@ class Ready:
         self.plan = plan
         self.launch = loaded.launch
         self.grid = launch.grid
-        self.block = launch.geometry.block
+        self.block = launch.block
         self._memory, self.parameters = launch.slots.pack(filled)
         self.device = loaded.device
         self.current_stream = family.current_stream
@@ -176,179 +195,6 @@ def ready_of_views(
     )
 
 
-# ---- the short way ----
-
-_CLASSES = {
-    ("cupy", "ndarray"): "cupy",
-    ("torch", "Tensor"): "torch",
-    ("torch.nn.parameter", "Parameter"): "torch",
-}
-_LIBRARIES: dict[type, str | None] = {}
-
-
-def plain_library(cls: type) -> str | None:
-    """ "cupy" or "torch" for their own array classes, whose behaviour is known; None for others, derived ones too."""
-    library = _LIBRARIES.get(cls, "")
-    if library == "":
-        library = _LIBRARIES[cls] = _CLASSES.get((cls.__module__, cls.__name__))
-    return library
-
-
-class Common:
-    """The common case of one plan's calls with the arrays of one library.
-
-    Args:
-        plan: a plan of the CUDA backend whose output has elements.
-        library: "cupy" or "torch".
-        family: that library.
-
-    Attributes:
-        launch: what serves it.
-    """
-
-    def __init__(self, plan: Plan, library: str, family: Family):
-        operation = plan.operation
-        inputs = len(operation.inputs)
-        storages = [DTYPES[word].storage for word in plan.words]
-        strides = [contiguous_strides(shape) for shape in plan.stored]
-        dense = [
-            View(0, shape, steps, storage, 0, True, False, None)
-            for shape, steps, storage in zip(plan.stored, strides, storages, strict=True)
-        ]
-        self.launch = launch = plan.launch_for(dense)
-        self._plan = plan
-        self._blank = launch.blank
-        self._loaded = launch.loaded
-        self._family = family
-        self._moves = library == "torch"
-        self._fill = _fill_cupy if library == "cupy" else _fill_torch
-        # Of each operand: dtype, shape, strides, the bits of its pointer that must be 0, the pointer's place,
-        # and what takes in a number.
-        self._expected = []
-        for index, (operand, word, storage) in enumerate(
-            zip(operation.operands, plan.words, storages, strict=True)
-        ):
-            if library == "cupy":
-                element, steps = storage, tuple([step * storage.itemsize for step in strides[index]])
-            else:
-                element, steps = torch_dtypes()[storage], strides[index]
-            misaligned = 15 if plan.vectors[index] else storage.itemsize - 1
-            takes_number = operand.scalar and index < inputs and not plan.full[index]
-            number = _number_of(word) if takes_number else None
-            self._expected.append(
-                (element, plan.stored[index], steps, misaligned, launch.places[index], number)
-            )
-        # Of each output and each operand before it: the places of their pointers; how far the operand must
-        # be below and above the output, in bytes; whether they may be the same array.
-        sizes = [prod(shape) * storage.itemsize for shape, storage in zip(plan.stored, storages, strict=True)]
-        self._pairs = [
-            (
-                launch.places[output],
-                launch.places[other],
-                -sizes[other],
-                sizes[output],
-                other < inputs and plan.full[other] and plan.words[other] == plan.words[output],
-            )
-            for output in range(inputs, len(sizes))
-            for other in range(output)
-        ]
-
-    def ready(self, values: Sequence) -> Ready | None:
-        """The operands' launch; None where they are not of the common case."""
-        filled = self._blank.copy()
-        device = self._fill(values, self._expected, filled)
-        if device is None:
-            return None
-        for place, other, low, high, same in self._pairs:
-            distance = filled[other] - filled[place]
-            if low < distance < high and (distance or not same):
-                return None
-        loaded = self._loaded.get(device) or self.launch.on(device)
-        addresses = _addresses(values) if self._moves else None
-        return Ready(self._plan, self.launch, loaded, filled, self._family, addresses, True)
-
-
 def _addresses(values: Sequence) -> list | None:
     """The data_ptr methods of the torch tensors among some operands."""
-    return [value.data_ptr for value in values if _LIBRARIES.get(type(value)) == "torch"] or None
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Distances in elements along the axes of a C-contiguous array."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
-
-def _number_of(word: str):
-    """A function that gives a number's slots; None for what has to be refused or looked at more closely."""
-    dtype = DTYPES[word]
-    if dtype.kind == "int":
-        lowest, highest = dtype.lowest, dtype.highest
-        return lambda value: (
-            (0, float(value), value) if type(value) is int and lowest <= value <= highest else None
-        )
-    narrow = dtype.storage.type
-    last = None, None  # most calls have the number of the call before: the same object, so not -0.0 for 0.0
-
-    def number(value):
-        nonlocal last
-        before, slots = last
-        if value is not before or slots is None:
-            if type(value) is not float:
-                return None
-            slots = 0, float(narrow(value)), 0
-            last = value, slots
-        return slots
-
-    return number
-
-
-def _fill_cupy(values: Sequence, expected: list[tuple], filled: list) -> int | None:
-    """Fills in pointers and numbers; the device, or None."""
-    cls = type(values[-1])
-    device = values[-1].data.device_id
-    for value, (element, shape, strides, misaligned, place, number) in zip(values, expected):
-        if type(value) is not cls:
-            slots = number and number(value)
-            if slots is None:
-                return None
-            filled[place : place + 3] = slots
-            continue
-        memory = value.data
-        filled[place] = pointer = memory.ptr
-        if (
-            value.dtype is not element
-            or value.shape != shape
-            or value.strides != strides
-            or pointer & misaligned
-            or memory.device_id != device
-        ):
-            return None
-    return device
-
-
-def _fill_torch(values: Sequence, expected: list[tuple], filled: list) -> int | None:
-    """Fills in pointers and numbers; the device, or None."""
-    device = values[-1].get_device()
-    for value, (element, shape, strides, misaligned, place, number) in zip(values, expected):
-        if _LIBRARIES.get(type(value)) != "torch":
-            slots = number and number(value)
-            if slots is None:
-                return None
-            filled[place : place + 3] = slots
-            continue
-        try:
-            filled[place] = pointer = value.data_ptr()
-            if (
-                value.dtype is not element
-                or value.shape != shape
-                or value.stride() != strides
-                or pointer & misaligned
-                or not pointer
-                or not value.is_cuda
-                or value.get_device() != device
-                or value.is_neg()
-            ):
-                return None
-        except RuntimeError:  # sparse, nested, or inside a function transform
-            return None
-    return device
+    return [value.data_ptr for value in values if plain_library(type(value)) == "torch"] or None

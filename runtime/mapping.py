@@ -7,12 +7,12 @@ slots are written in the order in which the template declares the kernel's argum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operation, Types
+from skuda.records import Record
 from skuda.schedules import (
     BLOCK,
     COLUMNS,
@@ -42,8 +42,7 @@ def divide_slots(divisor: int) -> tuple[int, int, int, int]:
     return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
 
 
-@dataclass(frozen=True)
-class Layouts:
+class Layouts(Record):
     """How the operands of one call lie, in the operation's operand order.
 
     Attributes:
@@ -55,8 +54,7 @@ class Layouts:
     aligned: bool
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(Record):
     """Everything of a launch but pointers and numbers.
 
     Attributes:

@@ -7,20 +7,19 @@ documentation read it. Nothing here knows about arrays or devices.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.records import Record
 from skuda.sku import Direction, PrecisionGuarantee
 
 COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
 
 
-@dataclass(frozen=True)
-class Dim:
+class Dim(Record):
     """One entry of an operand's dimensions.
 
     Attributes:
@@ -43,8 +42,7 @@ class Dim:
         return ("*" if self.many else "") + self.name + (f"/{self.block}" if self.block else "")
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(Record):
     """One array (or one value, where it has no dimensions) that an operation reads or writes.
 
     Attributes:
@@ -73,8 +71,7 @@ class Operand:
         return f"{self.element}[{', '.join(map(str, self.dims))}]"
 
 
-@dataclass(frozen=True)
-class Attribute:
+class Attribute(Record):
     """One value that a plan is selected with.
 
     Attributes:
@@ -90,20 +87,18 @@ class Attribute:
     axis_of: str | None = None
 
 
-@dataclass(frozen=True)
-class Requirement:
+class Requirement(Record, aside=("holds",)):
     """A condition on attributes that is checked when a plan is selected."""
 
     text: str
     names: tuple[str, ...]
-    holds: Callable[..., bool] = field(compare=False)
+    holds: Callable[..., bool]
 
 
 Types = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Operation:
+class Operation(Record):
     """One direction of one row.
 
     Attributes:
@@ -113,9 +108,9 @@ class Operation:
         doc: one sentence.
         types: what each type letter may be, in order of preference; a letter may stand for an earlier one.
         inputs, outputs: the operands, in call order.
+        element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         attributes: attributes, in call order.
         requirements: conditions on attributes.
-        element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         exact: whether every intrinsic of its formulas is correctly rounded.
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
@@ -131,9 +126,9 @@ class Operation:
     types: Mapping[str, tuple[str, ...]]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
+    element_fields: Mapping[str, str]
     attributes: tuple[Attribute, ...] = ()
     requirements: tuple[Requirement, ...] = ()
-    element_fields: Mapping[str, str] = field(default_factory=dict)
     exact: bool = True
     source: str = ""
     formula_attributes: tuple[str, ...] = ()

@@ -5,90 +5,106 @@ Every generated function is one line that calls `call`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
-from skuda.launch import plain_library
+from skuda.family import PLAIN
 from skuda.operation import COMPUTE, Operation, packed_shape
 from skuda.plan import Plan
 from skuda.sku import BackendKind
+from skuda.straight import Straight, device_of, refuse
 from skuda.tensor import CPU, View, family_of, view_of
 
 _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
+# A plan and its short way, by what an array says cheaply: the first input's element type and shape, and what else the
+# caller chose. The short way compares all the others, so it launches only what this plan was selected for.
+_SHORT: dict[tuple, tuple[Plan, Straight]] = {}
 
 
 def call(
     plan_class: type[Plan],
-    inputs: tuple[Any, ...],
-    attributes: dict[str, Any],
+    values: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    stream,
     *,
     dtype: str | None = None,
     input_dtype: str | None = None,
     shape: tuple[int, ...] | None = None,
-    out=None,
-    stream=None,
 ):
     """Runs an operation on arrays.
 
     Args:
         plan_class: the operation's plan.
-        inputs: its inputs in call order: arrays, or numbers where one value is expected.
-        attributes: its attributes by name, `axis` among them; None takes the default.
+        values: its inputs in call order: arrays, or numbers where one value is expected. Then the array (or tuple of
+            arrays) to write; None to allocate it in the first input array's library.
+        attributes: its attributes in call order, `axis` among them; None takes the default.
+        stream: what to launch on; the current stream of that library if None.
         dtype: element type that no input shows.
         input_dtype: element type of packed inputs, which travel as uint8.
         shape: logical shape of packed inputs; needed where the last axis is odd.
-        out: array (or tuple of arrays) to write; allocated in the first input array's library if not given.
-        stream: what to launch on; the current stream of that library if not given.
 
     Returns:
         The output, or a tuple of outputs in the row's order.
     """
-    quick = _quick_key(plan_class, inputs, attributes, dtype, input_dtype, shape)
-    plan = _PLANS.get(quick) if quick else None
-    if plan is not None:
-        first = inputs[0]
-        device = first.data.device_id if plain_library(type(first)) == "cupy" else first.get_device()
-        family = family_of(first)
-        outputs = _outputs(plan, family, device, out)
-        plan.execute((*inputs, *outputs), stream)
-    else:
-        values = _values(plan_class, inputs)
-        first = next((value for value in values if isinstance(value, View)), None)
-        if first is None:
-            raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
-        family = family_of(first.owner)
-        plan = _plan(plan_class, values, first, attributes, dtype, input_dtype, shape)
-        outputs = _outputs(plan, family, first.device, out)
-        plan.execute((*values, *outputs), stream)
-        if quick:
-            _PLANS[quick] = plan
-        if out is None:
-            handle = 0 if first.device == CPU else plan.stream_of(first, stream)
-            outputs = [family.hand_back(output, handle) for output in outputs]
+    key = None
+    if type(values[0]) in PLAIN:
+        try:
+            key = plan_class, values[0].dtype, values[0].shape, attributes, dtype, input_dtype, shape
+            if attributes:
+                key += (*map(type, attributes),)  # 1.0 == 1, but is no integer
+            known = _SHORT.get(key)
+        except (RuntimeError, TypeError):  # a nested tensor; a list among the attributes
+            key = known = None
+        if known is not None:
+            plan, straight = known
+            out = values[-1]
+            if out is None:
+                device = device_of[PLAIN[type(values[0])]](values[0])
+                if device != CPU:
+                    outputs = _outputs(plan, family_of(values[0]), device, None)
+                    plan.execute((*values[:-1], *outputs), stream)
+                    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+            elif straight(values, stream):
+                return out
+    return _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key)
+
+
+def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key):
+    """`call` of what no short way serves yet."""
+    *inputs, out = values
+    views = _values(plan_class, inputs)
+    first = next((value for value in views if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    family = family_of(first.owner)
+    plan = _plan(plan_class, views, first, attributes, dtype, input_dtype, shape)
+    outputs = _outputs(plan, family, first.device, out)
+    plan.execute((*views, *outputs), stream)
+    if key is not None:
+        straight = plan.learn((*inputs, *outputs))
+        if straight is not None and straight is not refuse:
+            if len(_SHORT) >= _MOST_PLANS:
+                _SHORT.clear()
+            _SHORT[key] = plan, straight if len(outputs) == 1 else _of_many(straight, len(outputs))
     if out is not None:
         return out
+    handle = 0 if first.device == CPU else plan.stream_of(first, stream)
+    outputs = [family.hand_back(output, handle) for output in outputs]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
-def _quick_key(plan_class, inputs, attributes, dtype, input_dtype, shape) -> tuple | None:
-    """What decides the plan for CuPy arrays or torch tensors on a GPU, and numbers; None for others."""
-    library = plain_library(type(inputs[0]))
-    if library is None or (library == "torch" and not inputs[0].is_cuda):
-        return None
-    key = [plan_class, dtype, input_dtype, None if shape is None else tuple(shape)]
-    for value in attributes.values():
-        key += (type(value), value)  # 1.0 == 1, but is no integer
-    for value in inputs:
-        if type(value) is type(inputs[0]):
-            key += (value.dtype, value.shape)
-        elif isinstance(value, (float, int)) and type(value) is not bool:
-            key.append(None)
-        else:
-            return None
-    return tuple(key)
+def _of_many(straight: Straight, count: int) -> Straight:
+    """A short way that takes its outputs as one tuple."""
+
+    def spread(values: Sequence, stream) -> bool:
+        *inputs, outputs = values
+        return type(outputs) is tuple and len(outputs) == count and straight((*inputs, *outputs), stream)
+
+    return spread
 
 
 def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
@@ -103,7 +119,7 @@ def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
-        tuple((type(value), value) for value in attributes.values()),
+        tuple((type(value), value) for value in attributes),
         dtype,
         input_dtype,
         None if shape is None else tuple(shape),
@@ -118,13 +134,9 @@ def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape
 
 
 def _outputs(plan: Plan, family, device: int, out) -> list:
-    operation = plan.operation
-    start = len(operation.inputs)
     if out is None:
-        return [
-            family.empty(plan.stored[start + index], DTYPES[plan.words[start + index]].storage, device)
-            for index in range(len(operation.outputs))
-        ]
+        return [family.empty(shape, storage, device) for shape, storage in plan.made]
+    operation = plan.operation
     outputs = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(outputs) != len(operation.outputs):
         expected = ", ".join(operand.name for operand in operation.outputs)
@@ -136,6 +148,7 @@ def _select(plan_class, values, first: View, attributes, dtype, input_dtype, sha
     operation = plan_class.operation
     name = plan_class.__name__
     types = _types(operation, values, dtype, input_dtype, name)
+    attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
     axis = attributes.get("axis")
     if "axis" in attributes and (axis is None or not isinstance(axis, int)):
         raise InvalidProblem(f"{name}: axis is {axis!r}, expected an integer")

@@ -6,14 +6,13 @@ that they do is here.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from importlib import import_module
 from typing import ClassVar
 
 import numpy as np
 
-from skuda import dispatch, mapping, reference, schedules
+from skuda import dispatch, mapping, schedules
 from skuda.aliasing import overlap, overlaps_itself
 from skuda.descriptor import attributes_of, is_number, sizes_of
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
@@ -25,29 +24,35 @@ from skuda.errors import (
     MisalignedOperand,
     Unsupported,
 )
-from skuda.launch import Common, Launch, Ready, plain_library, ready_of_views
+from skuda.family import plain_library
+from skuda.launch import Launch, Ready, Seen, ready_of_views
 from skuda.operation import Operand, Operation, count, packed_shape
 from skuda.row_mapping import RowKernels
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
+from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
 
-log = logging.getLogger("skuda")
 
-_I32 = range(-(1 << 31), 1 << 31)
+class _Formula:
+    """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
+
+    def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
+        module = import_module(f"{cls.package}.reference.{cls.operation.name}")
+        return getattr(module, cls.operation.direction.value)
 
 
 class Plan:
     """One operation at fixed sizes, element types and attributes, ready to run any number of times.
 
-    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type`, `formula` (the
-    generated reference) and `package` (the generated package).
+    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type` and `package` (the
+    generated package, whose reference `formula` is).
     """
 
     operation: ClassVar[Operation]
     descriptor_type: ClassVar[type]
     args_type: ClassVar[type]
-    formula: ClassVar[Callable[..., Mapping[str, np.ndarray]]]
     package: ClassVar[str]
+    formula = _Formula()
 
     @classmethod
     def select(cls, descriptor, stream=None, preference: BackendKind | None = None):
@@ -79,7 +84,7 @@ class Plan:
         self.descriptor = descriptor
         self.name = name
         self.backend = backend
-        self._stream = None if stream is None else stream_handle(stream)
+        self.stream = None if stream is None else stream_handle(stream)
         given = {
             letter: word
             for letter, field in operation.element_fields.items()
@@ -102,14 +107,21 @@ class Plan:
         if operation.of_some and self.numel and not np.prod(self.sizes[along]):
             raise InvalidProblem(f"{name}: {along} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        # Of each output: the shape and the element of an array that can hold it.
+        self.made = tuple(
+            (shape, DTYPES[word].storage)
+            for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
+        )
         kernels = RowKernels if operation.over else mapping.MapKernels
         self._kernels = kernels(operation, self.types, self.sizes)
         self.full = self._kernels.full
         self.vectors = self._kernels.vectors
-        self._operands_of = attrgetter(*(operand.name for operand in operation.operands))
         self._launches: dict[tuple, Launch] = {}
-        self._common: dict[type, Common | bool] = {}
-        variant = schedules.variants(operation, self.types)[0] if backend is BackendKind.CUDA else dispatch.REFERENCE
+        self._seen = Seen(self)
+        self._straight: Straight = refuse  # the one that served last
+        self._straights: dict[tuple[type, ...], Straight | None] = {}
+        cuda = backend is BackendKind.CUDA
+        variant = schedules.variants(operation, self.types)[0] if cuda else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
 
     @property
@@ -143,8 +155,8 @@ class Plan:
         """Computes the outputs. Asynchronous on CUDA; nothing is launched where there are no elements.
 
         Args:
-            args: an instance of the operation's args class. One that is run again is not checked again (see
-                `launch.Ready`), which makes such a call cheap.
+            args: an instance of the operation's args class. One that is run time and again is not checked each time
+                (see `launch.Ready`), which makes such a call cheap.
             stream: what to launch on; the current stream of the arrays' library if not given.
             workspace: scratch memory of at least `workspace_size` bytes; None where that is 0.
 
@@ -156,57 +168,77 @@ class Plan:
             raise BufferTooSmall(
                 f"{self.name}: workspace has {workspace.nbytes} bytes, expected at least {self.workspace_size}"
             )
-        ready = getattr(args, "_ready", None)
-        if (
-            ready is not None
-            and ready.plan is self
-            and (ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers)
-        ):
-            ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
-            return
-        ready = self.execute(self._operands(args), stream)
-        if ready is not None:
-            object.__setattr__(args, "_ready", ready)
+        values = self._operands(args) if type(args) is not self.args_type else args._values
+        ready = args._ready
+        if ready is not None and ready.plan is self:
+            if ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers:
+                ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
+                return
+            kept = self._execute_checked(values, stream)
+        else:
+            kept = self._seen if self._straight(values, stream) else self._execute_anew(values, stream)
+        if kept is not None:
+            args._ready = kept
 
-    def execute(self, values: Sequence, stream=None) -> Ready | None:
-        """`run` on the operands themselves, inputs first; `View`s may be among them.
+    def execute(self, values: Sequence, stream=None) -> None:
+        """`run` on the operands themselves, inputs first; `View`s may be among them."""
+        if not self._straight(values, stream):
+            self._execute_anew(values, stream)
 
-        Returns:
-            What to launch next time, if the operands are arrays that stay as they are; else None.
-        """
-        common = self._common.get(type(values[-1]))
-        if common is None:
-            common = self._common[type(values[-1])] = self._common_case(values[-1])
-        ready = common and common.ready(values)
-        if not ready:
-            checked = self._check(values)
-            if self.numel == 0:
-                return None
-            if self.backend is BackendKind.REFERENCE:
-                self._run_reference(checked)
-                return None
-            ready = ready_of_views(self, self.launch_for(checked), values, checked)
+    def _execute_anew(self, values: Sequence, stream) -> Ready | Seen | None:
+        """`execute` of what the last short way does not serve; what the arguments may keep."""
+        straight = self._straights.get(tuple(map(type, values)))
+        if straight is not None and straight is not self._straight:
+            self._straight = straight
+            if straight(values, stream):
+                return self._seen
+        return self._execute_checked(values, stream)
+
+    def _execute_checked(self, values: Sequence, stream) -> Ready | None:
+        """`execute` by the full check; what the arguments may keep."""
+        checked = self._check(values)
+        if self.numel == 0:
+            return None
+        if self.backend is BackendKind.REFERENCE:
+            self._run_reference(checked)
+            return None
+        ready = ready_of_views(self, self.launch_for(checked), values, checked)
         ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
+        self.learn(values)
         return ready if ready.lasting else None
 
-    def _common_case(self, output) -> Common | bool:
-        """The short way to a launch for outputs of this type; False where there is none."""
-        library = plain_library(type(output))
-        if library is None or self.numel == 0 or self.backend is BackendKind.REFERENCE:
-            return False
-        return Common(self, library, family_of(output))
+    def learn(self, values: Sequence) -> Straight | None:
+        """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
+
+        Returns:
+            Their short way, `refuse` if there is none, None the first time.
+        """
+        if self.numel == 0 or self.backend is BackendKind.REFERENCE:
+            return refuse
+        types = tuple(map(type, values))
+        if types not in self._straights:
+            self._straights[types] = None
+            return None
+        straight = self._straights[types]
+        if straight is None:
+            library = plain_library(types[-1])
+            device = device_of[library](values[-1]) if library else CPU
+            straight = self._straights[types] = straight_of(self, types, device)
+        if straight is not refuse:
+            self._straight = straight
+        return straight
 
     def _handle(self, ready: Ready, stream) -> int:
         if stream is not None:
             return stream_handle(stream)
-        if self._stream is not None:
-            return self._stream
+        if self.stream is not None:
+            return self.stream
         return ready.current_stream(ready.device)
 
     def _operands(self, args) -> tuple:
         if type(args) is not self.args_type:
             raise InvalidProblem(f"{self.name}: expected a {self.args_type.__name__}, got a {type(args).__name__}")
-        return self._operands_of(args)
+        return args._values
 
     # ---- checks ----
 
@@ -310,6 +342,8 @@ class Plan:
     # ---- backends ----
 
     def _run_reference(self, checked: list) -> None:
+        from skuda import reference
+
         operation = self.operation
         arrays = {
             operand.name: as_numpy(value) if isinstance(value, View) else value
@@ -317,7 +351,7 @@ class Plan:
         }
         reference.run(
             operation,
-            type(self).formula,
+            self.formula,
             self.types,
             self.sizes,
             {operand.name: arrays[operand.name] for operand in operation.inputs},
@@ -329,8 +363,8 @@ class Plan:
         """Handle of the stream that `run` launches on: the one given, else the plan's, else the library's current."""
         if stream is not None:
             return stream_handle(stream)
-        if self._stream is not None:
-            return self._stream
+        if self.stream is not None:
+            return self.stream
         return family_of(view.owner).current_stream(view.device)
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Launch:

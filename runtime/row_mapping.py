@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import prod
 
 from skuda.axes import Axis, merged, step_along
@@ -11,12 +10,12 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
+from skuda.records import Record
 from skuda.rows import GROUP
 from skuda.schedules import RowMode, row_variants
 
 
-@dataclass(frozen=True)
-class _Rows:
+class _Rows(Record):
     """The rows of a call.
 
     Attributes:

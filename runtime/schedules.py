@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache
 
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
+from skuda.records import Record
 from skuda.rows import GROUP, places
 from skuda.sku import Layout
 
@@ -16,8 +16,7 @@ DEPTH = 16  # rows that a thread of a columns kernel takes
 _TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
-@dataclass(frozen=True)
-class Variant:
+class Variant(Record):
     """One schedule of the map template.
 
     Attributes:
@@ -50,7 +49,6 @@ class RowMode(IntEnum):
     STEPPED = 2  # some distance apart
 
 
-@dataclass(frozen=True)
 class RowVariant(Variant):
     """One schedule of the row template.
 

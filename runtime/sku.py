@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import enum
 import re
-from dataclasses import dataclass
+from functools import cache
 
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol
+from skuda.records import Record
 
 
 class BackendKind(enum.Enum):
@@ -38,8 +39,7 @@ class Layout(enum.Enum):
     STRIDED_PACKED4 = "strided_packed4"
 
 
-@dataclass(frozen=True)
-class PrecisionGuarantee:
+class PrecisionGuarantee(Record):
     """What a kernel promises about its numbers; derived from the row and its element types.
 
     Attributes:
@@ -64,8 +64,7 @@ class PrecisionGuarantee:
     bit_stable_on_same_hardware: bool = True
 
 
-@dataclass(frozen=True)
-class KernelSku:
+class KernelSku(Record):
     """Identity of one kernel.
 
     Attributes:
@@ -128,15 +127,16 @@ class KernelSku:
         return self.symbol
 
 
-_ELEMENT = "|".join(DTYPES)
-_SYMBOL = re.compile(
-    rf"(?P<op>[a-z][a-z0-9_]*?)(?P<backward>_backward)?_(?P<element>{_ELEMENT})(?:_(?P<aux>{_ELEMENT}))?"
-    rf"(?:_scale_(?P<scale>{_ELEMENT}))?__(?P<variant>[a-z0-9]+(?:_[a-z0-9]+)*)"
-)
+@cache
+def _symbol() -> re.Pattern:
+    element = "|".join(DTYPES)
+    return re.compile(
+        rf"(?P<op>[a-z][a-z0-9_]*?)(?P<backward>_backward)?_(?P<element>{element})(?:_(?P<aux>{element}))?"
+        rf"(?:_scale_(?P<scale>{element}))?__(?P<variant>[a-z0-9]+(?:_[a-z0-9]+)*)"
+    )
 
 
-@dataclass(frozen=True)
-class SymbolParts:
+class SymbolParts(Record):
     """What the text of a symbol says by itself."""
 
     op: str
@@ -153,7 +153,7 @@ def split_symbol(symbol: str) -> SymbolParts:
     Raises:
         UnknownSymbol: the text does not have the form of a symbol.
     """
-    match = _SYMBOL.fullmatch(symbol)
+    match = _symbol().fullmatch(symbol)
     if match is None:
         raise UnknownSymbol(
             f"{symbol!r} is not a kernel symbol: "

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from skuda.axes import Axis
+from skuda.records import Record
 
 _SHORTEST = 8  # shorter axes would leave most of a tile empty
 _LONGEST = (1 << 31) - 1  # what the 32-bit indices of a plane reach
 
 
-@dataclass(frozen=True)
-class Side:
+class Side(Record):
     """One axis of a plane, perhaps several of the index space that follow each other without a gap.
 
     Attributes:
@@ -29,8 +28,7 @@ class Side:
     steps: tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Plane:
+class Plane(Record):
     """The side that a thread's share runs along, the other, and the axes outside of the plane."""
 
     along: Side
@@ -43,8 +41,7 @@ class Plane:
         return along, across, int(along == 0 or 0 < abs(across) < abs(along))
 
 
-@dataclass(frozen=True)
-class Arrays:
+class Arrays(Record):
     """Which of the arrays of a call are what, by their places among its arrays.
 
     Attributes:

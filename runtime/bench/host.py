@@ -26,7 +26,7 @@ from skuda.bench.targets import C_LOOP, COLD, TORCH, WARM
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
 
 BATCH, ROUNDS = 100, 60
-_PROCESSES = 3
+_PROCESSES = 5
 # The kernel takes a struct of as many bytes as lerp's, and does nothing with it.
 _SOURCE = """
 #include <cuda_runtime.h>
@@ -41,13 +41,18 @@ extern "C" double launches(void* stream, int n) {
 }
 """
 
+# CuPy has made the device's context before the clock starts. skuda's modules are bytecode, as in an installed package,
+# also where this checkout has none: Python looks for it in the folder that is given.
 _FIRST_CALL = """
-import time, cupy
+import sys, time, cupy
 a = cupy.zeros(8, cupy.float32); b = cupy.ones(8, cupy.float32); cupy.cuda.Device().synchronize()
+sys.pycache_prefix, sys.dont_write_bytecode = sys.argv[1], False
 start = time.perf_counter()
 import skuda
-skuda.lerp(a, b, 0.5); cupy.cuda.Device().synchronize()
-print((time.perf_counter() - start) * 1e3)
+lerp = skuda.lerp
+imported = time.perf_counter()
+lerp(a, b, 0.5); cupy.cuda.Device().synchronize()
+print((time.perf_counter() - start) * 1e3, (imported - start) * 1e3)
 """
 
 
@@ -66,7 +71,7 @@ def measure() -> dict[str, Any]:
     return {
         "calls": BATCH * ROUNDS,
         "us": {name: round(statistics.median(each), 3) for name, each in times.items()},
-        "first_call_ms": _first_calls(),
+        **_first_calls(),
         "missing": missing,
     }
 
@@ -137,14 +142,25 @@ def _c_loop(missing: dict[str, str]) -> dict[str, Callable[[], float]]:
     return {C_LOOP: lambda: launches(None, BATCH)}
 
 
-def _first_calls() -> dict[str, float]:
+def _first_calls() -> dict[str, dict[str, float]]:
     """Medians over new processes that have imported CuPy: importing skuda, selecting, loading, one launch."""
-    times: dict[str, list[float]] = {COLD: [], WARM: []}
-    for _ in range(_PROCESSES):
-        with tempfile.TemporaryDirectory() as folder:
-            environment = {**os.environ, "SKUDA_CACHE_DIR": folder}
-            for each in times.values():  # the cold one fills the cache of the warm one
-                command = [sys.executable, "-c", _FIRST_CALL]
-                done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
-                each.append(float(done.stdout))
-    return {name: round(statistics.median(each), 1) for name, each in times.items()}
+    times: dict[str, list[list[float]]] = {COLD: [], WARM: []}
+    with tempfile.TemporaryDirectory() as bytecode:
+        _first_call(bytecode, bytecode)
+        for _ in range(_PROCESSES):
+            with tempfile.TemporaryDirectory() as cache:
+                for each in times.values():  # the cold one fills the cache of the warm one
+                    each.append(_first_call(bytecode, cache))
+    whole, imports = (
+        {name: round(statistics.median(each[which] for each in processes), 1) for name, processes in times.items()}
+        for which in (0, 1)
+    )
+    return {"first_call_ms": whole, "first_call_import_ms": imports}
+
+
+def _first_call(bytecode: str, cache: str) -> list[float]:
+    """Milliseconds of the first call in a new process, import included; of the import alone."""
+    environment = {**os.environ, "SKUDA_CACHE_DIR": cache}
+    command = [sys.executable, "-c", _FIRST_CALL, bytecode]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    return [float(each) for each in done.stdout.split()]

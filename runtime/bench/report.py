@@ -113,4 +113,5 @@ def host_table(host: Mapping[str, Any]) -> Iterator[str]:
         most = targets.FIRST_CALL_MS[name]
         verdict = "met" if ms <= most else "missed"
         text = f"first call of a process, {name}: {ms} ms after import of cupy"
-        yield f"{text}, wanted at most {most}: {verdict}"
+        imports = host["first_call_import_ms"][name]
+        yield f"{text}, wanted at most {most}: {verdict}; {imports} of them to import skuda"

@@ -157,7 +157,8 @@ def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("shape", "variant"), [("16x4096", "vec16"), ("16384x4096 row-strided", "rows16"), ("16384x4096 transposed", None)]
+    ("shape", "variant"),
+    [("16x4096", "vec8_small"), ("16384x4096 row-strided", "rows16"), ("16384x4096 transposed", "tile")],
 )
 def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
     from skuda.bench.run import served_by  # imports CuPy
@@ -177,7 +178,7 @@ def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
     sku = served_by(SimpleNamespace(plan=plan, arrays=arrays))
     assert dispatch.entry_of(sku).operation is case.operation
     assert sku.symbol.startswith("quantize_per_token_f16_")
-    assert variant is None or sku.variant == variant
+    assert sku.variant == variant
 
 
 def test_shares_are_joined_while_the_source_is_what_was_measured(catalog):

@@ -9,7 +9,9 @@ import copy
 import ctypes
 import dataclasses
 import pickle
-from math import prod
+import random
+import time
+from threading import Thread
 from types import SimpleNamespace
 
 import cupy
@@ -23,8 +25,9 @@ from skuda import dispatch, family, kernel, ops
 from skuda.dtypes import DTYPES
 from skuda.errors import DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, Unsupported
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
-from skuda.launch import contiguous_strides
+from skuda.launch import Ready, Seen
 from skuda.sku import BackendKind
+from skuda.straight import contiguous_strides, refuse, straight_of
 from skuda.tensor import view_of
 
 PLANS = [
@@ -42,6 +45,7 @@ class Driver:
     def __init__(self) -> None:
         self.launches: list[tuple] = []
         self.context = 100
+        self.delay = 0
 
     def ctxGetCurrent(self):
         return self.context
@@ -59,6 +63,8 @@ class Driver:
         return 0
 
     def launchKernel(self, function, grid, y, z, block, by, bz, shared, stream, parameters, extra):
+        if self.delay:  # the driver reads the parameters without holding the interpreter's lock
+            time.sleep(self.delay)
         struct = ctypes.c_void_p.from_address(
             parameters
         ).value  # the address behind the struct is right after it
@@ -84,9 +90,14 @@ def driver(monkeypatch):
     monkeypatch.setattr(kernel, "_cupy_cuda", lambda: cuda)
     monkeypatch.setattr(kernel, "cuda_available", lambda: True)
     monkeypatch.setattr(kernel, "cached_cubin", lambda source, name, entry, arch, fresh=False: (b"", entry))
-    monkeypatch.setattr(family._CuPy, "current_stream", lambda self, device: STREAM + device)
-    monkeypatch.setattr(family._Torch, "current_stream", lambda self, device: STREAM + 0x100 + device)
+    monkeypatch.setattr(family, "_FAMILIES", {})
+    monkeypatch.setattr(
+        family._CuPy, "current", staticmethod(lambda device: SimpleNamespace(ptr=STREAM + device))
+    )
+    raw_stream = "_cuda_getCurrentRawStream"
+    monkeypatch.setattr(torch._C, raw_stream, lambda device: STREAM + 0x100 + device, raising=False)
     monkeypatch.setattr(ops, "_PLANS", {})
+    monkeypatch.setattr(ops, "_SHORT", {})
     dispatch.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     yield driver
@@ -94,32 +105,39 @@ def driver(monkeypatch):
     kernel.compute_capability.cache_clear()
 
 
-def array(pointer: int, shape, storage, device: int = 0):
-    """A CuPy array over memory that nobody may touch."""
-    memory = UnownedMemory(pointer, prod(shape) * np.dtype(storage).itemsize, None, device)
-    return cupy.ndarray(shape, storage, MemoryPointer(memory, 0))
+def array(pointer: int, shape, storage, device: int = 0, strides=None):
+    """A CuPy array over memory that nobody may touch; strides in elements."""
+    itemsize = np.dtype(storage).itemsize
+    memory = UnownedMemory(pointer, 1 << 16, None, device)
+    if strides is not None:
+        strides = tuple(step * itemsize for step in strides)
+    return cupy.ndarray(shape, storage, MemoryPointer(memory, 0), strides=strides)
 
 
 class Tensor:
     """What `skuda` asks of a tensor on a GPU."""
 
-    layout, is_nested, is_cuda, is_cpu, negative = torch.strided, False, True, False, False
+    layout, is_nested, is_cuda, is_cpu, negative, device = torch.strided, False, True, False, False, "xpu"
 
-    def __init__(self, pointer: int, shape, storage, device: int = 0):
+    def __init__(self, pointer: int, shape, storage, device: int = 0, strides=None):
         self.pointer, self.shape, self.device_index = pointer, torch.Size(shape), device
+        self.strides = contiguous_strides(shape) if strides is None else tuple(strides)
         self.dtype = family.torch_dtypes()[np.dtype(storage)]
 
     def data_ptr(self):
+        if self.layout is not torch.strided:
+            raise RuntimeError("no storage")
         return self.pointer
 
     def stride(self):
-        return contiguous_strides(self.shape)
+        return self.strides
 
     def get_device(self):
         return self.device_index
 
     def is_contiguous(self):
-        return True
+        axes = zip(self.shape, self.strides, contiguous_strides(self.shape))
+        return 0 in self.shape or all(extent == 1 or step == dense for extent, step, dense in axes)
 
     def is_neg(self):
         return self.negative
@@ -163,14 +181,113 @@ def test_the_short_way_launches_what_the_full_checks_launch(driver, make, plan_c
                     (0.1 if kind == "float" else -3) if operand.scalar else value
                     for operand, value, kind in zip(plan.operation.operands, values, kinds, strict=True)
                 ]
-            short = plan.execute(values)
             views = [
                 value if isinstance(value, (int, float)) else view_of(value, "operand") for value in values
             ]
-            assert plan.execute(views) is None
+            plan.execute(views)
+            straight = straight_of(plan, tuple(map(type, values)), 0)
+            assert straight is not refuse and straight(values, None)
             assert driver.launches[-1] == driver.launches[-2]
-            assert plan._common[type(values[-1])].ready(values) is not None
-            assert short.plan is plan
+
+
+class Variations:
+    """Operands that are unusual in one or two places, or look so."""
+
+    NUMBERS = (0.5, -0.0, 1, -3, 2**31, True, np.float32(0.5), np.int32(3), "0.5", None)
+
+    def __init__(self, plan, make, seed):
+        self.plan, self.make, self.random = plan, make, random.Random(seed)
+        self.storages = [DTYPES[word].storage for word in plan.words]
+        self.spoil = {
+            "number": lambda index: self.random.choice(self.NUMBERS),
+            "element": lambda index: self.at(index, storage=self.random.choice(["f4", "f8", "i4", "u1"])),
+            "shape": lambda index: self.at(
+                index, self.random.choice([(), (1,), (2,), *plan.stored, (*plan.stored[index], 1)])
+            ),
+            "strides": lambda index: self.at(
+                index, strides=[self.random.choice([step, step, 2 * step, 0]) for step in self.dense(index)]
+            ),
+            "pointer": lambda index: self.at(index, pointer=self.place(index) + self.random.choice([1, 2, 4, 8, 16])),
+            "device": lambda index: self.at(index, device=1),
+            "overlap": lambda index: self.at(
+                index, pointer=self.place(self.any()) + self.random.choice([-16, 0, 0, 16, 32])
+            ),
+            "library": lambda index: np.zeros(plan.stored[index], self.storages[index]),
+            "view": lambda index: view_of(self.at(index), "operand"),
+            "negative": lambda index: self.torch_s(index, "negative", True),
+            "layout": lambda index: self.torch_s(index, "layout", torch.sparse_coo),
+            "device type": lambda index: self.torch_s(index, "is_cuda", False),
+        }
+
+    def any(self) -> int:
+        return self.random.randrange(len(self.storages))
+
+    def place(self, index):
+        return (index + 1) << 20
+
+    def dense(self, index):
+        return contiguous_strides(self.plan.stored[index])
+
+    def at(self, index, shape=None, storage=None, pointer=None, device=0, strides=None):
+        shape = self.plan.stored[index] if shape is None else shape
+        storage = self.storages[index] if storage is None else storage
+        return self.make(pointer or self.place(index), shape, storage, device, strides)
+
+    def torch_s(self, index, name, value):
+        tensor = self.at(index)
+        if self.make is Tensor:
+            setattr(tensor, name, value)
+        return tensor
+
+    def __iter__(self):
+        for kind in (None, *self.spoil):
+            for _ in range(4):
+                numbers = self.random.random() < 0.5
+                values = [
+                    self.random.choice([0.5, 3]) if numbers and operand.scalar else self.at(index)
+                    for index, operand in enumerate(self.plan.operation.operands)
+                ]
+                if kind == "device" and self.random.random() < 0.3:
+                    values = [
+                        self.at(index, device=1) if type(value) not in (int, float) else value
+                        for index, value in enumerate(values)
+                    ]
+                elif kind is not None:
+                    for index in {self.any(), self.random.choice([self.any(), -1])} - {-1}:
+                        values[index] = self.spoil[kind](index)
+                yield kind, values
+
+
+def outcome(driver, execute, *arguments):
+    """What was launched, or the error."""
+    before = len(driver.launches)
+    try:
+        execute(*arguments)
+    except skuda.SkudaError as error:
+        assert len(driver.launches) == before
+        return type(error), str(error)
+    return driver.launches[before:]
+
+
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # 2**31 as f16 is infinity
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):
+    served, refused = set(), set()
+    for types in plan_class.operation.combinations:
+        plan = plan_of(plan_class, types)
+        plain = operands_of(plan, make)
+        ways = [straight_of(plan, tuple(map(type, plain)), 0)]
+        for kind, values in Variations(plan, make, f"{plan.name} {types}"):
+            full = outcome(driver, plan._execute_checked, values, None)
+            own = straight_of(plan, tuple(map(type, values)), 0)
+            for straight in (*ways, own):
+                before = len(driver.launches)
+                launched = straight(values, None)
+                assert driver.launches[before:] == (full if launched else []), kind
+                (served if launched else refused).add(kind)
+            assert outcome(driver, plan.execute, values) == full, kind
+    assert {None, "device"} <= served  # all operands may be on another device
+    assert {"element", "shape", "pointer", "device", "overlap", "library"} <= refused
 
 
 def lerp(make, device: int = 0):
@@ -178,11 +295,44 @@ def lerp(make, device: int = 0):
     return plan, [make(pointer << 12, (4, 8), "f4", device) for pointer in (1, 2, 3)]
 
 
+def test_calls_of_several_threads_do_not_share_parameters(driver):
+    plan, (a, b, output) = lerp(array)
+    others = [array(pointer << 12, (4, 8), "f4") for pointer in range(4, 12)]
+    for other in others:
+        plan._execute_checked((other, b, 0.5, output), None)
+    expected, driver.launches = driver.launches, []
+    straight = straight_of(plan, (cupy.ndarray, cupy.ndarray, float, cupy.ndarray), 0)
+    driver.delay = 0.01
+    threads = [Thread(target=straight, args=((other, b, 0.5, output), None)) for other in others]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(driver.launches) == sorted(expected)
+
+
+def test_arguments_that_are_run_again_are_kept_from_the_second_time_on(driver, make, monkeypatch):
+    plan, (a, b, output) = lerp(make)
+    for _ in range(2):
+        args = LerpArgs(a, b, 0.25, output)
+        plan.run(args)
+        assert type(args._ready) is Ready  # as it was checked in full
+    args = LerpArgs(a, b, 0.25, output)
+    plan.run(args)
+    assert type(args._ready) is Seen
+    plan.run(args)
+    assert type(args._ready) is Ready
+    monkeypatch.setattr(LerpPlan, "_check", lambda *_: pytest.fail("checked again"))
+    plan._straight = lambda *_: pytest.fail("checked again")
+    plan.run(args)
+    assert len(driver.launches) == 5 and len(set(driver.launches)) == 1
+
+
 def test_arguments_are_checked_once_and_the_stream_is_asked_each_time(driver, make, monkeypatch):
     plan, (a, b, output) = lerp(make, device=1)
     args = LerpArgs(a, b, 0.25, output)
     plan.run(args)
-    monkeypatch.setattr(LerpPlan, "execute", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr(LerpPlan, "_check", lambda *_: pytest.fail("checked again"))
     plan.run(args)
     plan.run(args, stream=0x77)
     current = STREAM + 1 + 0x100 * (make is Tensor)
@@ -200,7 +350,9 @@ def test_other_plans_and_copies_check_arguments_anew(driver):
         other.run(args)
     plan.run(args)
     assert copy.copy(args)._ready is args._ready  # the same arrays
-    assert dataclasses.replace(args, weight=0.5).__dict__.keys() == {"a", "b", "weight", "output"}
+    assert dataclasses.replace(args, weight=0.5)._ready is None
+    with pytest.raises(AttributeError, match="weight"):
+        args.weight = 0.5
     assert copy.deepcopy(args._ready) is None
     assert pickle.loads(pickle.dumps(args._ready)) is None
 
@@ -231,7 +383,7 @@ def test_views_and_foreign_arrays_are_checked_at_each_call(driver):
     for first in (view_of(a, "a"), foreign):
         args = LerpArgs(first, b, 0.25, output)
         plan.run(args)
-        assert not hasattr(args, "_ready")
+        assert args._ready is None
 
 
 @pytest.mark.parametrize("distance", [-127, -16, 16, 112])

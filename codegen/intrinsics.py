@@ -28,6 +28,7 @@ class Intrinsic:
         rule: what it does with NaN, ties, signs and limits.
         exact: correctly rounded in the compute type on every target, so CPU and GPU bits are equal.
         bits: for an integer result, how many bits hold it (sign included).
+        common: computed in the same steps on every target, so CPU and GPU bits are equal though not correctly rounded.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Intrinsic:
     rule: str
     exact: bool = False
     bits: int = 0
+    common: bool = False
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -46,12 +48,12 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 
 def _real(
-    name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1
+    name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False
 ) -> Intrinsic:
     """An intrinsic from reals to a real whose spellings are plain calls."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     return Intrinsic(
-        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact
+        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, common=common
     )
 
 
@@ -106,9 +108,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # In the same steps on CPU and GPU (runtime/elementary.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}",
-          "within 0.9 units in the last place, the same bits everywhere; NaN gives NaN", True),
+          "within 0.9 units in the last place, the same bits everywhere; NaN gives NaN", common=True),
     _real("log", "logarithm", "log", r"\ln({0})",
-          "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN", True),
+          "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN",
+          common=True),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
@@ -136,7 +139,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "infinite if either is infinite", arity=2),
 )
 
-TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact) | {"exp", "log"}
+TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)
 
 # What an author may try first, and what to write instead: only used for the help of an error.
 INSTEAD: dict[str, str] = {

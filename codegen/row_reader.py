@@ -300,7 +300,8 @@ class RowReader(Declarations):
         return replace(program, operation=operation)
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
-        exact = all(INTRINSICS[name].exact for _, node in formulas.values() for name in node.intrinsics())
+        called = {INTRINSICS[name] for _, node in formulas.values() for name in node.intrinsics()}
+        exact = all(intrinsic.exact or intrinsic.common for intrinsic in called)
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
         reductions = [reduction for _, node in formulas.values() for reduction in node.reductions()]

@@ -209,7 +209,7 @@ class Operation(Record):
         integers = all(DTYPES[word].kind != "float" for word in words)
         return PrecisionGuarantee(
             math_precision=types[COMPUTE],
-            accumulator=None,
+            accumulator=types[COMPUTE] if self.over else None,
             rounding="exact integers" if integers else "nearest, ties to even, once at the store",
             exact=self.exact,
             max_ulp=0.0 if self.exact else None,

@@ -20,13 +20,14 @@ _NAMES = {
 }
 
 
-def expanded(reference) -> dict[str, str]:
+def expanded(reference, over: str = "") -> dict[str, str]:
     """Each output's formula with the spec's functions written out, as a row would spell it.
 
     Args:
         reference: a function of a generated reference module.
+        over: what its reductions are over.
     """
-    return {name: ast.unparse(node) for name, node in _nodes(reference).items()}
+    return {name: ast.unparse(node) for name, node in _nodes(reference, over).items()}
 
 
 def rules(reference) -> dict[str, str]:
@@ -40,22 +41,50 @@ def rules(reference) -> dict[str, str]:
     return {name: row.rule for name, row in INTRINSICS.items() if name in called and row.rule}
 
 
-def _nodes(reference) -> Mapping[str, ast.expr]:
+def _nodes(reference, over: str = "") -> Mapping[str, ast.expr]:
+    """The formulas: what is computed on the way stands where it is used, unless it is an output."""
     function = ast.parse(inspect.getsource(reference)).body[0]
-    returned = function.body[-1].value
-    return {
-        key.value: _AsWritten().visit(value)
-        for key, value in zip(returned.keys, returned.values, strict=True)
-    }
+    *steps, returned = [line for line in function.body if not isinstance(line, ast.Expr)]
+    outputs = {key.value: value for key, value in zip(returned.value.keys, returned.value.values, strict=True)}
+    writer = _AsWritten(over)
+    written = {}
+    for step in steps:
+        name, value = step.targets[0].id, writer.visit(step.value)
+        if name in outputs:
+            written[name] = value
+        else:
+            writer.known[name] = value
+    return {name: written.get(name) or writer.visit(value) for name, value in outputs.items()}
 
 
 class _AsWritten(ast.NodeTransformer):
-    """From NumPy's spelling to that of formulas."""
+    """From NumPy's spelling to that of formulas.
+
+    Args:
+        over: what reductions are over.
+    """
+
+    def __init__(self, over: str):
+        self.over = over
+        self.known: dict[str, ast.expr] = {}
+
+    def visit_Name(self, node: ast.Name) -> ast.expr:
+        return self.known.get(node.id, node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
+        if ast.unparse(node) == "row.count":
+            return ast.Call(ast.Name("count"), [ast.Name(self.over)], [])
+        return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         name = ast.unparse(node.func)
         if name == "C":
             return self.visit(node.args[0])
+        if name == "row.stored":
+            return self.visit(node.args[0])
+        if name.startswith("row."):
+            over = ast.keyword("over", ast.Name(self.over))
+            return ast.Call(ast.Name(name.removeprefix("row.")), [self.visit(node.args[0])], [over])
         node = self.generic_visit(node)
         arguments = [
             argument for argument in node.args if not (isinstance(argument, ast.Name) and argument.id == "C")

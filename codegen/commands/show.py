@@ -119,7 +119,7 @@ def _sections(
     operation = plan.operation
     function = getattr(catalog.module(operation.name), operation.function)
     yield "function", [f"{operation.function}{inspect.signature(function)}"]
-    written = formulas.expanded(plan.formula)
+    written = formulas.expanded(plan.formula, operation.over)
     yield "formula, as in the row", inspect.getdoc(plan).split("\n\n", 1)[1].splitlines()
     yield "formula, written out", [f"{name} = {text}" for name, text in written.items()]
     yield "types", _types(operation)
@@ -179,9 +179,8 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
 
 
 def _struct(catalog: dispatch.Catalog, operation: Operation) -> list[str]:
-    """The formula's class in the generated source."""
+    """The formula's class in the generated source; of a formula with reductions, that of each pass."""
     source = catalog.source(operation.source)
-    found = re.search(
-        rf"^template <[^\n]*> struct {operation.function}_formula \{{$.*?^\}};$", source, re.M | re.S
-    )
-    return found[0].splitlines() if found else [f"see {operation.source}"]
+    name = rf"{operation.function}_(?:formula|pass_\d)"
+    found = re.findall(rf"^template <[^\n]*> struct {name} \{{$.*?^\}};$", source, re.M | re.S)
+    return "\n\n".join(found).splitlines()

@@ -212,14 +212,14 @@ def test_list_has_every_operation_of_the_spec(skuda_command):
     rows = {line.split()[0]: line for line in out.splitlines()[1:]}
     assert status == 0
     assert list(rows) == [row.name for row in load(REPOSITORY / "ops.yaml").rows]
-    assert "quantization  forward+backward" in rows["quantize_per_token"]
+    assert re.search("quantization +forward.backward ", rows["quantize_per_token"])
     assert rows["quantize_per_token"].endswith("T[*n, d], S[*n], i32[*n] -> Q[*n, d]")
     assert "T: f32 f64 f16 bf16, Q: s8 u8 s4 u4, S: T f32" in rows["quantize_per_token"]
 
 
 def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
-    names = [line.split()[0] for line in skuda_command("list", "per_group")[1].splitlines()[1:]]
-    assert names == ["quantize_per_group", "dequantize_per_group", "fake_quantize_per_group"]
+    names = [line.split()[0] for line in skuda_command("list", "per_channel")[1].splitlines()[1:]]
+    assert names == ["quantize_per_channel", "dequantize_per_channel", "fake_quantize_per_channel"]
     assert [line.split()[0] for line in skuda_command("list", "bin")[1].splitlines()[1:]] == [
         "lerp",
         "lerp_tensor",
@@ -280,7 +280,9 @@ def test_show_types_names_the_kernels(skuda_command):
 def test_show_serves_every_operation(skuda_command, name):
     status, out, err = skuda_command("show", name, "--types", "f64")
     assert (status, err) == (0, "")
-    assert f"  {name}_backward_f64" in out
+    plans = dispatch.catalogs()[0].module(name).PLANS
+    assert all(f"  {plan.operation.name}" in out and f"== {plan.operation.function} ==" in out for plan in plans)
+    assert re.search(rf"  {name}_\w*f64_?\w*__", out) and "struct" in out
 
 
 @pytest.mark.parametrize(
@@ -362,7 +364,7 @@ def test_doctor_without_a_gpu(skuda_command, monkeypatch):
     status, out, _ = skuda_command("doctor")
     assert status == 0
     assert "no GPU (no NVIDIA driver): plans run on the CPU reference" in out
-    assert "14 operations" in out
+    assert f"{len(dispatch.catalogs()[0].modules)} operations" in out
 
 
 @pytest.mark.parametrize(("cuda", "extra"), [("12.8", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")])

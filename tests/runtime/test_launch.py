@@ -155,6 +155,8 @@ def plan_of(plan_class, types=None):
     operation = plan_class.operation
     sizes = {dim.name: (3, 5) if dim.many else 12 for dim in operation.dims}
     sizes |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
+    if operation.over and "inner" in sizes:  # rows of 4-bit codes lie along the last axis
+        sizes["inner"] = ()
     types = types or operation.combinations[0]
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}
     return plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.CUDA)

@@ -3,6 +3,8 @@
 Nothing here imports the library under test, and no floating-point operation decides a result.
 
 floats, affine, lerp: one value at a time, in `fractions.Fraction`; written to be read.
+spans, rows: one row at a time: the values that may be, where the definition leaves open the order of a sum or the last
+bit of exp and log (which mpmath gives).
 floats_array, affine_array: the same definitions over whole arrays, in NumPy integers; written to be fast
 enough for every 16-bit input. test_oracles.py holds the two against each other.
 patterns: the inputs that they and the conformance tests are tried on.
@@ -30,4 +32,24 @@ COVERED = {
         "fake_quantize_per_group",
     ),
     "lerp.lerp": ("lerp", "lerp_tensor"),
+    "rows.dynamic_quantize": ("dynamic_quantize_per_token", "dynamic_quantize_per_group"),
+    "rows.dynamic_quantize_asymmetric": (
+        "dynamic_quantize_asymmetric_per_token",
+        "dynamic_quantize_asymmetric_per_group",
+    ),
+    "rows.rms_norm": ("rms_norm",),
+    "rows.layer_norm": ("layer_norm",),
+    "rows.l2_normalize": ("l2_normalize",),
+    "rows.softmax": ("softmax",),
+    "rows.log_softmax": ("log_softmax",),
+    "rows.rms_norm_dynamic_quantize": ("rms_norm_dynamic_quantize",),
+    "rows.silu_mul_dynamic_quantize": ("silu_mul_dynamic_quantize",),
+    "rows.total": ("sum",),
+    "rows.mean": ("mean",),
+    "rows.product": ("prod",),
+    "rows.largest": ("amax",),
+    "rows.smallest": ("amin",),
+    "rows.norm1": ("norm1",),
+    "rows.norm2": ("norm2",),
+    "rows.logsumexp": ("logsumexp",),
 }

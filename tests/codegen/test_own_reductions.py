@@ -1,0 +1,275 @@
+"""Operations of one's own with reductions: what they give, forward and backward, on rows, groups and several axes.
+
+The values are small integers, whose sums are exact in any order, so that NumPy's sums are to the bit.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from catalogs import forget_catalog, make_catalog
+from conformance.support import STORAGE
+
+from skuda import dispatch, schedules
+from skuda.codegen.render import generate
+from skuda.codegen.spec import loads
+from skuda.compile import compile_cubin
+from skuda.errors import InvalidProblem, SpecError
+from skuda.schedules import RowMode
+
+SPEC = """\
+functions:
+  centered(x, along): x - mean(x, over=along)
+ops:
+  center:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      y: T[*n, d] = centered(x, d)
+    backward:
+      d_x: T[*n, d] = centered(d_y, d)
+
+  center_groups:
+    inputs:
+      x: T[*outer, d, *inner]
+    attrs: {group_size: size, axis: axis of d = -1}
+    outputs:
+      middle: T[*outer, d/group_size, *inner] = mean(x, over=d/group_size)
+      y: T[*outer, d, *inner] = x - middle
+
+  center_stored:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      middle: T[*n] = mean(x, over=d)
+      y: C[*n, d] = x - middle
+
+  flags:
+    inputs:
+      x: T[*n, d]
+    attrs: {limit: C = 2}
+    outputs:
+      some: bool[*n] = any(x > limit, over=d)
+      each: bool[*n] = all(x > limit, over=d)
+      kept: T[*n, d] = where(any(x > limit, over=d), x, 0)
+
+  code_range:
+    types: {T: f32, Q: [s8, u8]}
+    inputs:
+      q: Q[*n, d]
+      weight: T[]
+    outputs:
+      low: Q[*n] = min(q, over=d)
+      y: T[*n, d] = weight * (q - low) / max(1, max(q, over=d) - min(q, over=d))
+
+  column_sums:
+    inputs:
+      x: T[d, *n]
+      weight: T[*n]
+    outputs:
+      y: T[d] = sum(x * weight, over=n)
+
+  stepwise:
+    inputs:
+      x: T[*n]
+    outputs:
+      tenth: T[*n] = x * 0.1
+      y: T[*n] = tenth * 10
+
+  thirds:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      y: T[*n, d] = x / 3 + sum(x / 5, over=d) / 7
+
+  product_of_row:
+    inputs:
+      x: T[*n, d]
+      gain: T[*n]
+    outputs:
+      y: T[*n] = gain * prod(x, over=d)
+"""
+
+FLOATS = ("f32", "f64", "f16", "bf16")
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    module = make_catalog(tmp_path_factory.mktemp("own"), "skuda_own_reductions", SPEC)
+    yield module
+    forget_catalog(module)
+
+
+@pytest.fixture
+def run(ours, backend):
+    """Calls a function of the catalog on this backend's arrays; NumPy arrays in and out."""
+
+    def call(name, *arguments, **options):
+        given = [backend.array(each) if isinstance(each, np.ndarray) else each for each in arguments]
+        result = getattr(ours, name)(*given, **options)
+        return tuple(map(backend.numpy, result)) if isinstance(result, tuple) else backend.numpy(result)
+
+    return call
+
+
+def integers(element: str, shape, seed: int, most: int = 9) -> np.ndarray:
+    """Small integers, whose sums are exact in any order."""
+    return np.random.default_rng(seed).integers(-most, most + 1, shape).astype(STORAGE[element])
+
+
+def wide(array: np.ndarray) -> np.ndarray:
+    """In the compute type."""
+    return array.astype(np.float64 if array.dtype == np.float64 else np.float32)
+
+
+def same(actual: np.ndarray, expected: np.ndarray, element: str) -> None:
+    assert actual.dtype == STORAGE[element]
+    np.testing.assert_array_equal(wide(actual), wide(expected.astype(STORAGE[element])))
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (3, 64), (2, 3, 9), (2, 0, 5), (1, 1)])
+def test_a_function_over_a_dimension(run, element, shape):
+    x = integers(element, shape, 1)
+    expected = wide(x) - wide(x).sum(-1, keepdims=True) / wide(x).dtype.type(shape[-1])
+    same(run("center", x), expected, element)
+    same(run("center_backward", x), expected, element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
+def test_groups_the_last_of_which_is_shorter(run, element, shape, axis, group_size):
+    x = integers(element, shape, 2)
+    middle, y = run("center_groups", x, group_size=group_size, axis=axis)
+    lines = np.moveaxis(wide(x), axis, -1)
+    length = shape[axis]
+    for group in range(-(-length // group_size)):
+        part = lines[..., group * group_size : (group + 1) * group_size]
+        expected = part.sum(-1) / part.dtype.type(part.shape[-1])
+        same(np.moveaxis(middle, axis, -1)[..., group], expected, element)
+        stored = wide(expected.astype(STORAGE[element]))[..., None]
+        here = np.moveaxis(y, axis, -1)[..., group * group_size : (group + 1) * group_size]
+        same(here, part - stored, element)
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+def test_a_named_output_is_the_rounded_one(run, element):
+    x = integers(element, (5, 7), 3, most=100)
+    middle, y = run("center_stored", x)
+    exact = wide(x).sum(-1, keepdims=True) / np.float32(7)
+    same(middle, exact[:, 0], element)
+    np.testing.assert_array_equal(y, wide(x) - wide(middle)[:, None])
+    assert (y != wide(x) - exact).any()
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_any_and_all(run, element):
+    x = integers(element, (40, 5), 4, most=3)
+    x[::7] = 3
+    x[1::7, 2] = np.nan
+    some, each, kept = run("flags", x)
+    assert some.dtype == each.dtype == np.bool_
+    np.testing.assert_array_equal(some, (wide(x) > 2).any(-1))
+    np.testing.assert_array_equal(each, (wide(x) > 2).all(-1))
+    assert 0 < each.sum() < some.sum() < 40
+    same(kept, np.where(some[:, None], wide(x), 0), element)
+    some, each, kept = run("flags", x[:3, :0])
+    assert not some.any() and each.all() and kept.shape == (3, 0)
+
+
+@pytest.mark.parametrize("storage", [np.int8, np.uint8])
+def test_extremes_of_codes(run, storage):
+    q = np.random.default_rng(5).integers(0, 256, (6, 77)).astype(np.uint8).view(storage)
+    q[0] = 5
+    low, y = run("code_range", q, 0.37)
+    np.testing.assert_array_equal(low, q.min(-1))
+    steps = q.astype(np.int64) - q.min(-1, keepdims=True).astype(np.int64)
+    spread = np.maximum(steps.max(-1, keepdims=True), 1).astype(np.float32)
+    np.testing.assert_array_equal(y, np.float32(0.37) * steps.astype(np.float32) / spread)
+    with pytest.raises(InvalidProblem, match="no largest or smallest of no elements"):
+        run("code_range", q[:, :0].copy(), 0.37)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(4, 9), (4,), (3, 2, 5), (1, 70, 3), (2, 0)])
+def test_a_reduction_over_any_number_of_axes(run, element, shape):
+    x, weight = integers(element, shape, 6), integers(element, shape[1:], 7)
+    expected = (wide(x) * wide(weight)).reshape(shape[0], -1).sum(-1)
+    same(run("column_sums", x, weight), expected, element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_a_chain_of_outputs_without_a_reduction(run, element):
+    x = np.linspace(-5, 5, 1001).astype(STORAGE[element])
+    C = wide(x).dtype.type
+    tenth, y = run("stepwise", x)
+    same(tenth, wide(x) * C(0.1), element)
+    same(y, wide(tenth) * C(10), element)
+
+
+def test_a_product_and_a_parameter_of_the_row(run):
+    x, gain = integers("f32", (9, 6), 8, most=3), integers("f32", (9,), 9)
+    same(run("product_of_row", x, gain), gain * x.prod(-1), "f32")
+    same(run("product_of_row", x[:, :0].copy(), gain), gain, "f32")
+
+
+def test_out_may_be_the_input(run, ours, backend):
+    x = integers("f32", (5, 33), 10)
+    expected = run("center", x)
+    target = backend.array(x)
+    ours.center(target, out=target)
+    np.testing.assert_array_equal(backend.numpy(target), expected)
+
+
+@pytest.mark.parametrize("name", ["row", "rows", "chunk", "lane", "count", "length", "reduced", "over", "scratch"])
+def test_an_operand_may_have_any_name_that_is_not_refused(tmp_path, name):
+    """What the reference and the template call their own things is reserved, or ends in an underscore."""
+    spec = f"""\
+ops:
+  named:
+    inputs: {{x: 'T[*n, d]', {name}: 'T[*n]', other: 'T[d]'}}
+    outputs: {{y: 'T[*n, d] = x * other + {name} * sum(x, over=d)'}}
+"""
+    try:
+        loads(spec)
+    except SpecError:
+        return
+    (tmp_path / "ops.yaml").write_text(spec, encoding="utf-8")
+    generate(tmp_path / "ops.yaml", tmp_path / "out")
+    compile((tmp_path / "out" / "reference" / "named.py").read_text(encoding="utf-8"), "named.py", "exec")
+    text = (tmp_path / "out" / "cuda" / "named.cu").read_text(encoding="utf-8")
+    entry = "named_row<f32, 32, 2, true, 0>"
+    assert compile_cubin(text, "named.cu", [entry], "sm_90").log == ""
+
+
+def test_a_gradient_has_a_dimension_that_its_inputs_lack():
+    """The gradient of a sum alone: nothing says how long a row is, and the spec is told so."""
+    spec = """\
+ops:
+  total:
+    inputs: {x: 'T[*n, d]'}
+    outputs: {y: 'T[*n] = sum(x, over=d)'}
+    backward: {d_x: 'T[*n, d] = d_y'}
+"""
+    with pytest.raises(SpecError, match="d_x"):
+        loads(spec)
+
+
+@pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
+def test_every_kernel_compiles(ours, source):
+    """One schedule of each way in which rows may lie, kept and read again."""
+    catalog = dispatch._CATALOGS[ours.__name__]
+    entries = []
+    for operation in catalog.operations:
+        if operation.name != source:
+            continue
+        types = next(operation.kernel_combinations())
+        variants = schedules.variants(operation, types)
+        if operation.over:
+            ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
+            variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]
+        entries += [schedules.entry(operation, types, variant) for variant in variants]
+    assert entries
+    assert compile_cubin(catalog.source(f"{source}.cu"), f"{source}.cu", entries, "sm_90").log == ""

@@ -1,0 +1,325 @@
+"""Reductions in formulas: their types and dimensions, and what a row's passes become.
+
+What people get wrong is in tests/errors; the order of sums is in tests/runtime/test_rows.py; what comes out is in
+test_own_reductions.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from skuda.codegen.cuda import CudaProgram
+from skuda.codegen.describe import DescribedProgram
+from skuda.codegen.diagnostics import Diagnostics, Place
+from skuda.codegen.expr import parse
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope
+from skuda.codegen.printers import LatexPrinter
+from skuda.codegen.program import Program, Row
+from skuda.codegen.reductions import REDUCTION_NAMES, REDUCTIONS
+from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.spec import loads
+from skuda.codegen.yaml_tree import Text
+from skuda.errors import SpecError
+
+
+def name(text: str, kind: str, dims: str = "", bits: int = 0) -> Node:
+    return Node("name", (), kind, frozenset(dims.split()), bits, text=text)
+
+
+VALUES = {
+    "x": name("x", REAL, "n d"),
+    "row": name("row", REAL, "n"),
+    "column": name("column", REAL, "d"),
+    "group": name("group", REAL, "n d/size"),
+    "q": name("q", INT, "n d", 8),
+    "b": name("b", BOOL, "n d"),
+    "n": name("n", DIM, "n"),
+    "d": name("d", DIM, "d"),
+    "size": name("size", DIM),
+}
+FUNCTIONS = {
+    "spread": Function("spread", ("a", "along"), Text("max(a, over=along) - min(a, over=along)", Place(2, 1))),
+    "twice_spread": Function("twice_spread", ("a", "e"), Text("spread(a, e) + spread(2 * a, e)", Place(3, 1))),
+}
+
+
+def formula(text: str) -> Node:
+    diagnostics = Diagnostics("ops.yaml", text)
+    node = parse(Text(text, Place(1, 1)), Scope(VALUES, FUNCTIONS), diagnostics)
+    diagnostics.raise_if_any()
+    return node
+
+
+def row(body: str, functions: str = "") -> Row:
+    """The one row of a spec; its body is indented by four spaces."""
+    (only,) = loads(f"{functions}ops:\n  op:\n{body}").rows
+    return only
+
+
+def forward(inputs: str, outputs: str, let: str = "", attrs: str = "") -> Program:
+    """A row's forward pass; each argument is `name: text` parts with `; ` between them."""
+
+    def section(head: str, text: str) -> str:
+        return f"    {head}:\n" + "".join(f"      {line}\n" for line in text.split("; ")) if text else ""
+
+    text = section("inputs", inputs) + section("attrs", attrs) + section("let", let) + section("outputs", outputs)
+    return row(text).forward
+
+
+# ---- types and dimensions ----
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "dims"),
+    [
+        ("sum(x, over=d)", REAL, "n"),
+        ("sum(x, over=n)", REAL, "d"),
+        ("prod(column, over=d)", REAL, ""),
+        ("max(q, over=d)", INT, "n"),
+        ("min(x, over=d)", REAL, "n"),
+        ("any(b, over=d)", BOOL, "n"),
+        ("all(x > 0, over=d)", BOOL, "n"),
+        ("mean(x, over=d)", REAL, "n"),
+        ("x - mean(x, over=d)", REAL, "n d"),
+        ("sum(x * column, over=d) * row", REAL, "n"),
+        ("sum(to_real(q), over=d)", REAL, "n"),
+        ("max(x, over=d/size)", REAL, "n d/size"),
+        ("sum(x * group, over=d/size)", REAL, "n d/size"),
+        ("sum(x * group, over=d)", REAL, "n"),
+        ("sum(group, over=d)", REAL, "n"),
+        ("x / max(x, over=d/size)", REAL, "n d d/size"),
+        ("sum(sum(x, over=d), over=n)", REAL, ""),
+        ("max(x, row)", REAL, "n d"),
+        ("max(max(x, row), over=d)", REAL, "n"),
+        ("spread(x, d)", REAL, "n"),
+        ("spread(x, d/size)", REAL, "n d/size"),
+        ("twice_spread(x, d / size)", REAL, "n d/size"),
+    ],
+)
+def test_kind_and_dimensions(text, kind, dims):
+    node = formula(text)
+    assert (node.kind, node.dims) == (kind, frozenset(dims.split()))
+
+
+def test_the_width_of_an_integer_stays():
+    assert formula("max(q, over=d)").bits == formula("q").bits == 8
+    assert formula("q - min(q, over=d)").bits == 9
+
+
+def test_a_mean_is_a_sum_divided_by_a_count():
+    node = formula("mean(x, over=d)")
+    assert node.op == "/" and node.args[0] == formula("sum(x, over=d)")
+    assert (node.args[1].op, node.args[1].text) == ("count", "d")
+    assert formula("mean(x, over=d/size)").args[1].text == "d/size"
+
+
+def test_equal_reductions_are_one_and_those_inside_come_first():
+    total = formula("sum(x, over=d)")
+    node = formula("sum(x - sum(x, over=d), over=d) + sum(x, over=d) * max(x - sum(x, over=d), over=d)")
+    found = node.reductions()
+    assert found[0] == total and len(found) == 3 and found.count(total) == 1
+    for place, reduction in enumerate(found):
+        assert all(inner in found[:place] for inner in reduction.args[0].reductions())
+
+
+def test_a_function_that_takes_a_dimension_is_its_formula():
+    assert formula("spread(x, d)") == formula("max(x, over=d) - min(x, over=d)")
+    assert formula("spread(x, d / size)") == formula("max(x, over=d/size) - min(x, over=d/size)")
+
+
+@pytest.mark.parametrize("reduction", REDUCTION_NAMES)
+def test_every_reduction_has_its_spelling_in_each_target(reduction):
+    value = "x > 0" if reduction in ("any", "all") else "x"
+    node = formula(f"{reduction}({value}, over=d)")
+    latex = LatexPrinter().text(node)
+    assert latex.count("{") == latex.count("}") and "\\mathit{d}" in latex
+    for table in REDUCTIONS.values():
+        assert table.rule and "{0}" in table.latex.replace("{{{0}}}", "{0}") and "{1}" in table.latex
+
+
+def test_what_one_direction_reduces_over():
+    blocked = "x: T[*o, d, *i]; s: T[*o, d/g, *i]"
+    attrs = "g: size; axis: axis of d"
+    for inputs, outputs, options, over in [
+        ("x: T[*n, d]", "y: T[*n] = sum(x, over=d)", "", "d"),
+        ("x: T[n, d]", "y: T[d] = sum(x, over=n)", "", "n"),
+        ("x: T[d, *n]", "y: T[d] = sum(x, over=n)", "", "n"),
+        (blocked, "y: T[*o, d/g, *i] = s * sum(x, over=d/g)", attrs, "d/g"),
+        ("x: T[*n, d]", "y: T[*n, d] = 2 * x", "", ""),
+    ]:
+        operation = forward(inputs, outputs, attrs=options).operation
+        assert operation.over == over
+        assert operation.exact
+    assert forward("x: T[*n, d]", "y: T[*n] = max(x, over=d)").operation.of_some
+    assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.of_some
+
+
+def test_outputs_of_a_reduction_may_have_fewer_dimensions():
+    program = forward("x: T[*n, d]", "low: T[*n] = min(x, over=d); y: T[*n, d] = x - low; up: C[*n] = max(x, over=d)")
+    assert [operand.signature for operand in program.operation.outputs] == ["T[*n]", "T[*n, d]", "C[*n]"]
+
+
+# ---- let, and outputs that name outputs ----
+
+
+def test_a_name_of_let_is_its_formula():
+    inputs, output = "x: T[*n, d]", "y: T[*n, d] = {0} / sum({0}, over=d)"
+    said = forward(inputs, output.format("raised"), let="low: min(x, over=d); raised: exp(x - low)")
+    written = forward(inputs, output.format("exp(x - min(x, over=d))"))
+    assert said.formulas == written.formulas
+    assert said.formula_texts["y"] == (
+        "raised / sum(raised, over=d), where low = min(x, over=d), and raised = exp(x - low)"
+    )
+
+
+def test_a_name_of_let_may_be_for_the_backward_pass_alone():
+    found = row("""\
+    inputs: {x: 'T[*n]', w: 'C[]'}
+    let:
+      slope: 2 * w
+    outputs: {y: 'T[*n] = x * w'}
+    backward: {d_x: 'T[*n] = d_y * slope'}
+""")
+    assert "where slope = 2 * w" in found.backward.formula_texts["d_x"]
+    assert "where" not in found.forward.formula_texts["y"]
+
+
+def test_an_output_that_another_names_is_meant_as_it_is_stored():
+    program = forward("x: T[*n, d]", "mid: T[*n] = mean(x, over=d); y: T[*n, d] = x - mid")
+    assert program.operation.chained and program.named == {"mid"}
+    written = program.written_out["y"]
+    assert (written.args[1].op, written.args[1].text) == ("stored", "T")
+    assert written.args[1].args[0] == program.formulas["mid"]
+    assert not forward("x: T[*n, d]", "y: T[*n, d] = x - mean(x, over=d)").operation.chained
+    codes = forward("x: T[*n, d]", "q: i32[*n, d] = clamp(round_to_int(x), -9, 9); y: T[*n, d] = x - q")
+    assert all(part.op != "stored" for part in codes.written_out["y"].parts())  # integers are stored as they are
+
+
+def test_a_backward_pass_may_name_outputs():
+    found = row("""\
+    inputs: {x: 'T[*n, d]', w: 'T[d]'}
+    outputs: {y: 'T[*n, d] = x * w / sum(x * w, over=d)', size: 'C[*n] = sum(x * w, over=d)'}
+    backward: {d_x: 'T[*n, d] = (d_y - sum(d_y * y, over=d)) * w / size'}
+""")
+    operation = found.backward.operation
+    assert [operand.signature for operand in operation.inputs] == ["T[*n, d]", "T[d]", "T[*n, d]", "C[*n]"]
+    assert [operand.name for operand in operation.inputs] == ["d_y", "w", "y", "size"]
+    assert operation.over == "d" and not operation.chained
+
+
+@pytest.mark.parametrize(
+    "outputs", ["y: T[*n, d] = y", "scale: C[*n] = max(x / scale, over=d)", "z: T[*n, d] = x; y: T[*n, d] = y + z"]
+)
+def test_an_output_cannot_name_itself(outputs):
+    with pytest.raises(SpecError, match="an output"):
+        forward("x: T[*n, d]", outputs)
+
+
+@pytest.mark.parametrize("text", ["d", "d / g"])
+def test_a_dimension_is_no_formula(text):
+    with pytest.raises(SpecError, match="dimension"):
+        forward("x: T[*o, d, *i]", f"y: T[*o, d, *i] = {text}", attrs="g: size; axis: axis of d")
+
+
+def test_a_reduced_output_keeps_the_stars_of_its_dimensions():
+    with pytest.raises(SpecError, match="n"):
+        forward("x: T[*n, d]", "y: T[n] = sum(x, over=d)")
+
+
+# ---- the kernel's passes ----
+
+X = "x: T[*n, d]"
+
+
+def passes(program: Program) -> list[list[tuple[str, str]]]:
+    """(reduction's class or the output's name, formula) of each pass."""
+    return [[(v.how or v.name, v.formula) for v in each.values] for each in RowProgram(program).passes]
+
+
+def test_a_reduction_of_a_reduction_is_another_pass():
+    program = forward(X, "y: T[*n, d] = x - sum(x - max(x, over=d), over=d) * min(x, over=d)")
+    assert passes(program) == [
+        [("Largest", "x"), ("Smallest", "x")],
+        [("Sum", "x - Reduced0_")],
+        [("y", "x - shared_0_")],
+    ]
+    members = RowProgram(program).passes[-1].members
+    assert [(member.name, member.value) for member in members] == [("shared_0_", "Reduced1 * Reduced2")]
+
+
+def test_one_value_a_row_takes_no_pass_of_its_own():
+    written = RowProgram(forward(X, "low: T[*n] = min(x, over=d); up: C[*n] = max(x, over=d) + 1"))
+    assert [len(each.values) for each in written.passes] == [2, 0]
+    assert [(value.operand.name, value.formula) for value in written.row_values] == [
+        ("low", "Reduced0"), ("up", "Reduced1 + C(1)"),
+    ]  # fmt: skip
+
+
+def test_what_several_passes_compute_is_held_where_it_costs_something():
+    dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
+    assert list(dear.held.values()) == ["Held0"]
+    assert [[(held.value.formula, held.first) for held in each.held] for each in dear.passes] == [
+        [("exponential(x)", True)],
+        [("exponential(x)", False)],
+    ]
+    assert passes(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))[0] == [("Sum", "Held0")]
+    cheap = RowProgram(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))
+    assert not cheap.held
+    once = RowProgram(forward(X, "y: T[*n, d] = x / sum(exp(x), over=d)"))
+    assert not once.held
+
+
+def test_operands_are_of_an_element_a_column_a_row_or_all():
+    program = forward(f"{X}; w: T[d]; r: T[*n]; g: C[]", "y: T[*n, d] = g * x * w / (r + sum(x * w, over=d))")
+    written = RowProgram(program)
+    assert [o.name for o in written.arrays] == ["x"]
+    assert [o.name for o in written.columns] == ["w"]
+    assert [o.name for o in written.parameters] == ["r"]
+    assert [o.name for o in written.scalars] == ["g"]
+    grouped = forward("x: T[*o, d, *i]; s: T[*o, d/g, *i]", "y: T[*o, d, *i] = s * x / sum(x, over=d/g)",
+                      attrs="g: size; axis: axis of d")  # fmt: skip
+    assert [o.name for o in RowProgram(grouped).parameters] == ["s"]
+
+
+@pytest.mark.parametrize(
+    "outputs",
+    [
+        "y: T[*o, d, *i] = s * x / sum(x, over=d)",
+        "y: T[*o, *i] = sum(x * s, over=d)",
+        "y: T[*o, d, *i] = x; z: T[*o, d/g, *i] = s * sum(x, over=d)",
+    ],
+)
+def test_what_changes_within_a_row_is_no_parameter_of_it(outputs):
+    """Blocks of a dimension that is reduced whole: refused, or read for each element; never once a row."""
+    try:
+        program = forward("x: T[*o, d, *i]; s: T[*o, d/g, *i]", outputs, attrs="g: size; axis: axis of d")
+    except SpecError:
+        return
+    written = RowProgram(program)
+    assert not written.parameters and not any("d/g" in value.operand.signature for value in written.row_values)
+
+
+def test_the_reference_computes_each_reduction_once_in_order():
+    program = forward(
+        X,
+        "mid: T[*n] = mean(x, over=d); y: T[*n, d] = (x - mid) / (sum(abs(x - mid), over=d) + mean(x, over=d))",
+    )
+    described = DescribedProgram(program)
+    assert described.numpy_steps == [
+        ("reduced_0_", "row.sum(x)"),
+        ("mid", 'row.stored(reduced_0_ / row.count, "T")'),
+        ("reduced_1_", "row.sum(np.abs(x - mid))"),
+    ]
+    assert described.numpy == {"mid": "mid", "y": "(x - mid) / (reduced_1_ + reduced_0_ / row.count)"}
+    assert described.reference_parameters == "C, row, x"
+    assert "reads" not in described.returns and described.returns == "(mid T[*n], y T[*n, d])."
+    rules = dict(described.rules)
+    assert "sum over" in rules and "max over" not in rules
+
+
+def test_a_chain_without_a_reduction_is_a_map():
+    program = forward("x: T[*n]", "y: T[*n] = x * 0.1; z: T[*n] = y * 10")
+    assert program.operation.chained and not program.operation.over
+    assert [output.formula for output in CudaProgram(program).outputs] == [
+        "x * C(0.1)", "::stored<T>(x * C(0.1)) * C(10)",
+    ]  # fmt: skip

@@ -1,0 +1,409 @@
+"""Operations on rows: plain dynamic quantization to the bit, the others within the spans of their oracles."""
+
+from __future__ import annotations
+
+import mpmath
+import numpy as np
+import pytest
+
+import skuda
+from oracles import rows
+from oracles.floats import F32, FORMATS, compute_format
+from oracles.spans import ANY, admits
+from skuda.errors import InvalidProblem
+
+from .support import RANGE, STORAGE, assert_codes, assert_floats, bits_of, floats, pattern, unpack
+
+LENGTHS = (1, 2, 7, 8, 9, 63, 64, 65, 513, 1000)
+LONG = [
+    *((name, *each) for each in ((8193, "f32"), (8193, "bf16")) for name in ("rms_norm", "softmax")),
+    ("rms_norm", 65536, "f64"),
+    ("rms_norm", 65537, "f32"),
+]
+WORDS = ("s8", "s4")
+EPS = {"rms_norm": "1e-6", "layer_norm": "1e-5", "l2_normalize": "1e-12", "rms_norm_dynamic_quantize": "1e-6"}
+
+
+def rounded(values, element: str) -> list[int]:
+    with np.errstate(over="ignore"):
+        return bits_of(np.asarray(values, np.float64).astype(STORAGE[element]), element).tolist()
+
+
+def random_row(element: str, length: int, seed: int) -> list[int]:
+    rng = np.random.default_rng([seed, length])
+    return rounded(rng.normal(0.3, 3, length) * 2.0 ** rng.integers(-3, 4), element)
+
+
+def unusual_rows(element: str) -> dict[str, list[int]]:
+    """Rows of 20 elements."""
+    form = FORMATS[element]
+    rng = np.random.default_rng(20)
+    plain = random_row(element, 20, 1)
+    one, tenth = pattern(1, element), pattern("0.1", element)
+
+    def with_these(*bits) -> list[int]:
+        return [*plain[:7], *bits, *plain[7 + len(bits) :]]
+
+    wide = rng.normal(size=20) * 2.0 ** rng.integers(3 - form.bias // 2, form.bias // 2 - 3, 20)
+    far = "1e8" if form.exponent_bits > 5 else "5e4"
+    high = pattern(2 ** (form.fraction_bits + 1) if form.exponent_bits > 5 else 2048, element)
+    return {
+        "zeros": [0] * 20,
+        "minus zeros": [form.sign] * 20,
+        "zeros of both signs": [form.sign, 0] * 10,
+        "one is not zero": [0] * 13 + [one] + [form.sign] * 6,
+        "nan": with_these(form.nan),
+        "minus nan with a payload": with_these((form.infinity + 1) | form.sign),
+        "all nan": [form.nan] * 20,
+        "inf": with_these(form.infinity),
+        "minus inf": with_these(form.infinity | form.sign),
+        "inf of both signs": with_these(form.infinity, form.infinity | form.sign),
+        "all inf": [form.infinity] * 20,
+        "all minus inf": [form.infinity | form.sign] * 20,
+        "inf among nan and zero": [form.nan, 0, form.infinity, form.infinity | form.sign] * 5,
+        "subnormals": rng.integers(0, form.smallest_normal, 20).tolist(),
+        "the least subnormal": [1, *[0] * 19],
+        "subnormals of both signs": [each | form.sign * (i % 2) for i, each in enumerate(range(1, 21))],
+        "the largest": [form.largest] * 20,
+        "the largest of both signs": [form.largest, form.largest | form.sign] * 10,
+        "one is the largest": with_these(form.largest),
+        "cancellation": [pattern(each, element) for each in (far, 1, f"-{far}", "0.5")] * 5,
+        "ones beside a large one": [high] + [one] * 19,
+        "large ones beside one": [high] * 19 + [one],
+        "wide exponents": rounded(wide, element),
+        "equal": [tenth] * 20,
+        "ties": rounded(np.arange(-9.5, 10.5), element),
+    }
+
+
+def all_rows(element: str) -> dict[str, list[int]]:
+    return unusual_rows(element) | {f"random {n}": random_row(element, n, 2) for n in LENGTHS}
+
+
+def eps_of(name: str, element: str) -> int:
+    return pattern(EPS[name], compute_format(element).word)
+
+
+def parameter(element: str, length: int, seed: int) -> list[int]:
+    return rounded(np.random.default_rng(seed).normal(1, 0.3, length), element)
+
+
+def other_row(element: str, length: int) -> list[int]:
+    """What stands beside a row: ordinary values, a zero and an infinity."""
+    row = random_row(element, length, 3)
+    return row if length < 7 else [*row[: length // 2], 0, FORMATS[element].infinity, *row[length // 2 + 2 :]]
+
+
+# What each operation takes beside the row.
+PARAMETERS = {
+    "rms_norm": lambda element, n: (parameter(element, n, 4),),
+    "layer_norm": lambda element, n: (parameter(element, n, 4), parameter(element, n, 5)),
+    "rms_norm_dynamic_quantize": lambda element, n: (parameter(element, n, 4),),
+    "silu_mul_dynamic_quantize": lambda element, n: (other_row(element, n),),
+    "softmax_backward": lambda element, n: (rounded(np.full(n, 1 / n), element),),
+    "log_softmax_backward": lambda element, n: (rounded(np.linspace(-9, 0, n), element),),
+}
+REAL = (
+    "rms_norm", "layer_norm", "l2_normalize", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward",
+)  # fmt: skip
+ONE_VALUE = {
+    "sum": rows.total, "mean": rows.mean, "prod": rows.product, "amax": rows.largest, "amin": rows.smallest,
+    "norm1": rows.norm1, "norm2": rows.norm2, "logsumexp": rows.logsumexp,
+}  # fmt: skip
+
+
+def assert_admitted(actual: np.ndarray, expected: list, element: str, what: str) -> int:
+    """Stored values lie in their spans; how many of these are more than one value."""
+    bits = np.atleast_1d(bits_of(actual, element)).tolist()
+    for place, (each, span) in enumerate(zip(bits, expected, strict=True)):
+        if not admits(span, each, FORMATS[element]):
+            ends = [float(end.signed) if end.kind == "finite" else end for end in (span.low, span.high)]
+            got = float(floats(each, element))
+            raise AssertionError(f"{what} [{place}]: got {got!r} ({each:#x}), expected from {ends[0]!r} to {ends[1]!r}")
+    return sum(not span.exact for span in expected)
+
+
+def compute(backend, name: str, element: str, *given: list[int], **options) -> np.ndarray:
+    return backend.numpy(getattr(skuda, name)(*(backend.array(floats(each, element)) for each in given), **options))
+
+
+# ---- real values ----
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", REAL)
+def test_an_output_for_each_element(backend, name, element):
+    said = 0
+    for what, row in all_rows(element).items():
+        given = (row, *PARAMETERS.get(name, lambda *_: ())(element, len(row)))
+        eps = [eps_of(name, element)] if name in EPS else []
+        wanted = range(len(row)) if len(row) <= 65 else [*range(0, len(row), 37), len(row) - 1]
+        expected = getattr(rows, name)(*given, *eps, element=element, wanted=wanted)
+        actual = compute(backend, name, element, *given)
+        assert actual.shape == (len(row),)
+        assert_admitted(actual[list(wanted)], expected, element, f"{name} {element} {what}")
+        said += sum(span is not ANY for span in expected)
+    assert said > 600
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", ONE_VALUE)
+def test_an_output_for_each_row(backend, name, element):
+    for what, row in all_rows(element).items():
+        expected = ONE_VALUE[name](row, element=element)
+        assert_admitted(compute(backend, name, element, row), [expected], element, f"{name} {element} {what}")
+
+
+@pytest.mark.parametrize(("name", "length", "element"), LONG)
+def test_long_rows(backend, name, length, element):
+    row = random_row(element, length, 6)
+    given = (row, *PARAMETERS.get(name, lambda *_: ())(element, length))
+    eps = [eps_of(name, element)] if name in EPS else []
+    wanted = [0, 1, 1023, 8191, 8192, length - 1, *range(5, length, length // 20)]
+    expected = getattr(rows, name)(*given, *eps, element=element, wanted=wanted)
+    assert_admitted(compute(backend, name, element, *given)[wanted], expected, element, name)
+
+
+def test_a_sum_is_that_of_the_small_parts(backend):
+    """Rows on which one accumulator is far off: the bound holds for 65536 ones beside 2^24, and for 2^20 elements."""
+    row = [pattern(2**24, "f32")] + [pattern(1, "f32")] * 65536
+    actual = compute(backend, "sum", "f32", row)
+    assert_admitted(actual, [rows.total(row, element="f32")], "f32", "ones")
+    assert abs(float(actual) - (2**24 + 65536)) <= 40
+    tenth = np.full(1 << 20, 0.1, np.float32)
+    total = float(backend.numpy(skuda.sum(backend.array(tenth))))
+    exact = float(np.float32(0.1)) * 2**20
+    assert abs(total - exact) <= (20 + 15) * 2.0**-24 * exact
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_sums_that_cancel(backend, element):
+    """The error is one of the magnitudes, and no more: x and -x in any order, with a little one between."""
+    rng = np.random.default_rng(8)
+    large = rounded(rng.uniform(1, 2, 100), element)
+    row = np.array([*large, *(each | FORMATS[element].sign for each in large), pattern("0.001", element)], np.uint64)
+    for _ in range(10):
+        rng.shuffle(row)
+        for name in ("sum", "mean", "norm2"):
+            expected = ONE_VALUE[name](row.tolist(), element=element)
+            assert not expected.exact
+            assert_admitted(compute(backend, name, element, row.tolist()), [expected], element, name)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 9), (2, 3, 17), (2, 1, 2, 8), (4, 1)])
+def test_rows_are_those_of_the_last_axis(backend, shape):
+    """An array's results are those of its rows alone, whatever it lies beside and however it lies."""
+    x, other = (backend.array(floats(random_row("f16", int(np.prod(shape)), s), "f16").reshape(shape)) for s in (1, 2))
+    weight = backend.array(floats(parameter("f16", shape[-1], 9), "f16"))
+    apart = backend.array(np.repeat(backend.numpy(x), 2, axis=-1))[..., ::2]
+    for name, given in {
+        "softmax": (x,), "rms_norm": (x, weight), "layer_norm": (x, weight, weight), "softmax_backward": (other, x),
+        "log_softmax": (x,), "silu_mul_dynamic_quantize": (x, other), "dynamic_quantize_per_token": (x,),
+    }.items():  # fmt: skip
+        operation = getattr(skuda, name)
+        whole = operation(*given)
+        spread = operation(*(apart if each is x else each for each in given))
+        for output, again in zip(*(each if isinstance(each, tuple) else (each,) for each in (whole, spread))):
+            np.testing.assert_array_equal(backend.numpy(output), backend.numpy(again))
+        for index in np.ndindex(shape[:-1]):
+            alone = operation(*(each if each is weight else each[index] for each in given))
+            for output, part in zip(*(each if isinstance(each, tuple) else (each,) for each in (whole, alone))):
+                np.testing.assert_array_equal(backend.numpy(output)[index], backend.numpy(part))
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_reductions_along_an_axis(backend, axis, element):
+    x = floats(random_row(element, 4 * 9 * 5, 10), element).reshape(4, 9, 5)
+    rows_of = np.moveaxis(x, axis, -1)
+    for name, oracle in ONE_VALUE.items():
+        actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
+        assert actual.shape == rows_of.shape[:-1]
+        lines = bits_of(rows_of.reshape(-1, x.shape[axis]), element).tolist()
+        expected = [oracle(line, element=element) for line in lines]
+        assert_admitted(actual.reshape(-1), expected, element, name)
+
+
+def test_a_row_that_is_all_one_value_has_no_deviation(backend):
+    """The mean of equal powers of two is exact, so that what layer_norm standardizes is 0: the bias is left."""
+    for element in FORMATS:
+        row, weight = [pattern(4, element)] * 64, parameter(element, 64, 1)
+        bias = parameter(element, 64, 2)
+        assert_floats(compute(backend, "layer_norm", element, row, weight, bias), bias, element)
+
+
+def test_the_gradient_of_softmax_is_its_slope(backend):
+    """softmax_backward against the central difference of the softmax itself, in 60 digits."""
+    rng = np.random.default_rng(12)
+    x, gradient = rng.normal(0, 2, 11), rng.normal(0, 1, 11)
+    y = backend.numpy(skuda.softmax(backend.array(x)))
+    log_y = backend.numpy(skuda.log_softmax(backend.array(x)))
+    actual = backend.numpy(skuda.softmax_backward(backend.array(gradient), backend.array(y)))
+    log_actual = backend.numpy(skuda.log_softmax_backward(backend.array(gradient), backend.array(log_y)))
+    with mpmath.workdps(60):
+        step = mpmath.mpf("1e-20")
+
+        def loss(place, move, of):
+            raised = [mpmath.exp(mpmath.mpf(each) + move * (i == place)) for i, each in enumerate(x.tolist())]
+            whole = mpmath.fsum(raised)
+            return mpmath.fsum(g * of(each / whole) for g, each in zip(gradient.tolist(), raised))
+
+        for place in range(len(x)):
+            for of, got in ((lambda value: value, actual), (mpmath.log, log_actual)):
+                slope = (loss(place, step, of) - loss(place, -step, of)) / (2 * step)
+                assert abs(slope - mpmath.mpf(float(got[place]))) < 1e-14
+
+
+# ---- codes ----
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("element", FORMATS)
+def test_dynamic_quantize(backend, element, word):
+    for what, row in all_rows(element).items():
+        check_dynamic(backend, "dynamic_quantize", row, element, word, what)
+
+
+@pytest.mark.parametrize("word", RANGE)
+@pytest.mark.parametrize("element", FORMATS)
+def test_dynamic_quantize_asymmetric(backend, element, word):
+    for what, row in all_rows(element).items():
+        check_dynamic(backend, "dynamic_quantize_asymmetric", row, element, word, what)
+        one_sided = [each & ~FORMATS[element].sign for each in row]
+        check_dynamic(backend, "dynamic_quantize_asymmetric", one_sided, element, word, what)
+
+
+@pytest.mark.parametrize("name", ["dynamic_quantize", "dynamic_quantize_asymmetric"])
+def test_a_range_of_one_s_own(backend, name):
+    row = random_row("f32", 100, 13)
+    for q_min, q_max in ((-127, 127), (-3, 9), (0, 1), (2, 100)):
+        check_dynamic(backend, name, row, "f32", "s8", "own range", q_min=q_min, q_max=q_max)
+
+
+def test_a_range_without_a_scale_is_refused(backend):
+    x = backend.array(np.ones((2, 3), np.float32))
+    with pytest.raises(InvalidProblem, match="requires 0 < q_max"):
+        skuda.dynamic_quantize_per_token(x, q_min=-8, q_max=0)
+    with pytest.raises(InvalidProblem, match="requires q_min < q_max"):
+        skuda.dynamic_quantize_asymmetric_per_token(x, q_min=5, q_max=5)
+
+
+def check_dynamic(backend, name, row, element, word, what, **own_range):
+    low, high = RANGE[word]
+    q_min, q_max = own_range.get("q_min", low), own_range.get("q_max", high)
+    scale, *zero_point, codes = getattr(rows, name)(row, q_min, q_max, element=element)
+    x = backend.array(floats(row, element))
+    got = [backend.numpy(each) for each in getattr(skuda, f"{name}_per_token")(x, dtype=word, **own_range)]
+    shown = {"input": floats(row, element)}
+    assert_floats(got[0], scale, compute_format(element).word)
+    assert [each.tolist() for each in got[1:-1]] == zero_point, what
+    assert_codes(got[-1], np.array(codes), word, **shown)
+
+
+@pytest.mark.parametrize("name", ["dynamic_quantize", "dynamic_quantize_asymmetric"])
+@pytest.mark.parametrize(
+    ("shape", "axis", "group_size"),
+    [
+        ((37,), -1, 8), ((3, 20), -1, 6), ((3, 20), -1, 20), ((3, 20), 1, 64), ((20, 3), 0, 6), ((2, 9, 4), 1, 4),
+        ((2, 9, 4), 1, 1), ((2, 9, 4), -2, 9), ((1, 1, 5), 0, 3),
+    ],
+)  # fmt: skip
+def test_groups_along_an_axis(backend, name, shape, axis, group_size):
+    """Ragged last groups, groups of one, groups longer than the axis; the axis anywhere."""
+    element, word = ("bf16", "s8") if len(shape) % 2 else ("f32", "s8")
+    bits = np.array(random_row(element, int(np.prod(shape)), 14)).reshape(shape)
+    bits.reshape(-1)[::11] = FORMATS[element].infinity
+    x = backend.array(floats(bits, element))
+    got = [
+        backend.numpy(each)
+        for each in getattr(skuda, f"{name}_per_group")(x, group_size=group_size, axis=axis, dtype=word)
+    ]
+    lines = np.moveaxis(bits, axis, -1)
+    results = [np.moveaxis(each, axis, -1) for each in got]
+    groups = -(-shape[axis] // group_size)
+    assert results[0].shape == (*lines.shape[:-1], groups)
+    for index in np.ndindex(lines.shape[:-1]):
+        for group in range(groups):
+            part = slice(group * group_size, (group + 1) * group_size)
+            scale, *zero_point, codes = getattr(rows, name)(lines[index][part].tolist(), -128, 127, element=element)
+            assert bits_of(results[0], compute_format(element).word)[index][group] == scale
+            assert [int(each[index][group]) for each in results[1:-1]] == zero_point
+            assert results[-1][index][part].tolist() == codes
+
+
+def test_groups_of_packed_codes(backend):
+    bits = np.array(random_row("f16", 3 * 21, 15)).reshape(3, 21)
+    scale, codes = skuda.dynamic_quantize_per_group(backend.array(floats(bits, "f16")), group_size=4, dtype="s4")
+    scale, codes = backend.numpy(scale), unpack(backend.numpy(codes), 21, True)
+    for row in range(3):
+        for group in range(6):
+            part = slice(4 * group, 4 * group + 4)
+            expected = rows.dynamic_quantize(bits[row, part].tolist(), -8, 7, element="f16")
+            assert (int(bits_of(scale, "f32")[row, group]), codes[row, part].tolist()) == expected
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", ["rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize"])
+def test_quantized_in_one_pass(backend, name, element, word):
+    q_min, q_max = RANGE[word]
+    open_codes = closed_codes = 0
+    for what, row in all_rows(element).items():
+        given = (row, *PARAMETERS[name](element, len(row)))
+        results = getattr(skuda, name)(*(backend.array(floats(each, element)) for each in given), dtype=word)
+        scale, codes = map(backend.numpy, results)
+        assert codes.shape == ((len(row) + 1) // 2 if word == "s4" else len(row),)
+        codes = unpack(codes, len(row), True) if word == "s4" else codes
+        stored = int(bits_of(scale, compute_format(element).word))
+        eps = [eps_of(name, element)] if name in EPS else []
+        oracle = getattr(rows, name)
+        expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        assert_admitted(scale, [expected], compute_format(element).word, f"{name} {what}")
+        for place, (code, (low, high)) in enumerate(zip(codes.tolist(), admitted, strict=True)):
+            assert low <= code <= high, f"{name} {what} [{place}]: got {code}, expected {low} to {high}"
+            open_codes += low < high
+            closed_codes += low == high
+    assert closed_codes > 10 * open_codes
+
+
+def test_the_codes_are_of_the_scale_that_is_stored(backend):
+    """Dynamic quantization is quantization by its own scale; so is that of one pass, beside the unfused values."""
+    x = backend.array(floats(random_row("f16", 3 * 200, 16), "f16").reshape(3, 200))
+    scale, codes = skuda.dynamic_quantize_per_token(x)
+    zero = backend.array(np.zeros(3, np.int32))
+    again = skuda.quantize_per_token(x, scale, zero)
+    np.testing.assert_array_equal(backend.numpy(codes), backend.numpy(again))
+    scale, zero_point, codes = skuda.dynamic_quantize_asymmetric_per_token(x, dtype="u8")
+    again = skuda.quantize_per_token(x, scale, zero_point, dtype="u8")
+    np.testing.assert_array_equal(backend.numpy(codes), backend.numpy(again))
+
+
+# ---- rows of nothing ----
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_the_largest_of_nothing_is_an_error(backend, shape):
+    x = backend.array(np.zeros(shape, np.float32))
+    for name in ("amax", "amin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
+        with pytest.raises(InvalidProblem, match="d is 0, and there is no largest or smallest of no elements"):
+            getattr(skuda, name)(x)
+    for name in ("softmax", "log_softmax", "l2_normalize"):  # nothing to give, nothing to ask
+        assert backend.numpy(getattr(skuda, name)(x)).shape == shape
+    scale, codes = skuda.dynamic_quantize_per_group(x, group_size=4)
+    assert backend.numpy(scale).shape == backend.numpy(codes).shape == shape
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0)])
+def test_sums_and_products_of_nothing(backend, shape):
+    x = backend.array(np.zeros(shape, np.float32))
+    for name, bits in (("sum", 0), ("norm1", 0), ("norm2", 0), ("prod", pattern(1, "f32")), ("mean", F32.nan)):
+        actual = backend.numpy(getattr(skuda, name)(x))
+        assert_floats(actual, np.full(shape[:-1], bits), "f32")
+
+
+def test_no_rows(backend):
+    x = backend.array(np.zeros((0, 5), np.float32))
+    assert backend.numpy(skuda.softmax(x)).shape == (0, 5)
+    assert backend.numpy(skuda.amax(x)).shape == (0,)
+    scale, codes = skuda.dynamic_quantize_per_token(x)
+    assert (backend.numpy(scale).shape, backend.numpy(codes).shape) == ((0,), (0, 5))

@@ -1,0 +1,294 @@
+"""Where a computed value may lie: spans whose ends are values of the compute type.
+
+A step that is rounded correctly takes each end to an end, because rounding is monotone: from values that are known
+exactly it gives the one result that is right, to the bit. Only two kinds of steps widen a span:
+
+- a sum of n values, whose order is no part of its definition. Between an element and the result lie at most
+  k = 20 + (n - 1) // 65536 additions (3 of neighbours, 7 of groups in one place, 10 of places, 1 for each further
+  segment), and never more than n - 1. Each is off by at most u = 2^-p of its result (p the bits of a mantissa;
+  subnormal sums are exact), so the sum is off by at most ((1 + u)^k - 1) S <= k u / (1 - k u) S, S being the sum of
+  the magnitudes. That is about half of the 21 + n / 65536 units in the last place of S that skuda.rows promises. A
+  product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
+- exp and log, which are off by at most 0.9 units in the last place of the exact value, or of the smallest subnormal
+  where that unit is larger.
+
+ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
+and what is made of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from itertools import product
+from math import isqrt
+
+from mpmath import libmp
+
+from . import floats
+from .floats import NAN, Format, Value, decode, encode, floor_log2, power_of_two, rounded
+
+_PRECISION = 140  # bits in which exp and log are evaluated
+_FAR = 1200  # |x| from which e^x is 0 or infinite in every format
+
+
+@dataclass(frozen=True)
+class Span:
+    """The values from low to high; both ends NaN for a NaN. -0 lies below +0."""
+
+    low: Value
+    high: Value
+
+    @property
+    def exact(self) -> bool:
+        return self.low == self.high
+
+    @property
+    def nan(self) -> bool:
+        return self.low.kind == "nan"
+
+    @property
+    def finite(self) -> bool:
+        return self.low.kind == self.high.kind == "finite"
+
+
+ANY = Span(Value("any"), Value("any"))
+ZERO = Value("finite")
+
+
+def point(value: Value) -> Span:
+    return Span(value, value)
+
+
+def real(number: Fraction | int, form: Format) -> Value:
+    """The value of a format that is nearest to a number."""
+    return rounded(Value("finite", number < 0, abs(Fraction(number))), form)
+
+
+def within(low: Fraction, high: Fraction, form: Format) -> Span:
+    """The values of a format from one number to another; what is nearest to them where none lies between."""
+    ends = []
+    for number, up in ((low, True), (high, False)):
+        value = real(number, form)
+        if value.kind == "finite" and (value.signed < number if up else value.signed > number):
+            away = -1 if value.negative else 1  # the next pattern up is of a smaller size below 0
+            value = decode(encode(value, form) + (away if up else -away), form)
+        ends.append(value)
+    return Span(*ends) if order(ends[0]) <= order(ends[1]) else hull(ends)
+
+
+def order(value: Value) -> tuple:
+    """A key by which values are in order, -0 before +0."""
+    size = value.signed if value.kind == "finite" else 0
+    far = {"finite": 0, "inf": -1 if value.negative else 1}[value.kind]
+    return far, size, not value.negative
+
+
+def hull(values: Iterable[Value]) -> Span:
+    """The least span that holds some values: ANY where NaN is one of several."""
+    values = list(values)
+    if all(value.kind == "nan" for value in values):
+        return point(NAN)
+    if any(value.kind == "nan" for value in values):
+        return ANY
+    return Span(min(values, key=order), max(values, key=order))
+
+
+def lifted(step: Callable[..., Value], *spans: Span) -> Span:
+    """A step that is monotone in each argument, over spans."""
+    if ANY in spans:
+        return ANY
+    if all(span.exact for span in spans):
+        return point(step(*(span.low for span in spans)))
+    ends = [(span.low,) if span.exact else (span.low, span.high) for span in spans]
+    return hull(step(*each) for each in product(*ends))
+
+
+def add(a: Span, b: Span, form: Format) -> Span:
+    return lifted(lambda x, y: floats.add(x, y, form), a, b)
+
+
+def subtract(a: Span, b: Span, form: Format) -> Span:
+    return lifted(lambda x, y: floats.subtract(x, y, form), a, b)
+
+
+def multiply(a: Span, b: Span, form: Format) -> Span:
+    return lifted(lambda x, y: floats.multiply(x, y, form), a, b)
+
+
+def divide(a: Span, b: Span, form: Format) -> Span:
+    if b is not ANY and not b.exact and not b.nan and order(b.low)[:2] <= (0, 0) <= order(b.high)[:2]:
+        return ANY  # by values of both signs, or by zero among others
+    return lifted(lambda x, y: floats.divide(x, y, form), a, b)
+
+
+def negate(a: Span) -> Span:
+    return lifted(floats.negate, a)
+
+
+def magnitude(a: Span) -> Span:
+    if a is ANY or a.nan:
+        return a
+    ends = [Value(end.kind, False, end.magnitude) for end in (a.low, a.high)]
+    return hull([*ends, ZERO] if a.low.negative != a.high.negative else ends)
+
+
+def sqrt(a: Span, form: Format) -> Span:
+    return lifted(lambda x: _sqrt(x, form), a)
+
+
+def _sqrt(x: Value, form: Format) -> Value:
+    if x.kind == "nan" or x.zero:
+        return x
+    if x.negative:
+        return NAN
+    if x.kind == "inf":
+        return x
+    shift = 140 - floor_log2(x.magnitude) // 2  # the root has 140 bits before the point
+    scaled = x.magnitude * power_of_two(2 * shift)
+    whole = scaled.numerator // scaled.denominator
+    root = isqrt(whole)
+    sticky = Fraction(1, 2) if Fraction(root * root) != scaled else 0
+    return rounded(Value("finite", False, (root + sticky) * power_of_two(-shift)), form)
+
+
+def exp(a: Span, form: Format) -> Span:
+    return _elementary(a, lambda x: _exp(x, form))
+
+
+def log(a: Span, form: Format) -> Span:
+    return _elementary(a, lambda x: _log(x, form))
+
+
+def _elementary(a: Span, step: Callable[[Value], Span]) -> Span:
+    if a is ANY:
+        return ANY
+    low = step(a.low)
+    high = low if a.exact else step(a.high)
+    return hull([low.low, low.high, high.low, high.high])
+
+
+def _exp(x: Value, form: Format) -> Span:
+    if x.kind == "nan":
+        return point(NAN)
+    if x.kind == "inf" or x.magnitude > _FAR:
+        return point(ZERO if x.negative else Value("inf"))
+    if x.zero:
+        return _near(Fraction(1), form)
+    return _near(_fraction(libmp.mpf_exp(_mpf(x), _PRECISION)), form)
+
+
+def _log(x: Value, form: Format) -> Span:
+    if x.kind == "nan" or x.negative and not x.zero:
+        return point(NAN)
+    if x.zero or x.kind == "inf":
+        return point(Value("inf", x.zero))
+    return _near(_fraction(libmp.mpf_log(_mpf(x), _PRECISION)), form)
+
+
+def _near(exact: Fraction, form: Format) -> Span:
+    """Within 0.9 units in the last place, never beyond zero."""
+    unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
+    slack = Fraction(9, 10) * power_of_two(unit)
+    low, high = exact - slack, exact + slack
+    return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
+
+
+def _mpf(x: Value):
+    return libmp.from_rational(x.signed.numerator, x.signed.denominator, 1100)
+
+
+def _fraction(number) -> Fraction:
+    sign, mantissa, exponent, _ = number
+    return (-1 if sign else 1) * int(mantissa) * power_of_two(exponent)
+
+
+def largest(spans: Sequence[Span]) -> Span:
+    """The largest: NaN if any is NaN."""
+    if ANY in spans:
+        return ANY
+    if any(span.nan for span in spans):
+        return point(NAN)
+    return Span(max((s.low for s in spans), key=order), max((s.high for s in spans), key=order))
+
+
+def smallest(spans: Sequence[Span]) -> Span:
+    """The smallest: NaN if any is NaN."""
+    return negate(largest([negate(span) for span in spans]))
+
+
+def total(spans: Sequence[Span], form: Format) -> Span:
+    """The sum, in any order that keeps to the bound above; of nothing +0."""
+    if ANY in spans:
+        return ANY
+    if any(span.nan for span in spans):
+        return point(NAN)
+    if len(spans) == 1:
+        return spans[0]
+    infinite = {span.low.negative for span in spans if span.exact and span.low.kind == "inf"}
+    if len(infinite) == 2:
+        return point(NAN)
+    u = Fraction(1, 1 << (form.fraction_bits + 1))
+    k = min(len(spans) - 1, 20 + (len(spans) - 1) // 65536)
+    off = k * u / (1 - k * u)
+    size = _sum(max(s.low.magnitude, s.high.magnitude) for s in spans if s.finite)
+    overflows = real(size * (1 + off), form).kind == "inf"
+    ends_infinite = any(not s.finite and not s.exact for s in spans)
+    if infinite:
+        return ANY if overflows or ends_infinite else point(Value("inf", infinite.pop()))
+    if ends_infinite or overflows:
+        if any(span.low.negative for span in spans):
+            return ANY
+        low = _sum(span.low.magnitude for span in spans if span.low.kind == "finite")
+        return Span(real(low * (1 - off), form), Value("inf"))
+    if size == 0:
+        return point(Value("finite", bool(spans) and all(span.low.negative for span in spans)))
+    low, high = _sum(s.low.signed for s in spans), _sum(s.high.signed for s in spans)
+    return within(low - off * size, high + off * size, form)
+
+
+def _sum(numbers: Iterable[Fraction]) -> Fraction:
+    by_denominator: dict[int, int] = {}
+    for number in numbers:
+        by_denominator[number.denominator] = by_denominator.get(number.denominator, 0) + number.numerator
+    return sum((Fraction(*pair[::-1]) for pair in by_denominator.items()), Fraction(0))
+
+
+def multiplied(values: Sequence[Value], form: Format) -> Span:
+    """The product of exact values, in any order; of nothing 1."""
+    if any(value.kind == "nan" for value in values):
+        return point(NAN)
+    if len(values) == 1:
+        return point(values[0])
+    negative = bool(sum(value.negative for value in values) % 2)
+    big = small = Fraction(1)
+    for value in values:
+        if value.kind == "finite" and not value.zero:
+            big, small = big * max(value.magnitude, 1), small * min(value.magnitude, 1)
+    u = Fraction(len(values), 1 << (form.fraction_bits + 1))
+    off = u / (1 - u)
+    may_overflow = real(big * (1 + off), form).kind == "inf"
+    may_vanish = small * (1 - off) < decode(form.smallest_normal, form).magnitude
+    zero, infinite = any(value.zero for value in values), any(value.kind == "inf" for value in values)
+    if zero and infinite:
+        return point(NAN)
+    if may_overflow or may_vanish:
+        return ANY
+    if zero or infinite:
+        return point(Value("inf", negative) if infinite else Value("finite", negative))
+    size = within(big * small * (1 - off), big * small * (1 + off), form)
+    return negate(size) if negative else size
+
+
+def admits(span: Span, bits: int, form: Format) -> bool:
+    """Whether a stored bit pattern is that of a value of the span, rounded to the format; NaN is canonical."""
+    if span is ANY:
+        return True
+    if span.nan:
+        return bits == form.nan
+    value = decode(bits, form)
+    if value.kind == "nan":
+        return False
+    low, high = (decode(encode(end, form), form) for end in (span.low, span.high))
+    return order(low) <= order(value) <= order(high)

@@ -19,6 +19,8 @@ AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
+_MOST_CHUNKS = (1 << 31) - (1 << 12)  # shares to a row that 32-bit numbers reach
+_STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
@@ -85,15 +87,29 @@ class MapKernels:
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
             axes[-1].strides[place] == 1 for place in full
         ):
-            for start in range(len(axes)):
-                if any(axis.block > 1 for axis in axes[:start]):
-                    break  # the rows' places are found without blocks
-                runs = self._row(axes[start:], full, parameters)
-                if runs is not None:
-                    return self._vec(layouts, arrays, axes[:start], *runs)
+            row = self._best_row(axes, full, parameters)
+            if row is not None:
+                return self._vec(layouts, arrays, axes, *row)
             if all(axis.block == 1 for axis in axes):
                 return self._columns(layouts, arrays, axes[:-1], axes[-1])
         return self._strided(arrays, axes)
+
+    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+        """(start, length, run, period, step of each parameter): the axes that make the longest row, from `start` on,
+        or a shorter one where vectors of that straddle too many runs; None where none do."""
+        lanes = lanes_of(self.operation, self.types, ROWS)[0]
+        best = None
+        for start in range(len(axes)):
+            if any(axis.block > 1 for axis in axes[:start]):
+                break  # the rows' places are found without blocks
+            row = self._row(axes[start:], full, parameters)
+            if row is None or row[0] > lanes * _MOST_CHUNKS:
+                continue
+            best = best or (start, *row)
+            length, run = row[:2]
+            if run >= length or run % lanes == 0 or run >= _STRADDLE:
+                return start, *row
+        return best
 
     def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
         """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
@@ -152,18 +168,36 @@ class MapKernels:
 
     # ---- variants ----
 
-    def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
+    def _vec(self, layouts: Layouts, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
+        outer = axes[:start]
         variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        chunks = -(-(length + (0 if variant is VEC else lanes - 1)) // lanes)
+        chunks = -(-length // lanes)
         units = chunks * _product(outer)
         repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
-        head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]
+        head = [units, length, *divide_slots(chunks), *divide_slots(run)]
+        if variant is ROWS:
+            whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # runs in shares
+            head += divide_slots(whole) if whole else (0, 0, 0, 0)
+        head += [*repeats, *self._outer(outer)]
         strides = self._outer_strides(arrays, outer)
+        if variant is ROWS:
+            self._add_spans(strides, arrays, axes)
         parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
         return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
+
+    def _add_spans(self, strides: dict[str, tuple[int, ...]], arrays: Sequence[int], axes: list[Axis]) -> None:
+        """Slots of shift.cuh's Span: the bytes between which an input in the output's shape lies."""
+        for place, index in enumerate(arrays):
+            if not self.full[index] or index >= len(self.operation.inputs):
+                continue
+            bits, low, high = self.bits[index], 0, 1
+            for axis in axes:
+                step = axis.strides[place] * (axis.extent - 1)
+                low, high = low + min(step, 0), high + max(step, 0)
+            strides[self.operation.operands[index].name] += (low * bits // 8, -(-(high - low) * bits // 8))
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))

@@ -36,7 +36,9 @@ struct Outer {
 
   // Elements (of a packed operand, nibbles) between an operand's start and that of a row.
   __device__ i64 offset(i64 row, const Strides& strides) const {
-    if (first_axis == AXES - 1) return row * strides.of[AXES - 1];
+    return first_axis >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+  }
+  __device__ i64 far_offset(i64 row, const Strides& strides) const {
     i64 sum = 0;
 #pragma unroll 1
     for (int axis = AXES - 1; axis >= first_axis; --axis) {
@@ -110,11 +112,61 @@ struct Rows {
   }
 };
 
+// Such rows anywhere: shares of LANES elements are counted from a row's start, so that only the last one of a row is
+// short, and none straddles runs that are multiples of LANES.
+struct Shares {
+  i64 units;         // shares of all rows
+  i64 length;        // elements of a row
+  Divide chunks;     // shares to a row
+  Divide run;        // elements
+  Divide run_chunks; // shares to a run; 0 where shares may straddle runs
+  Divide period;
+  Outer outer;
+
+  struct Place {
+    i64 row;
+    i32 chunk, count;  // elements; 0: no work
+
+    template <int LANES> __device__ i64 first() const { return i64(chunk) * LANES; }
+  };
+
+  // The share that lies so many after the first of a block's.
+  template <int LANES> __device__ Place place(i64 block, i32 after) const {
+    const i64 above = chunks(block);  // the same for all threads
+    const i32 along = i32(block - above * chunks.divisor) + after, rows = chunks(along);
+    const i32 chunk = along - rows * i32(chunks.divisor);
+    const bool exists = block + after < units, last = chunk + 1 == i32(chunks.divisor);
+    return {above + rows, chunk, exists ? (last ? i32(length - i64(chunk) * LANES) : LANES) : 0};
+  }
+
+  // Elements of a row that share parameters.
+  struct Run {
+    i64 row, piece;
+
+    __device__ bool operator!=(const Run& other) const { return row != other.row || piece != other.piece; }
+  };
+  // The run of a share's element.
+  template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
+    if (run_chunks.divisor != 0) return {at.row, run_chunks(at.chunk)};
+    return {at.row, run(at.first<LANES>() + lane)};
+  }
+  // How many elements of a share lie before a run's end: at least `count` where all do.
+  template <int LANES> __device__ i32 end(const Place& at, const Run& in) const {
+    if (run_chunks.divisor != 0) return at.count;
+    return i32(min((in.piece + 1) * run.divisor - at.first<LANES>(), i64(LANES)));
+  }
+  // The place of a run's parameters along the row.
+  __device__ i64 index(const Run& at) const {
+    return period.divisor == 0 ? at.piece : at.piece - period(at.piece) * period.divisor;
+  }
+};
+
 // Tables of rows as above: within a table each column has parameters of its own, the same in every row.
 struct Columns {
   i64 units;      // threads' shares
   i64 rows;       // of a table
   i64 length;     // elements of a row
+  i64 depth;      // rows that a thread takes
   Divide chunks;  // shares next to each other
   Divide slabs;   // shares below each other in a table
   Outer outer;    // of the tables

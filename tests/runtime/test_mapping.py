@@ -83,6 +83,7 @@ class Array:
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
+    span: tuple[int, int] | None  # Span, of inputs in the output's shape that are read in words
 
     def read(self, offset: int) -> int:
         """A load of one element, which must exist."""
@@ -92,6 +93,15 @@ class Array:
     @property
     def packed(self) -> bool:
         return self.bits < 8
+
+    @property
+    def unit(self) -> int:
+        """Bytes of a stored unit: an element, or a pair of packed ones."""
+        return max(1, self.bits // 8)
+
+    def byte(self, offset: int) -> int:
+        """Address of an element."""
+        return self.pointer + offset * self.bits // 8
 
     def place(self, offset: int, element: int) -> int:
         """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
@@ -109,84 +119,147 @@ class Array:
         return [2 * (byte + lane // 2) + lane % 2 for lane in range(lanes)]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """walk.cuh's Rows, from the slots."""
+def load(array: Array, offset: int, count: int, lanes: int) -> list[int]:
+    """shift.cuh's Around: where the elements come from that a share starting at an offset gets."""
+    size = lanes * array.bits // 8
+    width = min(size, 16)
+    start, (low, most) = array.byte(offset), array.span
+    edges = array.byte(min(array.valid)), array.byte(max(array.valid)) + array.unit
+    assert (array.pointer + low, array.pointer + low + most) == edges, "the span is not the array's"
+    if width >= 4 and width != array.unit:
+        first = start - start % width
+        inside = 0 <= first - edges[0] <= most - (size + width)
+        if inside:
+            assert edges[0] <= first and first + size + width * (start % width != 0) <= edges[1]
+            return [offset + lane for lane in range(count)]
+    return [array.read(offset + lane) for lane in range(count)]
 
-    units: int
-    length: int
-    chunks: tuple
-    run: tuple
-    period: tuple
-    outer: tuple
 
-    @staticmethod
-    def of(head) -> Rows:
-        slots = Slots(head)
-        rows = Rows(slots.one(), slots.one(), *(slots.divide() for _ in range(3)), slots.outer())
-        assert not slots.rest
-        return rows
+class Joint:
+    """shift.cuh's Joint: which bytes of an output the lanes of a warp write, and whose elements these hold."""
 
-    def offset(self, flat: bool, row: int, array: Array) -> int:
-        return 0 if flat else outer_offset(self.outer, row, array.strides)
+    def __init__(self, array: Array, lanes: int):
+        self.array, self.size = array, lanes * array.bits // 8
+        self.before = None
+        self.found: dict[object, int] = {}  # by element: where it was stored
 
-    def place(self, flat: bool, unit: int, lanes: int, leader: Array, even: int) -> tuple[int, int]:
-        """(row, first) of Rows::place."""
-        if flat:
-            return 0, unit * lanes
-        if unit >= self.units:
-            return 0, self.length
-        row = divide(self.chunks, unit) if self.outer[0] < AXES else 0
-        start = leader.pointer * 8 // leader.bits + outer_offset(self.outer, row, leader.strides)
-        return row, (unit - row * self.chunks[0]) * lanes - (start & (lanes - even))
+    def store(self, warp: list[tuple]) -> None:
+        """For each lane (offset, elements, follows, followed)."""
+        unit, per = self.array.unit, 2 if self.array.packed else 1
+        written = []  # (address, share that the bytes come from, byte of that share)
+        shares = [[key for key in elements] for _, elements, _, _ in warp]
+        for lane, (offset, elements, follows, followed) in enumerate(warp):
+            start, size = self.array.byte(offset), -(-len(elements) // per) * unit
+            if self.size < 4 or self.size == unit:
+                written += [(start + byte, shares[lane], byte) for byte in range(size)]
+                continue
+            skip = start % self.size
+            left = shares[lane - 1] if lane else self.before
+            begin, end = 0 if follows else skip, min(skip + size, self.size)
+            more = 0 if followed else skip + size - self.size
+            for byte in range(begin, end if size else 0):
+                own = byte >= skip
+                source = byte - skip if own else byte - skip + self.size
+                written.append((start - skip + byte, shares[lane] if own else left, source))
+            written += [(start - skip + self.size + byte, shares[lane], self.size - skip + byte) for byte in range(more)]
+        self.before = shares[-1]
+        for address, share, byte in written:
+            distance = address - self.array.pointer
+            assert distance % unit == byte % unit, f"{self.array.name}: an element is torn apart"
+            if byte % unit == 0:
+                for nibble in range(per):
+                    element = byte // unit * per + nibble
+                    if element < len(share):
+                        assert share[element] not in self.found, f"{self.array.name}: stored twice"
+                        self.found[share[element]] = distance // unit * per + nibble
 
-    def run_at(self, row: int, element: int) -> tuple[int, int, int, int]:
-        """(row, start, end, index) of Rows::run_at."""
-        piece = divide(self.run, min(max(element, 0), self.length - 1))
-        index = piece if self.period[0] == 0 else piece - divide(self.period, piece) * self.period[0]
-        return row, piece * self.run[0], (piece + 1) * self.run[0], index
+
+def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
+    """For each element that a rows launch stores: {operand: offset}."""
+    slots = Slots(geometry.head)
+    units, length, chunks = slots.one(), slots.one(), slots.divide()
+    run, whole, period, outer = slots.divide(), slots.divide(), slots.divide(), slots.outer()
+    assert not slots.rest
+    assert not whole[0] or whole[0] * lanes == run[0] or run[0] >= length
+    full = [array for array in arrays if array.step is None]
+    parameters = [array for array in arrays if array.step is not None]
+    joints = {array.name: Joint(array, lanes) for array in full if array.output}
+    inputs: dict[object, dict[str, int]] = {}
+    for thread in range(0, geometry.grid * BLOCK, 32):
+        for group in range(groups):
+            warp: dict[str, list] = {name: [] for name in joints}
+            for lane in range(32):
+                block = thread // BLOCK * BLOCK * groups
+                after = thread % BLOCK * groups + group * 32 + lane
+                above = divide(chunks, block)
+                along = block - above * chunks[0] + after
+                assert along < 1 << 31
+                row, chunk = above + divide(chunks, along), along % chunks[0]
+                first = chunk * lanes
+                count = 0 if block + after >= units else min(lanes, length - first)
+                keys = [(row, first + each) for each in range(count)]
+                offsets = {each.name: outer_offset(outer, row, each.strides) for each in full} if count else {}
+                places: dict[str, list[int]] = {}
+                for each in full:
+                    if count and not each.output:
+                        places[each.name] = load(each, each.place(offsets[each.name], first), count, lanes)
+                for index, key in enumerate(keys):
+                    piece = divide(whole, chunk) if whole[0] else divide(run, first + index)
+                    piece -= divide(period, piece) * period[0] if period[0] else 0
+                    inputs[key] = {
+                        each.name: each.read(outer_offset(outer, row, each.strides) + piece * each.step)
+                        for each in parameters
+                    } | {name: found[index] for name, found in places.items()}
+                follows = chunk > 0 and (group > 0 or lane > 0)
+                followed = chunk + 1 < chunks[0] and (group + 1 < groups or lane < 31)
+                for name, joint in joints.items():
+                    offset = joint.array.place(offsets.get(name, 0), first)
+                    warp[name].append((offset, keys, follows, followed))
+            for name, joint in joints.items():
+                joint.store(warp[name])
+    for key, places in inputs.items():
+        yield places | {name: joint.found[key] for name, joint in joints.items()}
 
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
-    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
-    """
-    rows, flat = Rows.of(geometry.head), geometry.variant is schedules.VEC
+    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    _, length, _, run, period, _ = (
+        slots.one(), slots.one(), slots.divide(), slots.divide(), slots.divide(), slots.outer()
+    )
+    assert not slots.rest
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
-    leader = next(array for array in full if array.output)
-    even = 2 if any(array.packed for array in arrays) else 1
 
-    def prepared(run) -> dict[str, int]:
+    def run_at(element: int) -> tuple[int, int, int]:
+        """(start, end, index) of Rows::run_at."""
+        piece = divide(run, min(element, length - 1))
+        index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
+        return piece * run[0], (piece + 1) * run[0], index
+
+    def prepared(index: int) -> dict[str, int]:
         """The parameters that a thread reads, whether it has an element to use them for or not."""
-        return {
-            each.name: each.read(rows.offset(flat, run[0], each) + run[3] * each.step) for each in parameters
-        }
+        return {each.name: each.read(index * each.step) for each in parameters}
 
     for thread in range(geometry.grid * BLOCK):
         units = [(thread // BLOCK * groups + group) * BLOCK + thread % BLOCK for group in range(groups)]
-        run, shared = None, {}
+        span, shared = None, {}
         for unit in units:
-            row, first = rows.place(flat, unit, lanes, leader, even)
-            if parameters and (
-                run is None or not (run[0] == row and run[1] <= first and first + lanes <= run[2])
-            ):
-                run = rows.run_at(row, first)
-                shared = prepared(run)
-            offsets = {each.name: rows.offset(flat, row, each) for each in full}
-            whole = first >= 0 and first + lanes <= rows.length and (run is None or first + lanes <= run[2])
-            if whole and fast:
-                places = {
-                    each.name: each.lane_places(offsets[each.name], first, lanes, flat) for each in full
-                }
+            first = unit * lanes
+            if parameters and (span is None or not (span[0] <= first and first + lanes <= span[1])):
+                span = run_at(first)
+                shared = prepared(span[2])
+            if first + lanes <= length and (span is None or first + lanes <= span[1]) and fast:
+                places = {each.name: each.lane_places(0, first, lanes, True) for each in full}
                 for lane in range(lanes):
                     yield {name: place[lane] for name, place in places.items()} | shared
                 continue
             end, one = 0, {}
-            for element in range(max(first, 0), min(first + lanes, rows.length)):
+            for element in range(first, min(first + lanes, length)):
                 if element >= end and parameters:
-                    own = rows.run_at(row, element)
-                    end, one = own[2], prepared(own)
-                yield {each.name: each.place(offsets[each.name], element) for each in full} | one
+                    own = run_at(element)
+                    end, one = own[1], prepared(own[2])
+                yield {each.name: each.place(0, element) for each in full} | one
 
 
 def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
@@ -392,8 +465,10 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             shares = operand.dims != operation.space and variant is not schedules.STRIDED
+            full = operand.dims == operation.space
+            spans = full and operand in operation.inputs and variant.kernel == "rows"
             further = shares or variant.kernel == "columns"
-            assert len(slots) == AXES + further
+            assert len(slots) == AXES + further + 2 * spans
             arrays.append(
                 Array(
                     operand.name,
@@ -405,6 +480,7 @@ def check(problem: Problem) -> str:
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
+                    slots[-2:] if spans else None,
                 )
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
@@ -414,6 +490,9 @@ def check(problem: Problem) -> str:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant.kernel == "columns":
         runs = [columns_places(geometry, arrays, *numbers)]
+    elif variant is schedules.ROWS:
+        runs = [rows_places(geometry, arrays, *numbers)]
+        launched *= numbers[1]
     else:
         runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
@@ -441,7 +520,8 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
 @pytest.mark.parametrize(
     "name, sizes, variant",
     [
-        ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
+        ("quantize_per_token", {"n": (300,), "d": 37}, "rows"),  # short rows that vectors would straddle
+        ("quantize_per_token", {"n": (300,), "d": 48}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
@@ -452,11 +532,11 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
         ),  # a ragged last group
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
-        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "vec"),
+        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
         ("lerp_tensor", {"shape": (3, 5, 7)}, "vec"),
         ("lerp_tensor", {"shape": (4099,)}, "vec"),
         # several blocks; more runs to a block than it has threads
-        ("quantize_per_token", {"n": (700,), "d": 9}, "vec"),
+        ("quantize_per_token", {"n": (700,), "d": 9}, "rows"),
         ("quantize_per_token", {"n": (3,), "d": 5000}, "vec"),
         ("quantize_per_group", {"outer": (70,), "d": 90, "inner": (), "group_size": 8}, "rows"),
         ("quantize_per_channel", {"outer": (40,), "c": 70, "inner": ()}, "columns"),

@@ -19,7 +19,8 @@ AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
-_MOST_CHUNKS = (1 << 31) - (1 << 12)  # shares to a row that 32-bit numbers reach
+_MOST = (1 << 31) - (1 << 12)  # shares to a row, and rows, that 32-bit numbers reach
+_BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
 
@@ -103,7 +104,7 @@ class MapKernels:
             if any(axis.block > 1 for axis in axes[:start]):
                 break  # the rows' places are found without blocks
             row = self._row(axes[start:], full, parameters)
-            if row is None or row[0] > lanes * _MOST_CHUNKS:
+            if row is None or max(-(-row[0] // lanes), _product(axes[:start])) > _MOST:
                 continue
             best = best or (start, *row)
             length, run = row[:2]
@@ -169,24 +170,44 @@ class MapKernels:
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
-        outer = axes[:start]
-        variant = VEC if layouts.aligned and not outer and length < _MOST_FLAT else ROWS
-        lanes, groups = lanes_of(self.operation, self.types, variant)
+        if start or not layouts.aligned or length >= _MOST_FLAT:
+            return self._rows(arrays, axes, start, length, run, period, steps)
+        lanes, groups = lanes_of(self.operation, self.types, VEC)
+        units = -(-length // lanes)
+        head = [units, length, *divide_slots(units), *divide_slots(run), *_repeats(period), *self._outer([])]
+        strides = self._outer_strides(arrays, [])
+        self._add_steps(strides, arrays, steps)
+        return Geometry(VEC, -(-units // (BLOCK * groups)), tuple(head), strides)
+
+    def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
+        lanes, groups = lanes_of(self.operation, self.types, ROWS)
+        outer, rows = axes[:start], Axis(1, (0,) * len(arrays))
         chunks = -(-length // lanes)
-        units = chunks * _product(outer)
-        repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
-        head = [units, length, *divide_slots(chunks), *divide_slots(run)]
-        if variant is ROWS:
-            whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # runs in shares
-            head += divide_slots(whole) if whole else (0, 0, 0, 0)
-        head += [*repeats, *self._outer(outer)]
+        depth = max(1, min(groups, chunks * _product(outer) // _BUSY))
+        stretches = -(-chunks // (32 * depth))
+        below = bool(outer) and 4 * chunks < 3 * stretches * 32 * depth  # too many lanes would have no share
+        if below:
+            outer, rows = outer[:-1], outer[-1]
+            depth = min(depth, rows.extent)
+        across = chunks if below else 32 * stretches
+        slabs = -(-rows.extent // depth) if below else 1
+        units = across * slabs * _product(outer)
+        whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
+        head = [units, length, chunks, rows.extent, depth, int(below)]
+        head += [*divide_slots(across), *divide_slots(slabs), *divide_slots(run)]
+        head += [*(divide_slots(whole) if whole else (0, 0, 0, 0)), *_repeats(period), *self._outer(outer)]
         strides = self._outer_strides(arrays, outer)
-        if variant is ROWS:
-            self._add_spans(strides, arrays, axes)
+        for place, index in enumerate(arrays):
+            strides[self.operation.operands[index].name] += (rows.strides[place],)
+        self._add_spans(strides, arrays, axes)
+        self._add_steps(strides, arrays, steps)
+        return Geometry(ROWS, -(-units // BLOCK), tuple(head), strides)
+
+    def _add_steps(self, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
+        """The slot behind a parameter's strides: its step from run to run."""
         parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
-        return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
 
     def _add_spans(self, strides: dict[str, tuple[int, ...]], arrays: Sequence[int], axes: list[Axis]) -> None:
         """Slots of shift.cuh's Span: the bytes between which an input in the output's shape lies."""
@@ -236,6 +257,10 @@ class MapKernels:
         for extent in [axes[blocked[0]].block if blocked else 1, *[1] * free, *extents]:
             head += divide_slots(extent)
         return Geometry(STRIDED, -(-units // BLOCK), tuple(head), self._outer_strides(arrays, axes))
+
+
+def _repeats(period: int) -> tuple[int, int, int, int]:
+    return (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
 
 
 def _product(axes: Sequence[Axis]) -> int:

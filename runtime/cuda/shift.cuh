@@ -40,8 +40,9 @@ template <typename E, int N> struct Around {
     } else {
       using W = typename word<width>::type;
       skip = i32(u64(from)) & (width - 1);
-      const i64 start = i64(from) - skip, limit = span.size - words * width;
-      if (limit < 0 || u64(start - (i64(array) + span.low)) > u64(limit)) {
+      const u8* const start = reinterpret_cast<const u8*>(from) - skip;
+      const i64 before = start - (reinterpret_cast<const u8*>(array) + span.low);
+      if (before < 0 || before > span.size - words * width) {
         skip = OUTSIDE;
         return;
       }

@@ -112,52 +112,78 @@ struct Rows {
   }
 };
 
-// Such rows anywhere: shares of LANES elements are counted from a row's start, so that only the last one of a row is
-// short, and none straddles runs that are multiples of LANES.
+// Such rows anywhere. Shares of LANES elements are counted from a row's start, so that only the last one of a row is
+// short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
+// warp follow each other; of short ones (`below`), they lie in rows below each other.
 struct Shares {
-  i64 units;         // shares of all rows
-  i64 length;        // elements of a row
-  Divide chunks;     // shares to a row
-  Divide run;        // elements
-  Divide run_chunks; // shares to a run; 0 where shares may straddle runs
+  i64 units;    // threads with work
+  i64 length;   // elements of a row
+  i64 chunks;   // shares to a row
+  i64 rows;     // rows of a table, along which a thread's shares may lie
+  i64 depth;
+  i64 below;
+  Divide across;      // threads next to each other
+  Divide slabs;       // threads below each other in a table
+  Divide run;         // elements
+  Divide run_chunks;  // shares to a run; 0 where shares may straddle runs
   Divide period;
-  Outer outer;
+  Outer outer;        // of the tables
 
   struct Place {
-    i64 row;
-    i32 chunk, count;  // elements; 0: no work
+    i32 table, row, chunk, count;  // count: elements; 0: no work
 
     template <int LANES> __device__ i64 first() const { return i64(chunk) * LANES; }
   };
 
-  // The share that lies so many after the first of a block's.
-  template <int LANES> __device__ Place place(i64 block, i32 after) const {
-    const i64 above = chunks(block);  // the same for all threads
-    const i32 along = i32(block - above * chunks.divisor) + after, rows = chunks(along);
-    const i32 chunk = along - rows * i32(chunks.divisor);
-    const bool exists = block + after < units, last = chunk + 1 == i32(chunks.divisor);
-    return {above + rows, chunk, exists ? (last ? i32(length - i64(chunk) * LANES) : LANES) : 0};
+  // A thread's first share.
+  template <int LANES> __device__ Place place(i64 block, i32 thread) const {
+    const i64 before = across(block);  // the same for all threads of a block
+    const i32 along = i32(block - before * across.divisor) + thread, more = across(along);
+    const i32 over = along - more * i32(across.divisor), slab = i32(before) + more, table = slabs(slab);
+    const i32 row = (slab - table * i32(slabs.divisor)) * i32(depth);
+    const i32 chunk = below ? over : (over & ~31) * i32(depth) + (over & 31);
+    return {table, row, chunk, block + thread < units ? LANES : 0};
+  }
+  // The share of a group.
+  template <int LANES> __device__ Place step(const Place& start, int group) const {
+    Place at = start;
+    at.row += below ? group : 0;
+    at.chunk += below ? 0 : 32 * group;
+    const i32 last = i32(chunks) - 1;
+    if (group >= i32(depth) || at.row >= i32(rows) || at.chunk > last) at.count = 0;
+    if (at.count > 0 && at.chunk == last) at.count = i32(length - i64(last) * LANES);
+    return at;
+  }
+  // Whether the lane before holds the share before in the same row; the lane after the share after.
+  __device__ bool follows(const Place& at, int group) const {
+    return at.chunk > 0 && ((threadIdx.x & 31) > 0 || (group > 0 && !below));
+  }
+  __device__ bool followed(const Place& at, int group) const {
+    return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !below));
   }
 
-  // Elements of a row that share parameters.
-  struct Run {
-    i64 row, piece;
+  // Where in an array a place is, and how far its groups lie apart.
+  template <typename E, int LANES, typename P>
+  __device__ P* at(P* array, const Place& at, const Strides& strides, i64 row) const {
+    P* const start = ::at<E>(array, outer.offset(at.table, strides) + at.row * row);
+    return ::at<E>(start, at.first<LANES>());
+  }
+  template <typename E, int LANES> __device__ i64 apart(i64 row) const {
+    return (below ? row : 32 * LANES) / (storage<E>::bits < 8 ? 2 : 1);
+  }
 
-    __device__ bool operator!=(const Run& other) const { return row != other.row || piece != other.piece; }
-  };
-  // The run of a share's element.
-  template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
-    if (run_chunks.divisor != 0) return {at.row, run_chunks(at.chunk)};
-    return {at.row, run(at.first<LANES>() + lane)};
+  // Elements of a row that share parameters: from that with an element of a share on.
+  template <int LANES> __device__ i64 piece(const Place& at, i32 lane) const {
+    return run_chunks.divisor != 0 ? run_chunks(at.chunk) : run(at.first<LANES>() + lane);
   }
   // How many elements of a share lie before a run's end: at least `count` where all do.
-  template <int LANES> __device__ i32 end(const Place& at, const Run& in) const {
+  template <int LANES> __device__ i32 end(const Place& at, i64 piece) const {
     if (run_chunks.divisor != 0) return at.count;
-    return i32(min((in.piece + 1) * run.divisor - at.first<LANES>(), i64(LANES)));
+    return i32(min((piece + 1) * run.divisor - at.first<LANES>(), i64(LANES)));
   }
   // The place of a run's parameters along the row.
-  __device__ i64 index(const Run& at) const {
-    return period.divisor == 0 ? at.piece : at.piece - period(at.piece) * period.divisor;
+  __device__ i64 index(i64 piece) const {
+    return period.divisor == 0 ? piece : piece - period(piece) * period.divisor;
   }
 };
 

@@ -177,28 +177,37 @@ class Joint:
 def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
     """For each element that a rows launch stores: {operand: offset}."""
     slots = Slots(geometry.head)
-    units, length, chunks = slots.one(), slots.one(), slots.divide()
-    run, whole, period, outer = slots.divide(), slots.divide(), slots.divide(), slots.outer()
-    assert not slots.rest
+    units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
+    across, slabs, run, whole, period = (slots.divide() for _ in range(5))
+    outer = slots.outer()
+    assert not slots.rest and depth <= groups
     assert not whole[0] or whole[0] * lanes == run[0] or run[0] >= length
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
     joints = {array.name: Joint(array, lanes) for array in full if array.output}
     inputs: dict[object, dict[str, int]] = {}
+
+    def offset(array: Array, table: int, row: int) -> int:
+        return outer_offset(outer, table, array.strides) + row * array.row
+
     for thread in range(0, geometry.grid * BLOCK, 32):
-        for group in range(groups):
+        for group in range(depth):
             warp: dict[str, list] = {name: [] for name in joints}
             for lane in range(32):
-                block = thread // BLOCK * BLOCK * groups
-                after = thread % BLOCK * groups + group * 32 + lane
-                above = divide(chunks, block)
-                along = block - above * chunks[0] + after
+                unit, block = thread + lane, thread // BLOCK * BLOCK
+                before = divide(across, block)
+                along = block - before * across[0] + unit - block
                 assert along < 1 << 31
-                row, chunk = above + divide(chunks, along), along % chunks[0]
+                more = divide(across, along)
+                over, slab = along - more * across[0], before + more
+                table = divide(slabs, slab)
+                row = (slab - table * slabs[0]) * depth + (group if below else 0)
+                chunk = over if below else over // 32 * 32 * depth + over % 32 + 32 * group
+                exists = unit < units and row < rows and chunk < chunks
                 first = chunk * lanes
-                count = 0 if block + after >= units else min(lanes, length - first)
-                keys = [(row, first + each) for each in range(count)]
-                offsets = {each.name: outer_offset(outer, row, each.strides) for each in full} if count else {}
+                count = min(lanes, length - first) if exists else 0
+                keys = [(table, row, first + each) for each in range(count)]
+                offsets = {each.name: offset(each, table, row) for each in full} if exists else {}
                 places: dict[str, list[int]] = {}
                 for each in full:
                     if count and not each.output:
@@ -207,14 +216,14 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                     piece = divide(whole, chunk) if whole[0] else divide(run, first + index)
                     piece -= divide(period, piece) * period[0] if period[0] else 0
                     inputs[key] = {
-                        each.name: each.read(outer_offset(outer, row, each.strides) + piece * each.step)
+                        each.name: each.read(offset(each, table, row) + piece * each.step)
                         for each in parameters
                     } | {name: found[index] for name, found in places.items()}
-                follows = chunk > 0 and (group > 0 or lane > 0)
-                followed = chunk + 1 < chunks[0] and (group + 1 < groups or lane < 31)
+                follows = chunk > 0 and (lane > 0 or (group > 0 and not below))
+                followed = chunk + 1 < chunks and (lane < 31 or (group + 1 < depth and not below))
                 for name, joint in joints.items():
-                    offset = joint.array.place(offsets.get(name, 0), first)
-                    warp[name].append((offset, keys, follows, followed))
+                    at = joint.array.place(offsets.get(name, 0), first)
+                    warp[name].append((at, keys, follows, followed))
             for name, joint in joints.items():
                 joint.store(warp[name])
     for key, places in inputs.items():
@@ -467,16 +476,16 @@ def check(problem: Problem) -> str:
             shares = operand.dims != operation.space and variant is not schedules.STRIDED
             full = operand.dims == operation.space
             spans = full and operand in operation.inputs and variant.kernel == "rows"
-            further = shares or variant.kernel == "columns"
-            assert len(slots) == AXES + further + 2 * spans
+            by_row = variant.kernel in ("rows", "columns")
+            assert len(slots) == AXES + (by_row and (full or variant.kernel == "rows")) + shares + 2 * spans
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:AXES],
-                    slots[AXES] if shares else None,
-                    slots[AXES] if further and not shares else 0,
+                    slots[-1] if shares else None,
+                    slots[AXES] if by_row and (full or variant.kernel == "rows") else 0,
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
@@ -492,7 +501,6 @@ def check(problem: Problem) -> str:
         runs = [columns_places(geometry, arrays, *numbers)]
     elif variant is schedules.ROWS:
         runs = [rows_places(geometry, arrays, *numbers)]
-        launched *= numbers[1]
     else:
         runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]

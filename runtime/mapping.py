@@ -13,13 +13,14 @@ from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.operation import Operation, Types
-from skuda.schedules import BLOCK, COLUMNS, COLUMNS_UNALIGNED, ROWS, STRIDED, VEC, Variant, lanes_of, strided_lanes
+from skuda.schedules import BLOCK, COLUMNS, ROWS, STRIDED, VEC, Variant, lanes_of, strided_lanes
 
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
 _MOST = (1 << 31) - (1 << 12)  # shares to a row, and rows, that 32-bit numbers reach
+_DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
@@ -92,7 +93,7 @@ class MapKernels:
             if row is not None:
                 return self._vec(layouts, arrays, axes, *row)
             if all(axis.block == 1 for axis in axes):
-                return self._columns(layouts, arrays, axes[:-1], axes[-1])
+                return self._columns(arrays, axes[:-1], axes[-1])
         return self._strided(arrays, axes)
 
     def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
@@ -158,15 +159,6 @@ class MapKernels:
             )
         return AXES - len(axes)
 
-    def _rows_aligned(self, layouts: Layouts, arrays: Sequence[int], axes: list[Axis], bits: int) -> bool:
-        """Whether every row of every operand in the output's shape starts on a boundary of so many bits."""
-        return layouts.aligned and all(
-            axis.strides[place] * self.bits[index] % bits == 0
-            for axis in axes
-            for place, index in enumerate(arrays)
-            if self.full[index]
-        )
-
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
@@ -220,21 +212,26 @@ class MapKernels:
                 low, high = low + min(step, 0), high + max(step, 0)
             strides[self.operation.operands[index].name] += (low * bits // 8, -(-(high - low) * bits // 8))
 
-    def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
-        bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))
-        variant = COLUMNS if self._rows_aligned(layouts, arrays, outer, bits) else COLUMNS_UNALIGNED
-        lanes, depth = lanes_of(self.operation, self.types, variant)
+    def _columns(self, arrays, outer: list[Axis], inner: Axis) -> Geometry:
+        lanes, together = lanes_of(self.operation, self.types, COLUMNS)
         tables, rows = outer, Axis(1, (0,) * len(arrays))
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
-        chunks, slabs = -(-inner.extent // lanes), -(-rows.extent // depth)
+        chunks = -(-inner.extent // lanes)
+        depth = max(1, min(_DEEPEST, chunks * rows.extent * _product(tables) // _BUSY))
+        if depth > together:
+            depth -= depth % together
+        depth = min(depth, rows.extent)
+        slabs = -(-rows.extent // depth)
         units = chunks * slabs * _product(tables)
-        head = [units, rows.extent, inner.extent, *divide_slots(chunks), *divide_slots(slabs), *self._outer(tables)]
+        head = [units, inner.extent, chunks, rows.extent, depth, 1, *divide_slots(chunks), *divide_slots(slabs)]
+        head += [*(0, 0, 0, 0) * 3, *self._outer(tables)]
         strides = self._outer_strides(arrays, tables)
         for place, index in enumerate(arrays):
             step = rows.strides[place] if self.full[index] else inner.strides[place]
             strides[self.operation.operands[index].name] += (step,)
-        return Geometry(variant, -(-units // BLOCK), tuple(head), strides)
+        self._add_spans(strides, arrays, [*outer, inner])
+        return Geometry(COLUMNS, -(-units // BLOCK), tuple(head), strides)
 
     def _outer_strides(self, arrays, axes: list[Axis]) -> dict[str, tuple[int, ...]]:
         free = (0,) * self._free(axes)

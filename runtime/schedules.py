@@ -9,7 +9,6 @@ from skuda.operation import Operand, Operation, Types
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-DEPTH = 16  # rows that a thread of a columns kernel takes
 
 
 @dataclass(frozen=True)
@@ -19,20 +18,15 @@ class Variant:
     Attributes:
         kernel: suffix of the kernel's name.
         layout: what it serves.
-        simple: columns: rows start on a vector's boundary.
-        suffix: what the name of the general form ends in.
     """
 
     kernel: str
     layout: Layout
-    simple: bool = True
-    suffix: str = ""
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
-COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
 STRIDED = Variant("strided", Layout.STRIDED)
 
 
@@ -50,7 +44,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
             if not dim.many:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
-    return (VEC, ROWS, *((COLUMNS, COLUMNS_UNALIGNED) if parameters else ()), STRIDED)
+    return (VEC, ROWS, *((COLUMNS,) if parameters else ()), STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -63,7 +57,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     if variant is STRIDED:
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
-    return f"{variant.kernel}{lanes}{variant.suffix}"
+    return f"{variant.kernel}{lanes}"
 
 
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
@@ -73,22 +67,21 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments.append(str(strided_lanes(operation, types)))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
-    if variant.kernel == "columns":
-        arguments.append("true" if variant.simple else "false")
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
+    """Neighbours that a thread takes at once, and how often (columns: rows at a time, else groups).
 
-    Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
+    A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
     under way; but beyond two stores of wide elements it gains nothing from more.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
-    if variant.kernel == "columns":
-        return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
+    if variant is COLUMNS:  # each lane's parameters stay in registers
+        lanes = min(8, 128 // widest, 256 // max(inputs))
+        return lanes, max(1, min(4, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
     return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
 

@@ -75,6 +75,22 @@ template <typename E, int N> struct Around {
   }
 };
 
+// The parameters of N neighbouring columns, on their way as well; the columns that do not exist get others' parameters.
+template <typename E, int N> struct Column {
+  Lanes<E, N> lanes;
+
+  __device__ void load(const storage_t<E>* row, i64 first, i64 length, i64 step) {
+    const storage_t<E>* const from = row + first * step;
+    if (step == 1 && first + N <= length && (u64(from) & (alignof(Lanes<E, N>) - 1)) == 0) {
+      lanes = ::load<true, E, N>(from, 0, N);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < N; ++lane) lanes.data[lane] = from[min(i64(lane), length - 1 - first) * step];
+    }
+  }
+  __device__ compute_t<E> get(int lane) const { return lanes.get(lane); }
+};
+
 // Bytes begin .. end - 1 of an aligned word, in stores of at least UNIT bytes.
 template <int UNIT> __device__ __noinline__ void store_part(u8* word, uint4 from, i32 begin, i32 end) {
   const u32 v[4] = {from.x, from.y, from.z, from.w};
@@ -143,9 +159,9 @@ template <typename E, int N> struct Joint {
         if (bytes > 0 && !part) *reinterpret_cast<W*>(start) = reinterpret_cast<const W&>(word);
         if (part || more > 0) {
           // At the start of a stretch `left` is another row's, and at its end it is this lane's own that goes on.
-          const u32* const from = part ? word : own;
-          store_part<unit>(part ? start : start + width, {from[0], from[1], from[2], from[3]}, part ? begin : 0,
-                           part ? end : more);
+          const uint4 bytes_of = {part ? word[0] : own[0], part ? word[1] : own[1], part ? word[2] : own[2],
+                                  part ? word[3] : own[3]};
+          store_part<unit>(part ? start : start + width, bytes_of, part ? begin : 0, part ? end : more);
           if (part && more > 0) store_part<unit>(start + width, {own[0], own[1], own[2], own[3]}, 0, more);
         }
       } else if (bytes == width) {

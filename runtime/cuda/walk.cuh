@@ -187,17 +187,6 @@ struct Shares {
   }
 };
 
-// Tables of rows as above: within a table each column has parameters of its own, the same in every row.
-struct Columns {
-  i64 units;      // threads' shares
-  i64 rows;       // of a table
-  i64 length;     // elements of a row
-  i64 depth;      // rows that a thread takes
-  Divide chunks;  // shares next to each other
-  Divide slabs;   // shares below each other in a table
-  Outer outer;    // of the tables
-};
-
 // Any strides at all: the last axis has `last` elements, of which a thread takes LANES neighbours. A parameter that
 // belongs to a block of elements is found at coordinate / block.
 struct Space {

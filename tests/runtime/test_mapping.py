@@ -107,16 +107,11 @@ class Array:
         """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
         return (offset >> 1 << 1 if self.packed else offset) + element
 
-    def lane_places(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
-        """Where `load` and `store` find the lanes of a whole vector."""
-        if aligned:
-            width = min(16, lanes * self.bits // 8)
-            address = self.pointer + (offset * self.bits >> 3) + (first * self.bits >> 3)
-            assert address % width == 0, f"{self.name}: a {width}-byte access of address {address:#x}"
-        if not self.packed:
-            return [offset + first + lane for lane in range(lanes)]
-        byte = (offset >> 1) + (first >> 1)
-        return [2 * (byte + lane // 2) + lane % 2 for lane in range(lanes)]
+    def lane_places(self, first: int, lanes: int) -> list[int]:
+        """Where `load` and `store` find the lanes of a whole aligned vector."""
+        width, address = min(16, lanes * self.bits // 8), self.byte(first)
+        assert address % width == 0, f"{self.name}: a {width}-byte access of address {address:#x}"
+        return [first + lane for lane in range(lanes)]
 
 
 def load(array: Array, offset: int, count: int, lanes: int) -> list[int]:
@@ -175,12 +170,13 @@ class Joint:
 
 
 def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
-    """For each element that a rows launch stores: {operand: offset}."""
+    """For each element that a launch of rows or columns stores: {operand: offset}."""
+    columns = geometry.variant is schedules.COLUMNS
     slots = Slots(geometry.head)
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))
     outer = slots.outer()
-    assert not slots.rest and depth <= groups
+    assert not slots.rest and (below if columns else depth <= groups)
     assert not whole[0] or whole[0] * lanes == run[0] or run[0] >= length
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]
@@ -213,8 +209,11 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                     if count and not each.output:
                         places[each.name] = load(each, each.place(offsets[each.name], first), count, lanes)
                 for index, key in enumerate(keys):
-                    piece = divide(whole, chunk) if whole[0] else divide(run, first + index)
-                    piece -= divide(period, piece) * period[0] if period[0] else 0
+                    if columns:
+                        piece = first + index
+                    else:
+                        piece = divide(whole, chunk) if whole[0] else divide(run, first + index)
+                        piece -= divide(period, piece) * period[0] if period[0] else 0
                     inputs[key] = {
                         each.name: each.read(offset(each, table, row) + piece * each.step)
                         for each in parameters
@@ -259,7 +258,7 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 span = run_at(first)
                 shared = prepared(span[2])
             if first + lanes <= length and (span is None or first + lanes <= span[1]) and fast:
-                places = {each.name: each.lane_places(0, first, lanes, True) for each in full}
+                places = {each.name: each.lane_places(first, lanes) for each in full}
                 for lane in range(lanes):
                     yield {name: place[lane] for name, place in places.items()} | shared
                 continue
@@ -269,36 +268,6 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                     own = run_at(element)
                     end, one = own[1], prepared(own[2])
                 yield {each.name: each.place(0, element) for each in full} | one
-
-
-def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
-    """For each element that a columns launch stores: {operand: offset}."""
-    slots, aligned = Slots(geometry.head), geometry.variant is schedules.COLUMNS
-    units, rows, length = slots.one(), slots.one(), slots.one()
-    chunks, slabs, outer = slots.divide(), slots.divide(), slots.outer()
-    assert not slots.rest
-    for unit in range(units):
-        slab = divide(chunks, unit)
-        first = (unit - slab * chunks[0]) * lanes
-        table = divide(slabs, slab)
-        begin = (slab - table * slabs[0]) * depth
-        tables = {array.name: outer_offset(outer, table, array.strides) for array in arrays}
-        columns = [min(first + lane, length - 1) for lane in range(lanes)]
-        shared = {
-            array.name: [array.read(tables[array.name] + column * array.step) for column in columns]
-            for array in arrays
-            if array.step is not None
-        }
-        for row in range(begin, min(begin + depth, rows)):
-            places = dict(shared)
-            for array in arrays:
-                if array.step is None:
-                    start = array.place(tables[array.name], 0) + array.place(row * array.row, 0)
-                    places[array.name] = array.lane_places(
-                        start, first, lanes, aligned and first + lanes <= length
-                    )
-            for lane in range(min(lanes, length - first)):
-                yield {name: place[lane] for name, place in places.items()}
 
 
 def strided_places(geometry, arrays: list[Array], lanes: int):
@@ -475,9 +444,10 @@ def check(problem: Problem) -> str:
             slots = geometry.strides[operand.name]
             shares = operand.dims != operation.space and variant is not schedules.STRIDED
             full = operand.dims == operation.space
-            spans = full and operand in operation.inputs and variant.kernel == "rows"
-            by_row = variant.kernel in ("rows", "columns")
-            assert len(slots) == AXES + (by_row and (full or variant.kernel == "rows")) + shares + 2 * spans
+            by_row = variant in (schedules.ROWS, schedules.COLUMNS)
+            spans = full and operand in operation.inputs and by_row
+            has_row = by_row and (full or variant is schedules.ROWS)
+            assert len(slots) == AXES + has_row + shares + 2 * spans
             arrays.append(
                 Array(
                     operand.name,
@@ -485,7 +455,7 @@ def check(problem: Problem) -> str:
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:AXES],
                     slots[-1] if shares else None,
-                    slots[AXES] if by_row and (full or variant.kernel == "rows") else 0,
+                    slots[AXES] if has_row else 0,
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
@@ -497,9 +467,7 @@ def check(problem: Problem) -> str:
     units, launched = geometry.head[0], geometry.grid * BLOCK
     if variant is schedules.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
-    elif variant.kernel == "columns":
-        runs = [columns_places(geometry, arrays, *numbers)]
-    elif variant is schedules.ROWS:
+    elif variant in (schedules.ROWS, schedules.COLUMNS):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
         runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
@@ -514,10 +482,13 @@ def check(problem: Problem) -> str:
     return schedules.variant_name(operation, types, variant)
 
 
+@pytest.mark.parametrize("busy", [1, 1 << 16])
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
-def test_every_element_is_reached_once_and_with_its_parameters(plan_class):
-    rng = random.Random(plan_class.__name__)
-    served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(90)]
+def test_every_element_is_reached_once_and_with_its_parameters(plan_class, busy, monkeypatch):
+    """Also where threads take as much as they do in large arrays."""
+    monkeypatch.setattr(mapping, "_BUSY", busy)
+    rng = random.Random(f"{plan_class.__name__} {busy}")
+    served = [check(random_problem(plan_class, rng, all_contiguous=trial % 3 == 0)) for trial in range(150)]
     kinds = {re.sub(r"\d", "", name) for name in served}
     assert {"vec", "rows", "strided"} <= kinds
     assert ("columns" in kinds) == any(

@@ -173,27 +173,40 @@ class MapKernels:
 
     def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
         lanes, groups = lanes_of(self.operation, self.types, ROWS)
-        outer, rows = axes[:start], Axis(1, (0,) * len(arrays))
         chunks = -(-length // lanes)
-        depth = max(1, min(groups, chunks * _product(outer) // _BUSY))
+        depth = max(1, min(groups, chunks * _product(axes[:start]) // _BUSY))
         stretches = -(-chunks // (32 * depth))
-        below = bool(outer) and 4 * chunks < 3 * stretches * 32 * depth  # too many lanes would have no share
-        if below:
-            outer, rows = outer[:-1], outer[-1]
-            depth = min(depth, rows.extent)
+        # Below each other where too many lanes would have no share of a row.
+        below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
+        outer, rows = axes[: max(0, start - 1)], axes[start - 1] if start else Axis(1, (0,) * len(arrays))
+        depth = min(depth, rows.extent) if below else depth
         across = chunks if below else 32 * stretches
-        slabs = -(-rows.extent // depth) if below else 1
-        units = across * slabs * _product(outer)
         whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
-        head = [units, length, chunks, rows.extent, depth, int(below)]
-        head += [*divide_slots(across), *divide_slots(slabs), *divide_slots(run)]
-        head += [*(divide_slots(whole) if whole else (0, 0, 0, 0)), *_repeats(period), *self._outer(outer)]
+        runs = [*divide_slots(run), *(divide_slots(whole) if whole else _NO_DIVISION), *_repeats(period)]
+        strides = self._shares_strides(arrays, axes, outer, rows, None if below else 32 * lanes)
+        self._add_steps(strides, arrays, steps)
+        return self._shares(ROWS, length, chunks, rows.extent, depth, below, across, runs, outer, strides)
+
+    def _shares(self, variant, length, chunks, rows, depth, below, across, runs, outer, strides) -> Geometry:
+        """A launch of walk.cuh's Shares."""
+        slabs = -(-rows // depth) if below else rows
+        units = across * slabs * _product(outer)
+        head = [units, length, chunks, rows, depth, int(below), *divide_slots(across), *divide_slots(slabs)]
+        return Geometry(variant, -(-units // BLOCK), (*head, *runs, *self._outer(outer)), strides)
+
+    def _shares_strides(self, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart: int | None):
+        """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
+        thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
         strides = self._outer_strides(arrays, outer)
         for place, index in enumerate(arrays):
-            strides[self.operation.operands[index].name] += (rows.strides[place],)
+            bits, full = self.bits[index], self.full[index]
+            row = rows.strides[place] * bits // 8
+            strides[self.operation.operands[index].name] += (
+                row,
+                row if apart is None else apart * bits // 8 if full else 0,
+            )
         self._add_spans(strides, arrays, axes)
-        self._add_steps(strides, arrays, steps)
-        return Geometry(ROWS, -(-units // BLOCK), tuple(head), strides)
+        return strides
 
     def _add_steps(self, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
         """The slot behind a parameter's strides: its step from run to run."""
@@ -222,16 +235,13 @@ class MapKernels:
         if depth > together:
             depth -= depth % together
         depth = min(depth, rows.extent)
-        slabs = -(-rows.extent // depth)
-        units = chunks * slabs * _product(tables)
-        head = [units, inner.extent, chunks, rows.extent, depth, 1, *divide_slots(chunks), *divide_slots(slabs)]
-        head += [*(0, 0, 0, 0) * 3, *self._outer(tables)]
-        strides = self._outer_strides(arrays, tables)
-        for place, index in enumerate(arrays):
-            step = rows.strides[place] if self.full[index] else inner.strides[place]
-            strides[self.operation.operands[index].name] += (step,)
-        self._add_spans(strides, arrays, [*outer, inner])
-        return Geometry(COLUMNS, -(-units // BLOCK), tuple(head), strides)
+        strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None)
+        steps = [inner.strides[place] for place, index in enumerate(arrays) if not self.full[index]]
+        self._add_steps(strides, arrays, steps)
+        runs = _NO_DIVISION * 3
+        return self._shares(
+            COLUMNS, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+        )
 
     def _outer_strides(self, arrays, axes: list[Axis]) -> dict[str, tuple[int, ...]]:
         free = (0,) * self._free(axes)
@@ -256,8 +266,11 @@ class MapKernels:
         return Geometry(STRIDED, -(-units // BLOCK), tuple(head), self._outer_strides(arrays, axes))
 
 
+_NO_DIVISION = (0, 0, 0, 0)
+
+
 def _repeats(period: int) -> tuple[int, int, int, int]:
-    return (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
+    return _NO_DIVISION if period == _NEVER else divide_slots(period)
 
 
 def _product(axes: Sequence[Axis]) -> int:

@@ -8,6 +8,11 @@ struct Span {
   i64 low, size;
 };
 
+// So many bytes on.
+template <typename P> __device__ inline P* further(P* from, i64 bytes) {
+  return reinterpret_cast<P*>(const_cast<u8*>(reinterpret_cast<const u8*>(from)) + bytes);
+}
+
 // Elements that exist of a share are read one by one where the words around it leave the operand's bytes.
 template <typename E, int N>
 __device__ __noinline__ Lanes<E, N> gather(const storage_t<E>* from, i32 count) {
@@ -26,51 +31,58 @@ template <typename E, int N> struct Around {
   static constexpr int width = bytes < 16 ? bytes : 16;
   static constexpr bool single = width < 4 || width == unit;  // words are not worth it: unit by unit
   static constexpr int words = bytes / width + 1, registers = single ? 1 : words * width / 4;
-  static constexpr i32 OUTSIDE = 16;
   alignas(16) u32 w[registers];
   V units;
-  i32 skip;  // bytes of the first word that lie before the elements; OUTSIDE: nothing was loaded
+
+  static __device__ i32 skip(const void* from) { return i32(u64(from)) & (width - 1); }
+
+  // Whether the words around a share, and around that `reach` bytes on, lie in the array's span.
+  static __device__ bool inside(const void* from, i64 reach, const void* array, const Span& span) {
+    if (single) return true;
+    const i64 low = i64(array) + span.low, high = low + span.size - bytes;
+    const i64 one = i64(from), other = one + reach;
+    return min(one, other) - skip(from) >= low && max(one, other) + (skip(from) != 0 ? width : 0) <= high
+        && (reach % width == 0 || (min(one, other) - width >= low && max(one, other) + width <= high));
+  }
 
   // `count` of the elements exist; what the others hold is anything.
-  __device__ void load(const storage_t<E>* from, i32 count, const storage_t<E>* array, const Span& span) {
+  __device__ void load(const storage_t<E>* from, i32 count) {
     if constexpr (single) {
 #pragma unroll
       for (int i = 0; i < V::units; ++i)
         if (i * (N / V::units) < count) units.data[i] = from[i];
     } else {
       using W = typename word<width>::type;
-      skip = i32(u64(from)) & (width - 1);
-      const u8* const start = reinterpret_cast<const u8*>(from) - skip;
-      const i64 before = start - (reinterpret_cast<const u8*>(array) + span.low);
-      if (before < 0 || before > span.size - words * width) {
-        skip = OUTSIDE;
-        return;
-      }
+      const W* const start = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(from) - skip(from));
 #pragma unroll
       for (int i = 0; i < words; ++i)
-        if (i + 1 < words || skip != 0)
-          reinterpret_cast<W&>(w[i * (width / 4)]) = reinterpret_cast<const W*>(start)[i];
+        if (i + 1 < words || skip(from) != 0) reinterpret_cast<W&>(w[i * (width / 4)]) = start[i];
     }
   }
 
-  __device__ V lanes(const storage_t<E>* from, i32 count) const {
+  __device__ V lanes(const storage_t<E>* from) const {
     if constexpr (single) return units;
-    if (skip == OUTSIDE) return gather<E, N>(from, count);
+    const i32 skip = this->skip(from);
     V lanes;
     u32 v[registers];
 #pragma unroll
     for (int i = 0; i < registers; ++i) v[i] = w[i];
-    if (width > 8) {
+    if (skip != 0) {
+      if (width > 8) {
 #pragma unroll
-      for (int i = 0; i + 2 < registers; ++i) v[i] = skip & 8 ? v[i + 2] : v[i];
+        for (int i = 0; i + 2 < registers; ++i) v[i] = skip & 8 ? v[i + 2] : v[i];
+      }
+      if (width > 4 && unit <= 4) {
+#pragma unroll
+        for (int i = 0; i + 1 < registers; ++i) v[i] = skip & 4 ? v[i + 1] : v[i];
+      }
+      if (unit < 4) {
+#pragma unroll
+        for (int i = 0; i < bytes / 4; ++i) v[i] = __funnelshift_r(v[i], v[i + 1], (skip & 3) * 8);
+      }
     }
-    if (width > 4 && unit <= 4) {
 #pragma unroll
-      for (int i = 0; i + 1 < registers; ++i) v[i] = skip & 4 ? v[i + 1] : v[i];
-    }
-#pragma unroll
-    for (int i = 0; i < bytes / 4; ++i)
-      reinterpret_cast<u32*>(lanes.data)[i] = unit < 4 ? __funnelshift_r(v[i], v[i + 1], (skip & 3) * 8) : v[i];
+    for (int i = 0; i < bytes / 4; ++i) reinterpret_cast<u32*>(lanes.data)[i] = v[i];
     return lanes;
   }
 };

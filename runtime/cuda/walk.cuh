@@ -114,14 +114,14 @@ struct Rows {
 
 // Such rows anywhere. Shares of LANES elements are counted from a row's start, so that only the last one of a row is
 // short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
-// warp follow each other; of short ones (`below`), they lie in rows below each other.
+// warp follow each other; of short ones, and of columns, they lie in rows below each other.
 struct Shares {
-  i64 units;    // threads with work
-  i64 length;   // elements of a row
-  i64 chunks;   // shares to a row
-  i64 rows;     // rows of a table, along which a thread's shares may lie
+  i64 units;   // threads with work
+  i64 length;  // elements of a row
+  i64 chunks;  // shares to a row
+  i64 rows;    // rows of a table
   i64 depth;
-  i64 below;
+  i64 below;          // 1: rows below each other
   Divide across;      // threads next to each other
   Divide slabs;       // threads below each other in a table
   Divide run;         // elements
@@ -131,16 +131,15 @@ struct Shares {
 
   struct Place {
     i32 table, row, chunk, count;  // count: elements; 0: no work
-
-    template <int LANES> __device__ i64 first() const { return i64(chunk) * LANES; }
   };
 
   // A thread's first share.
   template <int LANES> __device__ Place place(i64 block, i32 thread) const {
     const i64 before = across(block);  // the same for all threads of a block
     const i32 along = i32(block - before * across.divisor) + thread, more = across(along);
-    const i32 over = along - more * i32(across.divisor), slab = i32(before) + more, table = slabs(slab);
-    const i32 row = (slab - table * i32(slabs.divisor)) * i32(depth);
+    const i32 over = along - more * i32(across.divisor), slab = i32(before) + more;
+    const i32 table = outer.first_axis < AXES ? slabs(slab) : 0, each = below ? i32(depth) : 1;
+    const i32 row = (slab - table * i32(slabs.divisor)) * each;
     const i32 chunk = below ? over : (over & ~31) * i32(depth) + (over & 31);
     return {table, row, chunk, block + thread < units ? LANES : 0};
   }
@@ -151,7 +150,7 @@ struct Shares {
     at.chunk += below ? 0 : 32 * group;
     const i32 last = i32(chunks) - 1;
     if (group >= i32(depth) || at.row >= i32(rows) || at.chunk > last) at.count = 0;
-    if (at.count > 0 && at.chunk == last) at.count = i32(length - i64(last) * LANES);
+    if (at.count > 0 && at.chunk == last) at.count = i32(length) - last * LANES;  // right modulo 2^32
     return at;
   }
   // Whether the lane before holds the share before in the same row; the lane after the share after.
@@ -162,24 +161,25 @@ struct Shares {
     return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !below));
   }
 
-  // Where in an array a place is, and how far its groups lie apart.
-  template <typename E, int LANES, typename P>
-  __device__ P* at(P* array, const Place& at, const Strides& strides, i64 row) const {
-    P* const start = ::at<E>(array, outer.offset(at.table, strides) + at.row * row);
-    return ::at<E>(start, at.first<LANES>());
+  // Where a row of an operand begins; `bytes` lie between the rows of a table.
+  template <typename E, typename P>
+  __device__ P* row_of(P* array, const Place& at, const Strides& strides, i64 bytes) const {
+    const u8* start = reinterpret_cast<const u8*>(array) + at.row * bytes;
+    if (outer.first_axis < AXES) start += outer.offset(at.table, strides) * storage<E>::bits / 8;
+    return reinterpret_cast<P*>(const_cast<u8*>(start));
   }
-  template <typename E, int LANES> __device__ i64 apart(i64 row) const {
-    return (below ? row : 32 * LANES) / (storage<E>::bits < 8 ? 2 : 1);
+  template <typename E, int LANES> __device__ static i64 bytes_before(const Place& at) {
+    return i64(at.chunk) * (LANES * storage<E>::bits / 8);
   }
 
-  // Elements of a row that share parameters: from that with an element of a share on.
+  // Elements of a row that share parameters: the run that an element of a share belongs to.
   template <int LANES> __device__ i64 piece(const Place& at, i32 lane) const {
-    return run_chunks.divisor != 0 ? run_chunks(at.chunk) : run(at.first<LANES>() + lane);
+    return run_chunks.divisor != 0 ? run_chunks(at.chunk) : run(i64(at.chunk) * LANES + lane);
   }
   // How many elements of a share lie before a run's end: at least `count` where all do.
   template <int LANES> __device__ i32 end(const Place& at, i64 piece) const {
     if (run_chunks.divisor != 0) return at.count;
-    return i32(min((piece + 1) * run.divisor - at.first<LANES>(), i64(LANES)));
+    return i32(min((piece + 1) * run.divisor - i64(at.chunk) * LANES, i64(LANES)));
   }
   // The place of a run's parameters along the row.
   __device__ i64 index(i64 piece) const {

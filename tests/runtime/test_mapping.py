@@ -79,7 +79,8 @@ class Array:
     pointer: int
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
-    row: int  # of those, from one row of a table to the next
+    row: int  # bytes from one row of a table to the next
+    apart: int  # bytes from one share of a thread to its next
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
@@ -184,7 +185,8 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
     inputs: dict[object, dict[str, int]] = {}
 
     def offset(array: Array, table: int, row: int) -> int:
-        return outer_offset(outer, table, array.strides) + row * array.row
+        far = outer_offset(outer, table, array.strides) if outer[0] < AXES else 0
+        return far + row * array.row * 8 // array.bits
 
     for thread in range(0, geometry.grid * BLOCK, 32):
         for group in range(depth):
@@ -196,9 +198,16 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                 assert along < 1 << 31
                 more = divide(across, along)
                 over, slab = along - more * across[0], before + more
-                table = divide(slabs, slab)
-                row = (slab - table * slabs[0]) * depth + (group if below else 0)
-                chunk = over if below else over // 32 * 32 * depth + over % 32 + 32 * group
+                table = divide(slabs, slab) if outer[0] < AXES else 0
+                row = (slab - table * slabs[0]) * (depth if below else 1)
+                first_row, first_chunk = row, over if below else over // 32 * 32 * depth + over % 32
+                row += group if below else 0
+                chunk = first_chunk + (0 if below else 32 * group)
+                for each in arrays:
+                    moved = (row - first_row) * each.row
+                    if each.step is None:
+                        moved += (chunk - first_chunk) * lanes * each.bits // 8
+                    assert moved == group * each.apart
                 exists = unit < units and row < rows and chunk < chunks
                 first = chunk * lanes
                 count = min(lanes, length - first) if exists else 0
@@ -446,8 +455,7 @@ def check(problem: Problem) -> str:
             full = operand.dims == operation.space
             by_row = variant in (schedules.ROWS, schedules.COLUMNS)
             spans = full and operand in operation.inputs and by_row
-            has_row = by_row and (full or variant is schedules.ROWS)
-            assert len(slots) == AXES + has_row + shares + 2 * spans
+            assert len(slots) == AXES + 2 * by_row + shares + 2 * spans
             arrays.append(
                 Array(
                     operand.name,
@@ -455,7 +463,8 @@ def check(problem: Problem) -> str:
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:AXES],
                     slots[-1] if shares else None,
-                    slots[AXES] if has_row else 0,
+                    slots[AXES] if by_row else 0,
+                    slots[AXES + 1] if by_row else 0,
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),

@@ -172,18 +172,22 @@ struct Shares {
     return i64(at.chunk) * (LANES * storage<E>::bits / 8);
   }
 
-  // Elements of a row that share parameters: the run that an element of a share belongs to.
-  template <int LANES> __device__ i64 piece(const Place& at, i32 lane) const {
-    return run_chunks.divisor != 0 ? run_chunks(at.chunk) : run(i64(at.chunk) * LANES + lane);
+  // Elements of a row that share parameters: where those lie along the row, and how many elements of a share come
+  // before the run's end (all of them where it is at least the share's count).
+  struct Run {
+    i64 index;
+    i32 end;
+  };
+  // The run of a share's element.
+  template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
+    if (run_chunks.divisor == 0) return straddled<LANES>(at.chunk, lane);
+    const i32 piece = run_chunks(at.chunk);
+    return {period.divisor == 0 ? piece : piece - period(piece) * i32(period.divisor), LANES};
   }
-  // How many elements of a share lie before a run's end: at least `count` where all do.
-  template <int LANES> __device__ i32 end(const Place& at, i64 piece) const {
-    if (run_chunks.divisor != 0) return at.count;
-    return i32(min((piece + 1) * run.divisor - i64(at.chunk) * LANES, i64(LANES)));
-  }
-  // The place of a run's parameters along the row.
-  __device__ i64 index(i64 piece) const {
-    return period.divisor == 0 ? piece : piece - period(piece) * period.divisor;
+  template <int LANES> __device__ __noinline__ Run straddled(i32 chunk, i32 lane) const {
+    const i64 first = i64(chunk) * LANES, piece = run(first + lane);
+    return {period.divisor == 0 ? piece : piece - period(piece) * period.divisor,
+            i32(min((piece + 1) * run.divisor - first, i64(LANES)))};
   }
 };
 

@@ -19,7 +19,7 @@ AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
-_MOST = (1 << 31) - (1 << 12)  # shares to a row, and rows, that 32-bit numbers reach
+_MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
 _DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
@@ -91,9 +91,13 @@ class MapKernels:
         ):
             row = self._best_row(axes, full, parameters)
             if row is not None:
-                return self._vec(layouts, arrays, axes, *row)
-            if all(axis.block == 1 for axis in axes):
-                return self._columns(arrays, axes[:-1], axes[-1])
+                found = self._vec(layouts, arrays, axes, *row)
+            elif all(axis.block == 1 for axis in axes):
+                found = self._columns(arrays, axes[:-1], axes[-1])
+            else:
+                return self._strided(arrays, axes)
+            if found.head[0] < _MOST:
+                return found
         return self._strided(arrays, axes)
 
     def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
@@ -183,7 +187,7 @@ class MapKernels:
         across = chunks if below else 32 * stretches
         whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
         runs = [*divide_slots(run), *(divide_slots(whole) if whole else _NO_DIVISION), *_repeats(period)]
-        strides = self._shares_strides(arrays, axes, outer, rows, None if below else 32 * lanes)
+        strides = self._shares_strides(arrays, axes, outer, rows, None if below else 32 * lanes, lanes, depth)
         self._add_steps(strides, arrays, steps)
         return self._shares(ROWS, length, chunks, rows.extent, depth, below, across, runs, outer, strides)
 
@@ -194,7 +198,7 @@ class MapKernels:
         head = [units, length, chunks, rows, depth, int(below), *divide_slots(across), *divide_slots(slabs)]
         return Geometry(variant, -(-units // BLOCK), (*head, *runs, *self._outer(outer)), strides)
 
-    def _shares_strides(self, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart: int | None):
+    def _shares_strides(self, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int):
         """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
         thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
         strides = self._outer_strides(arrays, outer)
@@ -205,7 +209,7 @@ class MapKernels:
                 row,
                 row if apart is None else apart * bits // 8 if full else 0,
             )
-        self._add_spans(strides, arrays, axes)
+        self._add_spans(strides, arrays, axes, lanes, depth)
         return strides
 
     def _add_steps(self, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
@@ -214,16 +218,24 @@ class MapKernels:
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
 
-    def _add_spans(self, strides: dict[str, tuple[int, ...]], arrays: Sequence[int], axes: list[Axis]) -> None:
-        """Slots of shift.cuh's Span: the bytes between which an input in the output's shape lies."""
+    def _add_spans(self, strides: dict[str, tuple[int, ...]], arrays: Sequence[int], axes, lanes: int, depth: int):
+        """Slots of shift.cuh's Span, of each input in the output's shape."""
         for place, index in enumerate(arrays):
             if not self.full[index] or index >= len(self.operation.inputs):
                 continue
-            bits, low, high = self.bits[index], 0, 1
+            bits, low, high = self.bits[index], 0, 1  # the elements between which the input lies
             for axis in axes:
                 step = axis.strides[place] * (axis.extent - 1)
                 low, high = low + min(step, 0), high + max(step, 0)
-            strides[self.operation.operands[index].name] += (low * bits // 8, -(-(high - low) * bits // 8))
+            first, last = low * bits // 8, -(-high * bits // 8)
+            name = self.operation.operands[index].name
+            share, apart = lanes * bits // 8, strides[name][-1]
+            width = min(16, share)
+            reach = (depth - 1) * apart  # from a thread's first share to its last
+            slack = width if apart % width else 0  # its shares begin at different places in a word
+            first += slack - min(reach, 0)
+            last -= share + width + slack + max(reach, 0)
+            strides[name] += (first, max(0, last - first + 1))
 
     def _columns(self, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         lanes, together = lanes_of(self.operation, self.types, COLUMNS)
@@ -235,7 +247,7 @@ class MapKernels:
         if depth > together:
             depth -= depth % together
         depth = min(depth, rows.extent)
-        strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None)
+        strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None, lanes, depth)
         steps = [inner.strides[place] for place, index in enumerate(arrays) if not self.full[index]]
         self._add_steps(strides, arrays, steps)
         runs = _NO_DIVISION * 3

@@ -3,7 +3,8 @@
 #pragma once
 #include "lanes.cuh"
 
-// The bytes of an operand that may be read: from `low` bytes after its pointer on, `size` of them.
+// Where a thread's first share may begin, in bytes after an operand's pointer, so that all words around its shares lie
+// between the operand's first byte and its last: `size` places from `low` on.
 struct Span {
   i64 low, size;
 };
@@ -36,13 +37,9 @@ template <typename E, int N> struct Around {
 
   static __device__ i32 skip(const void* from) { return i32(u64(from)) & (width - 1); }
 
-  // Whether the words around a share, and around that `reach` bytes on, lie in the array's span.
-  static __device__ bool inside(const void* from, i64 reach, const void* array, const Span& span) {
-    if (single) return true;
-    const i64 low = i64(array) + span.low, high = low + span.size - bytes;
-    const i64 one = i64(from), other = one + reach;
-    return min(one, other) - skip(from) >= low && max(one, other) + (skip(from) != 0 ? width : 0) <= high
-        && (reach % width == 0 || (min(one, other) - width >= low && max(one, other) + width <= high));
+  // Whether a thread's shares can be read in words.
+  static __device__ bool inside(const void* from, const void* array, const Span& span) {
+    return single || u64(i64(from) - skip(from) - i64(array) - span.low) < u64(span.size);
   }
 
   // `count` of the elements exist; what the others hold is anything.

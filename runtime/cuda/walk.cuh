@@ -36,7 +36,7 @@ struct Outer {
 
   // Elements (of a packed operand, nibbles) between an operand's start and that of a row.
   __device__ i64 offset(i64 row, const Strides& strides) const {
-    return first_axis >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+    return i32(first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
   }
   __device__ i64 far_offset(i64 row, const Strides& strides) const {
     i64 sum = 0;
@@ -133,21 +133,19 @@ struct Shares {
     i32 table, row, chunk, count;  // count: elements; 0: no work
   };
 
-  // A thread's first share.
-  template <int LANES> __device__ Place place(i64 block, i32 thread) const {
-    const i64 before = across(block);  // the same for all threads of a block
-    const i32 along = i32(block - before * across.divisor) + thread, more = across(along);
-    const i32 over = along - more * i32(across.divisor), slab = i32(before) + more;
-    const i32 table = outer.first_axis < AXES ? slabs(slab) : 0, each = below ? i32(depth) : 1;
+  // A thread's first share. There are fewer than 2^31 threads, rows and shares to a row.
+  template <int LANES> __device__ Place place(i32 thread) const {
+    const i32 slab = across(thread), over = thread - slab * i32(across.divisor);
+    const i32 table = i32(outer.first_axis) < AXES ? slabs(slab) : 0, each = i32(below) ? i32(depth) : 1;
     const i32 row = (slab - table * i32(slabs.divisor)) * each;
-    const i32 chunk = below ? over : (over & ~31) * i32(depth) + (over & 31);
-    return {table, row, chunk, block + thread < units ? LANES : 0};
+    const i32 chunk = i32(below) ? over : (over & ~31) * i32(depth) + (over & 31);
+    return {table, row, chunk, thread < i32(units) ? LANES : 0};
   }
   // The share of a group.
   template <int LANES> __device__ Place step(const Place& start, int group) const {
     Place at = start;
-    at.row += below ? group : 0;
-    at.chunk += below ? 0 : 32 * group;
+    at.row += i32(below) ? group : 0;
+    at.chunk += i32(below) ? 0 : 32 * group;
     const i32 last = i32(chunks) - 1;
     if (group >= i32(depth) || at.row >= i32(rows) || at.chunk > last) at.count = 0;
     if (at.count > 0 && at.chunk == last) at.count = i32(length) - last * LANES;  // right modulo 2^32
@@ -155,17 +153,17 @@ struct Shares {
   }
   // Whether the lane before holds the share before in the same row; the lane after the share after.
   __device__ bool follows(const Place& at, int group) const {
-    return at.chunk > 0 && ((threadIdx.x & 31) > 0 || (group > 0 && !below));
+    return at.chunk > 0 && ((threadIdx.x & 31) > 0 || (group > 0 && !i32(below)));
   }
   __device__ bool followed(const Place& at, int group) const {
-    return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !below));
+    return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !i32(below)));
   }
 
   // Where a row of an operand begins; `bytes` lie between the rows of a table.
   template <typename E, typename P>
   __device__ P* row_of(P* array, const Place& at, const Strides& strides, i64 bytes) const {
     const u8* start = reinterpret_cast<const u8*>(array) + at.row * bytes;
-    if (outer.first_axis < AXES) start += outer.offset(at.table, strides) * storage<E>::bits / 8;
+    if (i32(outer.first_axis) < AXES) start += outer.offset(at.table, strides) * storage<E>::bits / 8;
     return reinterpret_cast<P*>(const_cast<u8*>(start));
   }
   template <typename E, int LANES> __device__ static i64 bytes_before(const Place& at) {
@@ -180,9 +178,9 @@ struct Shares {
   };
   // The run of a share's element.
   template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
-    if (run_chunks.divisor == 0) return straddled<LANES>(at.chunk, lane);
+    if (i32(run_chunks.divisor) == 0) return straddled<LANES>(at.chunk, lane);
     const i32 piece = run_chunks(at.chunk);
-    return {period.divisor == 0 ? piece : piece - period(piece) * i32(period.divisor), LANES};
+    return {i32(period.divisor) == 0 ? piece : piece - period(piece) * i32(period.divisor), LANES};
   }
   template <int LANES> __device__ __noinline__ Run straddled(i32 chunk, i32 lane) const {
     const i64 first = i64(chunk) * LANES, piece = run(first + lane);

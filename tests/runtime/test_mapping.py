@@ -115,18 +115,17 @@ class Array:
         return [first + lane for lane in range(lanes)]
 
 
-def load(array: Array, offset: int, count: int, lanes: int) -> list[int]:
-    """shift.cuh's Around: where the elements come from that a share starting at an offset gets."""
+def load(array: Array, first: int, offset: int, count: int, lanes: int) -> list[int]:
+    """shift.cuh's Around: where the elements come from that a share starting at an offset gets, when its thread's
+    first share starts at `first`."""
     size = lanes * array.bits // 8
     width = min(size, 16)
-    start, (low, most) = array.byte(offset), array.span
-    edges = array.byte(min(array.valid)), array.byte(max(array.valid)) + array.unit
-    assert (array.pointer + low, array.pointer + low + most) == edges, "the span is not the array's"
     if width >= 4 and width != array.unit:
-        first = start - start % width
-        inside = 0 <= first - edges[0] <= most - (size + width)
-        if inside:
-            assert edges[0] <= first and first + size + width * (start % width != 0) <= edges[1]
+        begin, start = array.byte(first), array.byte(offset)
+        if 0 <= begin - begin % width - array.pointer - array.span[0] < array.span[1]:
+            words = start - start % width, start - start % width + size + width * (start % width != 0)
+            assert array.byte(min(array.valid)) <= words[0], f"{array.name}: a word before it is read"
+            assert words[1] <= array.byte(max(array.valid)) + array.unit, f"{array.name}: a word behind it is read"
             return [offset + lane for lane in range(count)]
     return [array.read(offset + lane) for lane in range(count)]
 
@@ -192,12 +191,9 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
         for group in range(depth):
             warp: dict[str, list] = {name: [] for name in joints}
             for lane in range(32):
-                unit, block = thread + lane, thread // BLOCK * BLOCK
-                before = divide(across, block)
-                along = block - before * across[0] + unit - block
-                assert along < 1 << 31
-                more = divide(across, along)
-                over, slab = along - more * across[0], before + more
+                unit = thread + lane
+                slab = divide(across, unit)
+                over = unit - slab * across[0]
                 table = divide(slabs, slab) if outer[0] < AXES else 0
                 row = (slab - table * slabs[0]) * (depth if below else 1)
                 first_row, first_chunk = row, over if below else over // 32 * 32 * depth + over % 32
@@ -216,7 +212,9 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                 places: dict[str, list[int]] = {}
                 for each in full:
                     if count and not each.output:
-                        places[each.name] = load(each, each.place(offsets[each.name], first), count, lanes)
+                        begin = each.place(offset(each, table, first_row), first_chunk * lanes)
+                        at = each.place(offsets[each.name], first)
+                        places[each.name] = load(each, begin, at, count, lanes)
                 for index, key in enumerate(keys):
                     if columns:
                         piece = first + index

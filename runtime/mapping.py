@@ -21,6 +21,7 @@ _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those 
 _NEVER = 0  # the period of parameters that do not repeat
 _MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
 _DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
+_LONGEST = 8  # shares that a thread of a rows kernel takes
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
@@ -178,7 +179,7 @@ class MapKernels:
     def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
         lanes, groups = lanes_of(self.operation, self.types, ROWS)
         chunks = -(-length // lanes)
-        depth = max(1, min(groups, chunks * _product(axes[:start]) // _BUSY))
+        depth = _depth(chunks * _product(axes[:start]), _LONGEST, groups)
         stretches = -(-chunks // (32 * depth))
         # Below each other where too many lanes would have no share of a row.
         below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
@@ -243,10 +244,7 @@ class MapKernels:
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
         chunks = -(-inner.extent // lanes)
-        depth = max(1, min(_DEEPEST, chunks * rows.extent * _product(tables) // _BUSY))
-        if depth > together:
-            depth -= depth % together
-        depth = min(depth, rows.extent)
+        depth = min(_depth(chunks * rows.extent * _product(tables), _DEEPEST, together), rows.extent)
         strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None, lanes, depth)
         steps = [inner.strides[place] for place, index in enumerate(arrays) if not self.full[index]]
         self._add_steps(strides, arrays, steps)
@@ -283,6 +281,12 @@ _NO_DIVISION = (0, 0, 0, 0)
 
 def _repeats(period: int) -> tuple[int, int, int, int]:
     return _NO_DIVISION if period == _NEVER else divide_slots(period)
+
+
+def _depth(shares: int, most: int, together: int) -> int:
+    """How many shares a thread takes, `together` at a time."""
+    depth = max(1, min(most, shares // _BUSY))
+    return depth - depth % together if depth > together else depth
 
 
 def _product(axes: Sequence[Axis]) -> int:

@@ -176,7 +176,7 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))
     outer = slots.outer()
-    assert not slots.rest and (below if columns else depth <= groups)
+    assert not slots.rest and (below or not columns) and (depth <= groups or depth % groups == 0 or below)
     assert not whole[0] or whole[0] * lanes == run[0] or run[0] >= length
     full = [array for array in arrays if array.step is None]
     parameters = [array for array in arrays if array.step is not None]

@@ -83,8 +83,9 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
         lanes = min(8, 128 // widest, 256 // max(inputs))
         return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
-    most = 4 if variant is ROWS or widest <= 16 else 2
-    return lanes, max(1, min(most, 512 // (lanes * sum(inputs))))
+    if variant is ROWS:
+        return lanes, max(1, min(4, 256 // (lanes * sum(inputs))))
+    return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:

@@ -155,23 +155,22 @@ template <typename E, int N> struct Joint {
         turn(own, skip);
         const bool last = (threadIdx.x & 31) == 31;
         alignas(16) u32 word[4] = {};
+        u32 left = 0;  // the four bytes before the word
 #pragma unroll
         for (int i = 0; i < registers; ++i) {
-          const u32 left = __shfl_sync(~0u, last ? before[i] : own[i], (threadIdx.x + 31) & 31);
-          const u32 mask = skip <= 4 * i ? 0 : skip >= 4 * i + 4 ? ~0u : (1u << (skip & 3) * 8) - 1;
-          word[i] = (left & mask) | (own[i] & ~mask);
+          left = __shfl_sync(~0u, last ? before[i] : own[i], (threadIdx.x + 31) & 31);
+          word[i] = skip >= 4 * i + 4 ? left : own[i];
           before[i] = own[i];
         }
+        move(word, left, skip);
         const i32 begin = follows ? 0 : skip, end = min(skip + bytes, width);
         const i32 more = followed ? 0 : skip + bytes - width;  // bytes of the next word, where positive
         const bool part = bytes > 0 && end - begin < width;
         if (bytes > 0 && !part) *reinterpret_cast<W*>(start) = reinterpret_cast<const W&>(word);
-        if (part || more > 0) {
-          // At the start of a stretch `left` is another row's, and at its end it is this lane's own that goes on.
-          const uint4 bytes_of = {part ? word[0] : own[0], part ? word[1] : own[1], part ? word[2] : own[2],
-                                  part ? word[3] : own[3]};
-          store_part<unit>(part ? start : start + width, bytes_of, part ? begin : 0, part ? end : more);
-          if (part && more > 0) store_part<unit>(start + width, {own[0], own[1], own[2], own[3]}, 0, more);
+        if (part) store_part<unit>(start, {word[0], word[1], word[2], word[3]}, begin, end);
+        if (more > 0) {
+          move(own, own[registers - 1], skip);
+          store_part<unit>(start + width, {own[0], own[1], own[2], own[3]}, 0, more);
         }
       } else if (bytes == width) {
         *reinterpret_cast<W*>(start) = reinterpret_cast<const W&>(own);
@@ -182,7 +181,7 @@ template <typename E, int N> struct Joint {
   }
 
  private:
-  // A share's bytes as they lie in aligned words: its byte i goes to place (skip + i) % width.
+  // A share's registers as they lie in aligned words: its first goes to place skip / 4, its last ones to the start.
   static __device__ void turn(u32 (&own)[4], i32 skip) {
     u32 v[4];
     if (width > 8) {
@@ -197,12 +196,13 @@ template <typename E, int N> struct Joint {
 #pragma unroll
       for (int i = 0; i < registers; ++i) own[i] = skip & 4 ? v[(i + registers - 1) % registers] : v[i];
     }
+  }
+  // A word's registers by the bytes that are left of skip; `left` lies before it.
+  static __device__ void move(u32 (&word)[4], u32 left, i32 skip) {
     if (unit < 4) {
 #pragma unroll
-      for (int i = 0; i < registers; ++i) v[i] = own[i];
-#pragma unroll
-      for (int i = 0; i < registers; ++i)
-        own[i] = __funnelshift_l(v[(i + registers - 1) % registers], v[i], (skip & 3) * 8);
+      for (int i = registers - 1; i >= 0; --i)
+        word[i] = __funnelshift_l(i > 0 ? word[(i + 3) % 4] : left, word[i], (skip & 3) * 8);
     }
   }
 };

@@ -156,7 +156,8 @@ class Joint:
                 own = byte >= skip
                 source = byte - skip if own else byte - skip + self.size
                 written.append((start - skip + byte, shares[lane] if own else left, source))
-            written += [(start - skip + self.size + byte, shares[lane], self.size - skip + byte) for byte in range(more)]
+            after = start - skip + self.size
+            written += [(after + byte, shares[lane], self.size - skip + byte) for byte in range(more)]
         self.before = shares[-1]
         for address, share, byte in written:
             distance = address - self.array.pointer

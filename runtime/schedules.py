@@ -84,7 +84,7 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
         return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
     if variant is ROWS:
-        return lanes, max(1, min(4, 256 // (lanes * sum(inputs))))
+        return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
     return lanes, max(1, min(4 if widest <= 16 else 2, 512 // (lanes * sum(inputs))))
 
 

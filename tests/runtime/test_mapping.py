@@ -1,6 +1,6 @@
 """Do the kernels reach the right elements? The index arithmetic of the device, replayed.
 
-The device's side is written a second time in Python integers: walk.cuh and templates/map.cu.jinja: it gets
+The device's side is written a second time in Python integers: walk.cuh, shift.cuh and templates/map.cu.jinja: it gets
 the slots of a launch and yields, for every element that some thread computes, the place of each operand.
 NumPy's own indexing of an array of addresses says what those must be. So for random shapes, strides, blocks
 and packed operands it is shown, without a GPU, that every element is computed exactly once and from the
@@ -544,6 +544,26 @@ def contiguous(name: str, sizes: dict) -> Problem:
         if operand.dims
     }
     return Problem(plan, arrays, {})
+
+
+def test_axes_stored_in_another_order_alike_are_one_row():
+    problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
+    for name, array in problem.arrays.items():
+        problem.arrays[name] = array.reshape(10, 6, 8).transpose(1, 2, 0)
+    assert problem.geometry().variant is schedules.VEC
+    check(problem)
+
+
+def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "lerp_tensor")
+    plan = plan_class.select(
+        plan_class.descriptor_type(shape=(1 << 34,)), preference=BackendKind.REFERENCE
+    )
+    strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
+    for aligned in (True, False):
+        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned))
+        assert geometry.variant in (schedules.ROWS, schedules.STRIDED)
+        assert geometry.variant is schedules.STRIDED or geometry.head[0] < 1 << 31
 
 
 @pytest.mark.parametrize("inner", [5, 8, 9])

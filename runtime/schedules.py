@@ -8,7 +8,6 @@ from skuda.records import Record
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-DEPTH = 16  # rows that a thread of a columns kernel takes
 _TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
@@ -18,13 +17,11 @@ class Variant(Record):
     Attributes:
         kernel: suffix of the kernel's name.
         layout: what it serves.
-        simple: columns: rows start on a vector's boundary.
         suffix: what the name of the more special form ends in.
     """
 
     kernel: str
     layout: Layout
-    simple: bool = True
     suffix: str = ""
 
 
@@ -32,7 +29,6 @@ VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
-COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
@@ -54,7 +50,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
     flat = (VEC, VEC_SMALL) if small else (VEC,)
-    columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
+    columns = (COLUMNS,) if parameters else ()
     tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
     return (*flat, ROWS, *columns, *tile, STRIDED)
 
@@ -81,26 +77,27 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
-    if variant.kernel == "columns":
-        arguments.append("true" if variant.simple else "false")
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
+    """Neighbours that a thread takes at once, and how often (columns: rows at a time, else groups).
 
-    Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
-    under way; but beyond two stores of wide elements it gains nothing from more. Few elements are spread over more
-    threads, for there it is one thread's way from its first load to its store that takes the time.
+    A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
+    beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
+    it is one thread's way from its first load to its store that takes the time.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
-    if variant.kernel == "columns":
-        return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
     if variant is VEC_SMALL:
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
+    if variant is COLUMNS:  # each lane's parameters stay in registers
+        lanes = min(8, 128 // widest, 256 // max(inputs))
+        return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
+    if variant is ROWS:
+        return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
     return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 

@@ -7,11 +7,17 @@ from distance import worse
 from problems import calls
 
 from gpu.arrays import Pair
-from skuda import dispatch
+from skuda import dispatch, mapping
 from skuda.sku import BackendKind
 from skuda.tensor import view_of
 
 SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and calls(sku)}
+
+
+@pytest.fixture(autouse=True)
+def busy(monkeypatch):
+    """Threads take as much of these small arrays as they do of large ones."""
+    monkeypatch.setattr(mapping, "_BUSY", 64)
 
 
 @pytest.mark.parametrize("symbol", SKUS)

@@ -7,6 +7,7 @@ slots are written in the order in which the template declares the kernel's argum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
@@ -16,7 +17,9 @@ from skuda.records import Record
 from skuda.schedules import (
     BLOCK,
     COLUMNS,
+    PITCHED,
     ROWS,
+    SHIFTED,
     STRIDED,
     TILE,
     VEC,
@@ -36,6 +39,7 @@ _MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit n
 _DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
 _LONGEST = 8  # shares that a thread of a rows kernel takes
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
+_MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
 
@@ -146,6 +150,11 @@ class MapKernels:
             if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
                 return None
             length *= axis.extent
+        return self._runs(axes, parameters)
+
+    def _runs(self, axes: list[Axis], parameters: list[int]):
+        """The same for axes that are taken for one row, whether it has gaps or not."""
+        length = _product(axes)
         steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
         if axes[-1].block > 1:
             return (length, axes[-1].block, _NEVER, steps[-1]) if len(axes) == 1 else None
@@ -184,11 +193,12 @@ class MapKernels:
     # ---- variants ----
 
     def _vec(self, layouts: Layouts, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
-        if not start and layouts.aligned:
-            flat = self._flat(arrays, length, run, _repeats(period), steps)
-            if flat is not None:
-                return flat
-        return self._rows(arrays, axes, start, length, run, period, steps)
+        flat = None
+        if not start:
+            flat = self._flat(arrays, layouts.aligned, length, run, _repeats(period), steps)
+        elif layouts.aligned:
+            flat = self._pitched(arrays, axes, start, length)
+        return flat or self._rows(arrays, axes, start, length, run, period, steps)
 
     def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
         lanes, groups = lanes_of(self.operation, self.types, ROWS)
@@ -252,25 +262,55 @@ class MapKernels:
             last -= share + width + slack + max(reach, 0)
             strides[name] += (first, max(0, last - first + 1))
 
-    def _flat(self, arrays: Sequence[int], length: int, run: int, repeats, steps) -> Geometry | None:
-        """One aligned row; None where it is too long or too short, or its parameters lie too far apart."""
-        variant = VEC
+    def _flat(self, arrays: Sequence[int], aligned: bool, length: int, run: int, repeats, steps) -> Geometry | None:
+        """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
+        variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if length < self.few_blocks * BLOCK * lanes * groups:
+        if not aligned:
+            if length < lanes + 2 * _MARGIN or (run < length and run < _STRADDLE):
+                return None
+        elif length < self.few_blocks * BLOCK * lanes * groups:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
             if small != (lanes, groups):
                 variant, (lanes, groups) = VEC_SMALL, small
+        gaps = dict.fromkeys(arrays, 0)
+        return self._one_row(variant, lanes, groups, arrays, length, run, repeats, steps, length, gaps)
+
+    def _pitched(self, arrays: Sequence[int], axes: list[Axis], start: int, line: int) -> Geometry | None:
+        """Lines of whole aligned vectors with gaps between them, the axes from `start` on being a line; None where the
+        operands are not so."""
+        lanes, groups = lanes_of(self.operation, self.types, PITCHED)
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        runs = self._runs(axes, parameters)
+        if line % lanes or runs is None:
+            return None
+        length, run, period, steps = runs
+        gaps = {}
+        for place, index in enumerate(arrays):
+            if self.full[index]:
+                pitch = axes[start - 1].strides[place]
+                gaps[index] = pitch - line
+                evenly = all(
+                    outer.strides[place] == inner.strides[place] * inner.extent
+                    for outer, inner in pairwise(axes[:start])
+                )
+                if not evenly or pitch * self.bits[index] % min(128, lanes * self.bits[index]):
+                    return None
+        return self._one_row(PITCHED, lanes, groups, arrays, length, run, _repeats(period), steps, line, gaps)
+
+    def _one_row(self, variant, lanes, groups, arrays, length, run, repeats, steps, line, gaps) -> Geometry | None:
         parameters = [index for index in arrays if not self.full[index]]
         apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
         run = min(run, length)
         ends = -(-length // run) * run  # the last run may end beyond the row
         if length < lanes or ends >= _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
             return None
-        strides: dict[str, tuple[int, ...]] = {self.operation.operands[index].name: () for index in arrays}
+        strides = {self.operation.operands[index].name: (gaps.get(index, 0),) for index in arrays}
         for index, each in zip(parameters, apart, strict=True):
             strides[self.operation.operands[index].name] = (each,)
-        head = (length, *divide_slots(run), *repeats)
-        return Geometry(variant, -(-length // (BLOCK * lanes * groups)), head, strides)
+        head = (length, *divide_slots(run), *repeats, *divide_slots(line))
+        covered = length + (lanes - 1 if variant is SHIFTED else 0)
+        return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
 
     def _columns(self, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         lanes, together = lanes_of(self.operation, self.types, COLUMNS)

@@ -27,6 +27,8 @@ class Variant(Record):
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
+SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
+PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
@@ -49,10 +51,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
-    flat = (VEC, VEC_SMALL) if small else (VEC,)
+    flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
     columns = (COLUMNS,) if parameters else ()
-    tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
-    return (*flat, ROWS, *columns, *tile, STRIDED)
+    planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    return (*flat, ROWS, *columns, *planes, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -77,6 +79,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
+    if variant.kernel == "vec":
+        arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
 
 

@@ -23,10 +23,10 @@ from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import CPU, View
 
 # Odd lengths and tails first; 1 and small ones for kernels that only they reach.
-MANY = ((37,), (), (3, 5), (1031,))
+MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
-BLOCKS = (8, 24, 5)
-PLACES = ("plain", "shifted", "stepped")
+BLOCKS = (8, 24, 5, 3000)
+PLACES = ("plain", "shifted", "padded", "stepped")
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
@@ -44,8 +44,8 @@ class Place:
 
 
 def place(shape: tuple[int, ...], how: str) -> Place:
-    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last
-    axis; `permuted`: contiguous with the axes in reversed order.
+    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
+    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order.
     """
     if how == "permuted":
         turned = place(shape[::-1], "plain")
@@ -53,10 +53,10 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
-        strides.insert(0, strides[0] * extent)
-    start = 0 if how == "plain" else 1
+        strides.insert(0, strides[0] * extent * (2 if how == "padded" and len(strides) == 1 else 1))
+    start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
-    return Place(shape, tuple(strides[: len(shape)]), start, start + step * count)
+    return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,9 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         sizes = dict(zip(names, values, strict=True))
         if (
             np.prod(
-                np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in values] or [[1]])
+                np.concatenate(
+                    [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
+                )
             )
             > 60_000
         ):

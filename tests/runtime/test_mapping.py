@@ -24,7 +24,7 @@ from skuda.errors import Unsupported
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View
 
-AXES, BLOCK = 8, 128
+AXES, BLOCK, MARGIN = 8, 128, 32
 PLANS = [
     plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS
 ]
@@ -79,7 +79,7 @@ class Array:
     pointer: int
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
-    row: int  # bytes from one row of a table to the next
+    row: int  # bytes from one row of a table to the next; of vec, elements of the gap after a line
     apart: int  # bytes from one share of a thread to its next
     shares: bool  # a parameter that several elements share
     plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
@@ -248,13 +248,19 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
 
     Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
-    element the entries of its run; a parameter's step is in bytes.
+    element the entries of its run; a parameter's step is in bytes, the gap after a line in elements.
     """
+    shifted, pitched = (geometry.variant is each for each in (schedules.SHIFTED, schedules.PITCHED))
     slots = Slots(geometry.head)
-    length, run, period = slots.one(), slots.divide(), slots.divide()
+    length, run, period, line = slots.one(), slots.divide(), slots.divide(), slots.divide()
     assert not slots.rest
-    last = length // lanes * lanes - lanes
-    assert last >= 0
+    full = [array for array in arrays if array.step is None]
+    first_output = next(array for array in full if array.output)
+    even = 2 if any(array.packed for array in arrays) else 1
+    lead = first_output.pointer * 8 // first_output.bits & (lanes - even) if shifted else 0
+    low = MARGIN if shifted else 0
+    last = length - lanes - MARGIN if shifted else length // lanes * lanes - lanes
+    assert low <= last and (not pitched or line[0] % lanes == 0)
 
     def run_at(element: int) -> tuple[int, dict[str, int]]:
         """Where the run ends, and the parameters that are read for it."""
@@ -270,22 +276,38 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
         assert element < end < 1 << 31
         return end, shared
 
-    full = [array for array in arrays if array.step is None]
+    def place(each: Array, element: int, first: int) -> int:
+        """An element of the vector that starts at `first`."""
+        return each.place(divide(line, first) * each.row if pitched else 0, element)
+
+    def vector(each: Array, first: int) -> list[int]:
+        """The lanes of a vector that is loaded or stored at once."""
+        found = [place(each, first + lane, first) for lane in range(lanes)]
+        if not shifted:
+            assert each.lane_places(0, found[0], lanes, True) == found
+        elif not each.output:  # the words around it
+            width = min(16, lanes * each.bits // 8)
+            begin = each.byte(found[0])
+            begin, end = begin - begin % width, begin - begin % width + lanes * each.bits // 8 + width
+            if width >= 4:
+                assert each.byte(min(each.valid)) <= begin and end <= each.byte(max(each.valid)) + each.unit
+        return found
+
     for thread in range(geometry.grid * BLOCK):
         for group in range(groups):
-            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes - lead
             assert first < 1 << 31
-            place = min(first, last)
-            end, shared = run_at(place)
-            whole = {each.name: each.lane_places(0, place, lanes, True) for each in full}
+            at = max(min(first, last), low)
+            end, shared = run_at(at)
+            whole = {each.name: vector(each, at) for each in full}
             for each in full:
                 assert each.output or each.valid.issuperset(whole[each.name])
-            if fast and first <= last and first + lanes <= end:
+            if fast and low <= first <= last and first + lanes <= end:
                 for lane in range(lanes):
-                    yield {name: at[lane] for name, at in whole.items()} | shared
+                    yield {name: places[lane] for name, places in whole.items()} | shared
                 continue
-            for element in range(first, min(first + lanes, length)):
-                yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
+            for element in range(max(first, 0), min(first + lanes, length)):
+                yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
 
 
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
@@ -563,7 +585,8 @@ def check(problem: Problem) -> str:
             shares = parameter and variant is not schedules.STRIDED and not tiled
             spans = by_row and not parameter and operand in operation.inputs
             axes = 0 if variant.kernel == "vec" else AXES
-            assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans
+            in_lines = variant.kernel == "vec" and not parameter
+            assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
@@ -571,7 +594,7 @@ def check(problem: Problem) -> str:
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:axes],
                     slots[-1] if shares else None,
-                    slots[axes] if by_row else 0,
+                    slots[axes] if by_row or in_lines else 0,
                     slots[axes + 1] if by_row else 0,
                     parameter,
                     slots[axes:] if tiled else (0, 0, 0),
@@ -593,7 +616,7 @@ def check(problem: Problem) -> str:
     else:
         runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        units = -(-geometry.head[0] // numbers[0])
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant is schedules.SHIFTED)) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
@@ -769,6 +792,28 @@ def test_misaligned_operands_are_no_flat_row():
     assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
     assert problem.geometry().variant is schedules.ROWS
+    problem = contiguous("lerp_tensor", {"shape": (4000,)})
+    for pointers in ({"b": 4}, {"output": 12}, {"a": 8, "b": 4, "weight": 12, "output": 4}):
+        problem.pointers.clear()
+        problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
+        assert problem.geometry().variant is schedules.SHIFTED
+        check(problem)
+
+
+@pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])
+def test_lines_of_whole_vectors_with_gaps_are_one_row(name):
+    sizes = {"shape": (5, 64), "n": (5,), "d": 64, "outer": (), "c": 5, "inner": (64,), "group_size": 32}
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    if name == "quantize_per_group":
+        sizes |= {"outer": (5,), "inner": ()}
+    names = {dim.name for dim in plan_class.operation.dims} | {a.name for a in plan_class.operation.attributes}
+    problem = contiguous(name, {each: size for each, size in sizes.items() if each in names})
+    operation = problem.plan.operation
+    full = [o.name for o in operation.inputs if o.dims == operation.space]
+    for each in full:
+        problem.arrays[each] = np.arange(5 * 128).reshape(5, 128)[:, :64]
+    assert problem.geometry().variant is schedules.PITCHED
+    check(problem)
 
 
 def test_few_elements_are_spread_over_more_threads():
@@ -857,3 +902,5 @@ def test_division_by_multiplication_is_exact():
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
     assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
+    declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
+    assert int(declared[1]) == MARGIN == mapping._MARGIN

@@ -17,6 +17,7 @@ from skuda.records import Record
 from skuda.schedules import (
     BLOCK,
     COLUMNS,
+    COLUMNS_UNALIGNED,
     PITCHED,
     ROWS,
     SHIFTED,
@@ -117,7 +118,7 @@ class MapKernels:
             if row is not None:
                 found = self._vec(layouts, arrays, axes, *row)
             elif all(axis.block == 1 for axis in axes):
-                found = self._columns(arrays, axes[:-1], axes[-1])
+                found = self._columns(layouts, arrays, axes[:-1], axes[-1])
             if found is not None and found.head[0] < _MOST:
                 return found
         return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
@@ -282,7 +283,7 @@ class MapKernels:
         lanes, groups = lanes_of(self.operation, self.types, PITCHED)
         parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
         runs = self._runs(axes, parameters)
-        if line % lanes or runs is None:
+        if line % lanes or runs is None or not self._aligned(arrays, axes[:start], lanes):
             return None
         length, run, period, steps = runs
         gaps = {}
@@ -290,11 +291,10 @@ class MapKernels:
             if self.full[index]:
                 pitch = axes[start - 1].strides[place]
                 gaps[index] = pitch - line
-                evenly = all(
-                    outer.strides[place] == inner.strides[place] * inner.extent
+                if any(
+                    outer.strides[place] != inner.strides[place] * inner.extent
                     for outer, inner in pairwise(axes[:start])
-                )
-                if not evenly or pitch * self.bits[index] % min(128, lanes * self.bits[index]):
+                ):
                     return None
         return self._one_row(PITCHED, lanes, groups, arrays, length, run, _repeats(period), steps, line, gaps)
 
@@ -312,8 +312,12 @@ class MapKernels:
         covered = length + (lanes - 1 if variant is SHIFTED else 0)
         return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
 
-    def _columns(self, arrays, outer: list[Axis], inner: Axis) -> Geometry:
+    def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
         lanes, together = lanes_of(self.operation, self.types, COLUMNS)
+        variant = COLUMNS
+        if not layouts.aligned or inner.extent % lanes or not self._aligned(arrays, outer, lanes):
+            variant = COLUMNS_UNALIGNED
+            lanes, together = lanes_of(self.operation, self.types, variant)
         tables, rows = outer, Axis(1, (0,) * len(arrays))
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
@@ -324,7 +328,16 @@ class MapKernels:
         self._add_steps(strides, arrays, steps)
         runs = _NO_DIVISION * 3
         return self._shares(
-            COLUMNS, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+            variant, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+        )
+
+    def _aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
+        """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""
+        return all(
+            axis.strides[place] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
+            for axis in axes
+            for place, index in enumerate(arrays)
+            if self.full[index]
         )
 
     def _outer_strides(self, arrays, axes: list[Axis]) -> dict[str, tuple[int, ...]]:

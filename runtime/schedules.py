@@ -31,6 +31,7 @@ SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
 PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
+COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
@@ -52,7 +53,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
     flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
-    columns = (COLUMNS,) if parameters else ()
+    columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
     return (*flat, ROWS, *columns, *planes, STRIDED)
 
@@ -79,6 +80,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
+    if variant.kernel == "columns":
+        arguments.append("true" if variant is COLUMNS else "false")
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
@@ -96,9 +99,9 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
-    if variant is COLUMNS:  # each lane's parameters stay in registers
-        lanes = min(8, 128 // widest, 256 // max(inputs))
-        return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+    if variant.kernel == "columns":  # each lane's parameters stay in registers
+        lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
+        return lanes, max(1, min(4 if variant is COLUMNS else 2, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
     if variant is ROWS:
         return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))

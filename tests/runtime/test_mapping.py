@@ -179,7 +179,7 @@ class Joint:
 
 def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
     """For each element that a launch of rows or columns stores: {operand: offset}."""
-    columns = geometry.variant is schedules.COLUMNS
+    columns = geometry.variant.kernel == "columns"
     slots = Slots(geometry.head)
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))
@@ -580,7 +580,7 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            by_row = variant in (schedules.ROWS, schedules.COLUMNS)
+            by_row = variant.kernel in ("rows", "columns")
             tiled = variant is schedules.TILE
             shares = parameter and variant is not schedules.STRIDED and not tiled
             spans = by_row and not parameter and operand in operation.inputs
@@ -611,7 +611,7 @@ def check(problem: Problem) -> str:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant is schedules.TILE:
         runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant in (schedules.ROWS, schedules.COLUMNS):
+    elif variant.kernel in ("rows", "columns"):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
         runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]

@@ -123,8 +123,8 @@ def _environment(statement: str) -> jinja2.Environment:
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",
         lanes=lambda parameters: ", ".join(f"{p.name}.get(lane_)" for p in parameters),
-        row=_row,
-        parameter=_parameter,
+        row_of=_row_of,
+        share_of=_share_of,
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         some_packed=_some_packed,
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
@@ -155,18 +155,16 @@ def _some_packed(program: CudaProgram) -> str:
     return " || ".join(f"storage<{element}>::bits < 8" for element in elements)
 
 
-def _row(
-    operand: Operand, program: CudaProgram, row: str, offset: str = "rows_.template offset<false>"
-) -> str:
-    """Where a row (or table) of an operand starts."""
-    element = _cpp(operand.element, program)
-    return f"::at<{element}>(args_.{operand.name}, {offset}({row}, args_.{operand.name}_strides_))"
+def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:
+    """Where the row of a share begins in an operand."""
+    name, element = operand.name, _cpp(operand.element, program)
+    return f"shares_.template row_of<{element}>(args_.{name}, {place}, args_.{name}_strides_, args_.{name}_row_)"
 
 
-def _parameter(operand: Operand) -> str:
-    """The place of a parameter: that of its run in a row."""
-    name = operand.name
-    return f"rows_.template offset<false>(row_, args_.{name}_strides_) + run_.index * args_.{name}_step_"
+def _share_of(operand: Operand, program: CudaProgram, place: str) -> str:
+    """Where a share begins in an operand."""
+    before = f"shares_.template bytes_before<{_cpp(operand.element, program)}, LANES>({place})"
+    return f"::further({_row_of(operand, program, place)}, {before})"
 
 
 def _python(value) -> str:

@@ -28,7 +28,8 @@ def index_space(
     packed: bool,
 ) -> list[Axis]:
     """The index space seen by some operands: blocks that divide their axis become axes of their own, extent-1 axes
-    are dropped, neighbours that all operands step through alike are merged.
+    are dropped, the rest are put in the order of the output's strides (along the last axis of packed operands lie
+    pairs, so that one stays last), neighbours that all operands step through alike are merged.
 
     Args:
         operation, sizes: whose space it is.
@@ -52,7 +53,11 @@ def index_space(
                 axes.append(Axis(extent, tuple(steps), block))
             else:
                 axes += _split(extent, tuple(steps), block, blocked)
-    return merged([axis for axis in axes if axis.extent != 1], 2 if packed else 1)
+    last = axes[-1:] if packed else []
+    axes = [axis for axis in axes[: len(axes) - len(last)] if axis.extent != 1]
+    output = operands.index(operation.outputs[0])
+    axes.sort(key=lambda axis: -abs(axis.strides[output]))
+    return merged(axes + [axis for axis in last if axis.extent != 1], 2 if packed else 1)
 
 
 def step_along(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:

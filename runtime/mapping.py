@@ -7,6 +7,7 @@ slots are written in the order in which the template declares the kernel's argum
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
 from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
@@ -17,7 +18,9 @@ from skuda.schedules import (
     BLOCK,
     COLUMNS,
     COLUMNS_UNALIGNED,
+    PITCHED,
     ROWS,
+    SHIFTED,
     STRIDED,
     TILE,
     VEC,
@@ -33,6 +36,12 @@ AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
+_MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
+_DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
+_LONGEST = 8  # shares that a thread of a rows kernel takes
+_BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
+_MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
+_STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
@@ -107,15 +116,32 @@ class MapKernels:
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
             axes[-1].strides[place] == 1 for place in full
         ):
-            for start in range(len(axes)):
-                if any(axis.block > 1 for axis in axes[:start]):
-                    break  # the rows' places are found without blocks
-                runs = self._row(axes[start:], full, parameters)
-                if runs is not None:
-                    return self._vec(layouts, arrays, axes[:start], *runs)
-            if all(axis.block == 1 for axis in axes):
-                return self._columns(layouts, arrays, axes[:-1], axes[-1])
+            row = self._best_row(axes, full, parameters)
+            found = None
+            if row is not None:
+                found = self._vec(layouts, arrays, axes, *row)
+            elif all(axis.block == 1 for axis in axes):
+                found = self._columns(layouts, arrays, axes[:-1], axes[-1])
+            if found is not None and found.head[0] < _MOST:
+                return found
         return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
+
+    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+        """(start, length, run, period, step of each parameter): the axes that make the longest row, from `start` on,
+        or a shorter one where vectors of that straddle too many runs; None where none do."""
+        lanes = lanes_of(self.operation, self.types, ROWS)[0]
+        best = None
+        for start in range(len(axes)):
+            if any(axis.block > 1 for axis in axes[:start]):
+                break  # the rows' places are found without blocks
+            row = self._row(axes[start:], full, parameters)
+            if row is None or max(-(-row[0] // lanes), _product(axes[:start])) > _MOST:
+                continue
+            best = best or (start, *row)
+            length, run = row[:2]
+            if run >= length or run % lanes == 0 or run >= _STRADDLE:
+                return start, *row
+        return best
 
     def _row(self, axes: list[Axis], full: list[int], parameters: list[int]):
         """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
@@ -128,6 +154,11 @@ class MapKernels:
             if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
                 return None
             length *= axis.extent
+        return self._runs(axes, parameters)
+
+    def _runs(self, axes: list[Axis], parameters: list[int]):
+        """The same for axes that are taken for one row, whether it has gaps or not."""
+        length = _product(axes)
         steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
         if axes[-1].block > 1:
             return (length, axes[-1].block, _NEVER, steps[-1]) if len(axes) == 1 else None
@@ -163,68 +194,154 @@ class MapKernels:
             )
         return AXES - len(axes)
 
-    def _rows_aligned(self, layouts: Layouts, arrays: Sequence[int], axes: list[Axis], bits: int) -> bool:
-        """Whether every row of every operand in the output's shape starts on a boundary of so many bits."""
-        return layouts.aligned and all(
-            axis.strides[place] * self.bits[index] % bits == 0
-            for axis in axes
-            for place, index in enumerate(arrays)
-            if self.full[index]
-        )
-
     # ---- variants ----
 
-    def _vec(self, layouts: Layouts, arrays, outer: list[Axis], length: int, run: int, period: int, steps) -> Geometry:
-        repeats = (0, 0, 0, 0) if period == _NEVER else divide_slots(period)
-        flat = None if outer or not layouts.aligned else self._flat(arrays, length, run, repeats, steps)
-        if flat is not None:
-            return flat
-        variant = ROWS
-        lanes, groups = lanes_of(self.operation, self.types, variant)
-        chunks = -(-(length + lanes - 1) // lanes)
-        units = chunks * _product(outer)
-        head = [units, length, *divide_slots(chunks), *divide_slots(run), *repeats, *self._outer(outer)]
+    def _vec(self, layouts: Layouts, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
+        flat = None
+        if not start:
+            flat = self._flat(arrays, layouts.aligned, length, run, _repeats(period), steps)
+        elif layouts.aligned:
+            flat = self._pitched(arrays, axes, start, length)
+        return flat or self._rows(arrays, axes, start, length, run, period, steps)
+
+    def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
+        lanes, groups = lanes_of(self.operation, self.types, ROWS)
+        chunks = -(-length // lanes)
+        depth = _depth(chunks * _product(axes[:start]), _LONGEST, groups)
+        stretches = -(-chunks // (32 * depth))
+        # Below each other where too many lanes would have no share of a row.
+        below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
+        outer, rows = axes[: max(0, start - 1)], axes[start - 1] if start else Axis(1, (0,) * len(arrays))
+        depth = min(depth, rows.extent) if below else depth
+        across = chunks if below else 32 * stretches
+        whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
+        runs = [*divide_slots(run), *(divide_slots(whole) if whole else _NO_DIVISION), *_repeats(period)]
+        strides = self._shares_strides(arrays, axes, outer, rows, None if below else 32 * lanes, lanes, depth)
+        self._add_steps(strides, arrays, steps)
+        return self._shares(ROWS, length, chunks, rows.extent, depth, below, across, runs, outer, strides)
+
+    def _shares(self, variant, length, chunks, rows, depth, below, across, runs, outer, strides) -> Geometry:
+        """A launch of walk.cuh's Shares."""
+        slabs = -(-rows // depth) if below else rows
+        units = across * slabs * _product(outer)
+        head = [units, length, chunks, rows, depth, int(below), *divide_slots(across), *divide_slots(slabs)]
+        return Geometry(variant, -(-units // BLOCK), (*head, *runs, *self._outer(outer)), strides)
+
+    def _shares_strides(self, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int):
+        """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
+        thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
         strides = self._outer_strides(arrays, outer)
+        for place, index in enumerate(arrays):
+            bits, full = self.bits[index], self.full[index]
+            row = rows.strides[place] * bits // 8
+            strides[self.operation.operands[index].name] += (
+                row,
+                row if apart is None else apart * bits // 8 if full else 0,
+            )
+        self._add_spans(strides, arrays, axes, lanes, depth)
+        return strides
+
+    def _add_steps(self, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
+        """The slot behind a parameter's strides: its step from run to run."""
         parameters = [self.operation.operands[index].name for index in arrays if not self.full[index]]
         for name, step in zip(parameters, steps, strict=True):
             strides[name] += (step,)
-        return Geometry(variant, -(-units // (BLOCK * groups)), tuple(head), strides)
 
-    def _flat(self, arrays: Sequence[int], length: int, run: int, repeats, steps) -> Geometry | None:
-        """One aligned row; None where it is too long or too short, or its parameters lie too far apart."""
-        variant = VEC
+    def _add_spans(self, strides: dict[str, tuple[int, ...]], arrays: Sequence[int], axes, lanes: int, depth: int):
+        """Slots of shift.cuh's Span, of each input in the output's shape."""
+        for place, index in enumerate(arrays):
+            if not self.full[index] or index >= len(self.operation.inputs):
+                continue
+            bits, low, high = self.bits[index], 0, 1  # the elements between which the input lies
+            for axis in axes:
+                step = axis.strides[place] * (axis.extent - 1)
+                low, high = low + min(step, 0), high + max(step, 0)
+            first, last = low * bits // 8, -(-high * bits // 8)
+            name = self.operation.operands[index].name
+            share, apart = lanes * bits // 8, strides[name][-1]
+            width = min(16, share)
+            reach = (depth - 1) * apart  # from a thread's first share to its last
+            slack = width if apart % width else 0  # its shares begin at different places in a word
+            first += slack - min(reach, 0)
+            last -= share + width + slack + max(reach, 0)
+            strides[name] += (first, max(0, last - first + 1))
+
+    def _flat(self, arrays: Sequence[int], aligned: bool, length: int, run: int, repeats, steps) -> Geometry | None:
+        """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
+        variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)
-        if length < self.few_blocks * BLOCK * lanes * groups:
+        if not aligned:
+            if length < lanes + 2 * _MARGIN or (run < length and run < _STRADDLE):
+                return None
+        elif length < self.few_blocks * BLOCK * lanes * groups:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
             if small != (lanes, groups):
                 variant, (lanes, groups) = VEC_SMALL, small
+        gaps = dict.fromkeys(arrays, 0)
+        return self._one_row(variant, lanes, groups, arrays, length, run, repeats, steps, length, gaps)
+
+    def _pitched(self, arrays: Sequence[int], axes: list[Axis], start: int, line: int) -> Geometry | None:
+        """Lines of whole aligned vectors with gaps between them, the axes from `start` on being a line; None where the
+        operands are not so."""
+        lanes, groups = lanes_of(self.operation, self.types, PITCHED)
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        runs = self._runs(axes, parameters)
+        if line % lanes or runs is None or not self._aligned(arrays, axes[:start], lanes):
+            return None
+        length, run, period, steps = runs
+        gaps = {}
+        for place, index in enumerate(arrays):
+            if self.full[index]:
+                pitch = axes[start - 1].strides[place]
+                gaps[index] = pitch - line
+                if any(
+                    outer.strides[place] != inner.strides[place] * inner.extent
+                    for outer, inner in pairwise(axes[:start])
+                ):
+                    return None
+        return self._one_row(PITCHED, lanes, groups, arrays, length, run, _repeats(period), steps, line, gaps)
+
+    def _one_row(self, variant, lanes, groups, arrays, length, run, repeats, steps, line, gaps) -> Geometry | None:
         parameters = [index for index in arrays if not self.full[index]]
         apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
         run = min(run, length)
         ends = -(-length // run) * run  # the last run may end beyond the row
         if length < lanes or ends >= _MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
             return None
-        strides: dict[str, tuple[int, ...]] = {self.operation.operands[index].name: () for index in arrays}
+        strides = {self.operation.operands[index].name: (gaps.get(index, 0),) for index in arrays}
         for index, each in zip(parameters, apart, strict=True):
             strides[self.operation.operands[index].name] = (each,)
-        head = (length, *divide_slots(run), *repeats)
-        return Geometry(variant, -(-length // (BLOCK * lanes * groups)), head, strides)
+        head = (length, *divide_slots(run), *repeats, *divide_slots(line))
+        covered = length + (lanes - 1 if variant is SHIFTED else 0)
+        return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
-        bits = min(128, 8 * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full))
-        variant = COLUMNS if self._rows_aligned(layouts, arrays, outer, bits) else COLUMNS_UNALIGNED
-        lanes, depth = lanes_of(self.operation, self.types, variant)
+        lanes, together = lanes_of(self.operation, self.types, COLUMNS)
+        variant = COLUMNS
+        if not layouts.aligned or inner.extent % lanes or not self._aligned(arrays, outer, lanes):
+            variant = COLUMNS_UNALIGNED
+            lanes, together = lanes_of(self.operation, self.types, variant)
         tables, rows = outer, Axis(1, (0,) * len(arrays))
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
-        chunks, slabs = -(-inner.extent // lanes), -(-rows.extent // depth)
-        units = chunks * slabs * _product(tables)
-        head = [units, rows.extent, inner.extent, *divide_slots(chunks), *divide_slots(slabs), *self._outer(tables)]
-        strides = self._outer_strides(arrays, tables)
-        for place, index in enumerate(arrays):
-            step = rows.strides[place] if self.full[index] else inner.strides[place]
-            strides[self.operation.operands[index].name] += (step,)
-        return Geometry(variant, -(-units // BLOCK), tuple(head), strides)
+        chunks = -(-inner.extent // lanes)
+        depth = min(_depth(chunks * rows.extent * _product(tables), _DEEPEST, together), rows.extent)
+        strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None, lanes, depth)
+        steps = [inner.strides[place] for place, index in enumerate(arrays) if not self.full[index]]
+        self._add_steps(strides, arrays, steps)
+        runs = _NO_DIVISION * 3
+        return self._shares(
+            variant, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+        )
+
+    def _aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
+        """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""
+        return all(
+            axis.strides[place] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
+            for axis in axes
+            for place, index in enumerate(arrays)
+            if self.full[index]
+        )
 
     def _outer_strides(self, arrays, axes: list[Axis]) -> dict[str, tuple[int, ...]]:
         free = (0,) * self._free(axes)
@@ -268,6 +385,19 @@ class MapKernels:
         for extent in [axes[blocked[0]].block if blocked else 1, *[1] * free, *extents]:
             head += divide_slots(extent)
         return Geometry(STRIDED, -(-units // BLOCK), tuple(head), self._outer_strides(arrays, axes))
+
+
+_NO_DIVISION = (0, 0, 0, 0)
+
+
+def _repeats(period: int) -> tuple[int, int, int, int]:
+    return _NO_DIVISION if period == _NEVER else divide_slots(period)
+
+
+def _depth(shares: int, most: int, together: int) -> int:
+    """How many shares a thread takes, `together` at a time."""
+    depth = max(1, min(most, shares // _BUSY))
+    return depth - depth % together if depth > together else depth
 
 
 def _product(axes: Sequence[Axis]) -> int:

@@ -12,7 +12,6 @@ from skuda.rows import GROUP, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-DEPTH = 16  # rows that a thread of a columns kernel takes
 _TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
 
 
@@ -22,21 +21,21 @@ class Variant(Record):
     Attributes:
         kernel: suffix of the kernel's name.
         layout: what it serves.
-        simple: columns: rows start on a vector's boundary.
         suffix: what the name of the more special form ends in.
     """
 
     kernel: str
     layout: Layout
-    simple: bool = True
     suffix: str = ""
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
+SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
+PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
-COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, simple=False, suffix="_unaligned")
+COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
@@ -126,10 +125,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
                 break
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
-    flat = (VEC, VEC_SMALL) if small else (VEC,)
+    flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
     columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
-    tile = (TILE,) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
-    return (*flat, ROWS, *columns, *tile, STRIDED)
+    planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    return (*flat, ROWS, *columns, *planes, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -159,25 +158,30 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     else:
         arguments += map(str, lanes_of(operation, types, variant))
     if variant.kernel == "columns":
-        arguments.append("true" if variant.simple else "false")
+        arguments.append("true" if variant is COLUMNS else "false")
+    if variant.kernel == "vec":
+        arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (columns: rows, else groups).
+    """Neighbours that a thread takes at once, and how often (columns: rows at a time, else groups).
 
-    Except in columns, a thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads
-    under way; but beyond two stores of wide elements it gains nothing from more. Few elements are spread over more
-    threads, for there it is one thread's way from its first load to its store that takes the time.
+    A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
+    beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
+    it is one thread's way from its first load to its store that takes the time.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
-    if variant.kernel == "columns":
-        return (8 if variant.simple else 2 if min(words.values()) < 8 else 1), DEPTH
     if variant is VEC_SMALL:
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
+    if variant.kernel == "columns":  # each lane's parameters stay in registers
+        lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
+        return lanes, max(1, min(4 if variant is COLUMNS else 2, 512 // (lanes * sum(inputs))))
     lanes = min(16, 128 // widest, 512 // max(inputs))
+    if variant is ROWS:
+        return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
     return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 

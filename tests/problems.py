@@ -24,10 +24,10 @@ from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import CPU, View
 
 # Odd lengths and tails first; 1 and small ones for kernels that only they reach.
-MANY = ((37,), (), (3, 5), (1031,))
+MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
-BLOCKS = (8, 24, 5)
-PLACES = ("plain", "shifted", "stepped")
+BLOCKS = (8, 24, 5, 3000)
+PLACES = ("plain", "shifted", "padded", "stepped")
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
@@ -45,8 +45,8 @@ class Place:
 
 
 def place(shape: tuple[int, ...], how: str) -> Place:
-    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last
-    axis; `permuted`: contiguous with the axes in reversed order.
+    """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
+    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order.
     """
     if how == "permuted":
         turned = place(shape[::-1], "plain")
@@ -54,10 +54,10 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
-        strides.insert(0, strides[0] * extent)
-    start = 0 if how == "plain" else 1
+        strides.insert(0, strides[0] * extent * (2 if how == "padded" and len(strides) == 1 else 1))
+    start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
-    return Place(shape, tuple(strides[: len(shape)]), start, start + step * count)
+    return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
 @dataclass(frozen=True)
@@ -137,10 +137,11 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
         sizes = dict(zip(names, values, strict=True))
-        counted = values[: len(operation.dims)] if operation.over else values
         if (
             np.prod(
-                np.concatenate([np.atleast_1d(np.array(value, np.int64)) for value in counted] or [[1]])
+                np.concatenate(
+                    [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
+                )
             )
             > (300_000 if operation.over else 60_000)
         ):
@@ -287,7 +288,7 @@ def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
-    schedule = (variant.kernel, variant.simple, variant.suffix)
+    schedule = (variant.kernel, variant.suffix)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"

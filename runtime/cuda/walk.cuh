@@ -36,7 +36,9 @@ struct Outer {
 
   // Elements (of a packed operand, nibbles) between an operand's start and that of a row.
   __device__ i64 offset(i64 row, const Strides& strides) const {
-    if (first_axis == AXES - 1) return row * strides.of[AXES - 1];
+    return i32(first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+  }
+  __device__ i64 far_offset(i64 row, const Strides& strides) const {
     i64 sum = 0;
 #pragma unroll 1
     for (int axis = AXES - 1; axis >= first_axis; --axis) {
@@ -110,14 +112,81 @@ struct Rows {
   }
 };
 
-// Tables of rows as above: within a table each column has parameters of its own, the same in every row.
-struct Columns {
-  i64 units;      // threads' shares
-  i64 rows;       // of a table
-  i64 length;     // elements of a row
-  Divide chunks;  // shares next to each other
-  Divide slabs;   // shares below each other in a table
-  Outer outer;    // of the tables
+// Such rows anywhere. Shares of LANES elements are counted from a row's start, so that only the last one of a row is
+// short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
+// warp follow each other; of short ones, and of columns, they lie in rows below each other.
+struct Shares {
+  i64 units;   // threads with work
+  i64 length;  // elements of a row
+  i64 chunks;  // shares to a row
+  i64 rows;    // rows of a table
+  i64 depth;
+  i64 below;          // 1: rows below each other
+  Divide across;      // threads next to each other
+  Divide slabs;       // threads below each other in a table
+  Divide run;         // elements
+  Divide run_chunks;  // shares to a run; 0 where shares may straddle runs
+  Divide period;
+  Outer outer;        // of the tables
+
+  struct Place {
+    i32 table, row, chunk, count;  // count: elements; 0: no work
+  };
+
+  // A thread's first share. There are fewer than 2^31 threads, rows and shares to a row.
+  template <int LANES> __device__ Place place(i32 thread) const {
+    const i32 slab = across(thread), over = thread - slab * i32(across.divisor);
+    const i32 table = i32(outer.first_axis) < AXES ? slabs(slab) : 0, each = i32(below) ? i32(depth) : 1;
+    const i32 row = (slab - table * i32(slabs.divisor)) * each;
+    const i32 chunk = i32(below) ? over : (over & ~31) * i32(depth) + (over & 31);
+    return {table, row, chunk, thread < i32(units) ? LANES : 0};
+  }
+  // The share of a group.
+  template <int LANES> __device__ Place step(const Place& start, int group) const {
+    Place at = start;
+    at.row += i32(below) ? group : 0;
+    at.chunk += i32(below) ? 0 : 32 * group;
+    const i32 last = i32(chunks) - 1;
+    if (group >= i32(depth) || at.row >= i32(rows) || at.chunk > last) at.count = 0;
+    if (at.count > 0 && at.chunk == last) at.count = i32(length) - last * LANES;  // right modulo 2^32
+    return at;
+  }
+  // Whether the lane before holds the share before in the same row; the lane after the share after.
+  __device__ bool follows(const Place& at, int group) const {
+    return at.chunk > 0 && ((threadIdx.x & 31) > 0 || (group > 0 && !i32(below)));
+  }
+  __device__ bool followed(const Place& at, int group) const {
+    return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !i32(below)));
+  }
+
+  // Where a row of an operand begins; `bytes` lie between the rows of a table.
+  template <typename E, typename P>
+  __device__ P* row_of(P* array, const Place& at, const Strides& strides, i64 bytes) const {
+    const u8* start = reinterpret_cast<const u8*>(array) + at.row * bytes;
+    if (i32(outer.first_axis) < AXES) start += outer.offset(at.table, strides) * storage<E>::bits / 8;
+    return reinterpret_cast<P*>(const_cast<u8*>(start));
+  }
+  template <typename E, int LANES> __device__ static i64 bytes_before(const Place& at) {
+    return i64(at.chunk) * (LANES * storage<E>::bits / 8);
+  }
+
+  // Elements of a row that share parameters: where those lie along the row, and how many elements of a share come
+  // before the run's end (all of them where it is at least the share's count).
+  struct Run {
+    i64 index;
+    i32 end;
+  };
+  // The run of a share's element.
+  template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
+    if (i32(run_chunks.divisor) == 0) return straddled<LANES>(at.chunk, lane);
+    const i32 piece = run_chunks(at.chunk);
+    return {i32(period.divisor) == 0 ? piece : piece - period(piece) * i32(period.divisor), LANES};
+  }
+  template <int LANES> __device__ __noinline__ Run straddled(i32 chunk, i32 lane) const {
+    const i64 first = i64(chunk) * LANES, piece = run(first + lane);
+    return {period.divisor == 0 ? piece : piece - period(piece) * period.divisor,
+            i32(min((piece + 1) * run.divisor - first, i64(LANES)))};
+  }
 };
 
 // Any strides at all: the last axis has `last` elements, of which a thread takes LANES neighbours. A parameter that

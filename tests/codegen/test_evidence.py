@@ -158,7 +158,7 @@ def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
 
 @pytest.mark.parametrize(
     ("shape", "variant"),
-    [("16x4096", "vec8_small"), ("16384x4096 row-strided", "rows16"), ("16384x4096 transposed", "tile")],
+    [("16x4096", "vec8_small"), ("16384x4096 row-strided", "vec16_pitched"), ("16384x4096 transposed", "tile")],
 )
 def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
     from skuda.bench.run import served_by  # imports CuPy

@@ -24,7 +24,7 @@ from skuda.errors import Unsupported
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View
 
-AXES, BLOCK = 8, 128
+AXES, BLOCK, MARGIN = 8, 128, 32
 PLANS = [
     plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS
 ]
@@ -79,12 +79,14 @@ class Array:
     pointer: int
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
-    row: int  # of those, from one row of a table to the next
+    row: int  # bytes from one row of a table to the next; of vec, elements of the gap after a line
+    apart: int  # bytes from one share of a thread to its next
     shares: bool  # a parameter that several elements share
     plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
+    span: tuple[int, int] | None  # Span, of inputs in the output's shape that are read in words
 
     def read(self, offset: int) -> int:
         """A load of one element, which must exist."""
@@ -94,6 +96,15 @@ class Array:
     @property
     def packed(self) -> bool:
         return self.bits < 8
+
+    @property
+    def unit(self) -> int:
+        """Bytes of a stored unit: an element, or a pair of packed ones."""
+        return max(1, self.bits // 8)
+
+    def byte(self, offset: int) -> int:
+        """Address of an element."""
+        return self.pointer + offset * self.bits // 8
 
     def place(self, offset: int, element: int) -> int:
         """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
@@ -111,55 +122,145 @@ class Array:
         return [2 * (byte + lane // 2) + lane % 2 for lane in range(lanes)]
 
 
-@dataclass(frozen=True)
-class Rows:
-    """walk.cuh's Rows, from the slots."""
+def load(array: Array, first: int, offset: int, count: int, lanes: int) -> list[int]:
+    """shift.cuh's Around: where the elements come from that a share starting at an offset gets, when its thread's
+    first share starts at `first`."""
+    size = lanes * array.bits // 8
+    width = min(size, 16)
+    if width >= 4 and width != array.unit:
+        begin, start = array.byte(first), array.byte(offset)
+        if 0 <= begin - begin % width - array.pointer - array.span[0] < array.span[1]:
+            words = start - start % width, start - start % width + size + width * (start % width != 0)
+            assert array.byte(min(array.valid)) <= words[0], f"{array.name}: a word before it is read"
+            assert words[1] <= array.byte(max(array.valid)) + array.unit, f"{array.name}: a word behind it is read"
+            return [offset + lane for lane in range(count)]
+    return [array.read(offset + lane) for lane in range(count)]
 
-    units: int
-    length: int
-    chunks: tuple
-    run: tuple
-    period: tuple
-    outer: tuple
 
-    @staticmethod
-    def of(head) -> Rows:
-        slots = Slots(head)
-        rows = Rows(slots.one(), slots.one(), *(slots.divide() for _ in range(3)), slots.outer())
-        assert not slots.rest
-        return rows
+class Joint:
+    """shift.cuh's Joint: which bytes of an output the lanes of a warp write, and whose elements these hold."""
 
-    def offset(self, flat: bool, row: int, array: Array) -> int:
-        return 0 if flat else outer_offset(self.outer, row, array.strides)
+    def __init__(self, array: Array, lanes: int):
+        self.array, self.size = array, lanes * array.bits // 8
+        self.before = None
+        self.found: dict[object, int] = {}  # by element: where it was stored
 
-    def place(self, flat: bool, unit: int, lanes: int, leader: Array, even: int) -> tuple[int, int]:
-        """(row, first) of Rows::place."""
-        if flat:
-            return 0, unit * lanes
-        if unit >= self.units:
-            return 0, self.length
-        row = divide(self.chunks, unit) if self.outer[0] < AXES else 0
-        start = leader.pointer * 8 // leader.bits + outer_offset(self.outer, row, leader.strides)
-        return row, (unit - row * self.chunks[0]) * lanes - (start & (lanes - even))
+    def store(self, warp: list[tuple]) -> None:
+        """For each lane (offset, elements, follows, followed)."""
+        unit, per = self.array.unit, 2 if self.array.packed else 1
+        written = []  # (address, share that the bytes come from, byte of that share)
+        shares = [[key for key in elements] for _, elements, _, _ in warp]
+        for lane, (offset, elements, follows, followed) in enumerate(warp):
+            start, size = self.array.byte(offset), -(-len(elements) // per) * unit
+            if self.size < 4 or self.size == unit:
+                written += [(start + byte, shares[lane], byte) for byte in range(size)]
+                continue
+            skip = start % self.size
+            left = shares[lane - 1] if lane else self.before
+            begin, end = 0 if follows else skip, min(skip + size, self.size)
+            more = 0 if followed else skip + size - self.size
+            for byte in range(begin, end if size else 0):
+                own = byte >= skip
+                source = byte - skip if own else byte - skip + self.size
+                written.append((start - skip + byte, shares[lane] if own else left, source))
+            after = start - skip + self.size
+            written += [(after + byte, shares[lane], self.size - skip + byte) for byte in range(more)]
+        self.before = shares[-1]
+        for address, share, byte in written:
+            distance = address - self.array.pointer
+            assert distance % unit == byte % unit, f"{self.array.name}: an element is torn apart"
+            if byte % unit == 0:
+                for nibble in range(per):
+                    element = byte // unit * per + nibble
+                    if element < len(share):
+                        assert share[element] not in self.found, f"{self.array.name}: stored twice"
+                        self.found[share[element]] = distance // unit * per + nibble
 
-    def run_at(self, row: int, element: int) -> tuple[int, int, int, int]:
-        """(row, start, end, index) of Rows::run_at."""
-        piece = divide(self.run, min(max(element, 0), self.length - 1))
-        index = piece if self.period[0] == 0 else piece - divide(self.period, piece) * self.period[0]
-        return row, piece * self.run[0], (piece + 1) * self.run[0], index
+
+def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
+    """For each element that a launch of rows or columns stores: {operand: offset}."""
+    columns = geometry.variant.kernel == "columns"
+    slots = Slots(geometry.head)
+    units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
+    across, slabs, run, whole, period = (slots.divide() for _ in range(5))
+    outer = slots.outer()
+    assert not slots.rest and (below or not columns) and (depth <= groups or depth % groups == 0 or below)
+    assert not whole[0] or whole[0] * lanes == run[0] or run[0] >= length
+    full = [array for array in arrays if array.step is None]
+    parameters = [array for array in arrays if array.step is not None]
+    joints = {array.name: Joint(array, lanes) for array in full if array.output}
+    inputs: dict[object, dict[str, int]] = {}
+
+    def offset(array: Array, table: int, row: int) -> int:
+        far = outer_offset(outer, table, array.strides) if outer[0] < AXES else 0
+        return far + row * array.row * 8 // array.bits
+
+    for thread in range(0, geometry.grid * BLOCK, 32):
+        for group in range(depth):
+            warp: dict[str, list] = {name: [] for name in joints}
+            for lane in range(32):
+                unit = thread + lane
+                slab = divide(across, unit)
+                over = unit - slab * across[0]
+                table = divide(slabs, slab) if outer[0] < AXES else 0
+                row = (slab - table * slabs[0]) * (depth if below else 1)
+                first_row, first_chunk = row, over if below else over // 32 * 32 * depth + over % 32
+                row += group if below else 0
+                chunk = first_chunk + (0 if below else 32 * group)
+                for each in arrays:
+                    moved = (row - first_row) * each.row
+                    if each.step is None:
+                        moved += (chunk - first_chunk) * lanes * each.bits // 8
+                    assert moved == group * each.apart
+                exists = unit < units and row < rows and chunk < chunks
+                first = chunk * lanes
+                count = min(lanes, length - first) if exists else 0
+                keys = [(table, row, first + each) for each in range(count)]
+                offsets = {each.name: offset(each, table, row) for each in full} if exists else {}
+                places: dict[str, list[int]] = {}
+                for each in full:
+                    if count and not each.output:
+                        begin = each.place(offset(each, table, first_row), first_chunk * lanes)
+                        at = each.place(offsets[each.name], first)
+                        places[each.name] = load(each, begin, at, count, lanes)
+                for index, key in enumerate(keys):
+                    if columns:
+                        piece = first + index
+                    else:
+                        piece = divide(whole, chunk) if whole[0] else divide(run, first + index)
+                        piece -= divide(period, piece) * period[0] if period[0] else 0
+                    inputs[key] = {
+                        each.name: each.read(offset(each, table, row) + piece * each.step)
+                        for each in parameters
+                    } | {name: found[index] for name, found in places.items()}
+                follows = chunk > 0 and (lane > 0 or (group > 0 and not below))
+                followed = chunk + 1 < chunks and (lane < 31 or (group + 1 < depth and not below))
+                for name, joint in joints.items():
+                    at = joint.array.place(offsets.get(name, 0), first)
+                    warp[name].append((at, keys, follows, followed))
+            for name, joint in joints.items():
+                joint.store(warp[name])
+    for key, places in inputs.items():
+        yield places | {name: joint.found[key] for name, joint in joints.items()}
 
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
 
     Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
-    element the entries of its run; a parameter's step is in bytes.
+    element the entries of its run; a parameter's step is in bytes, the gap after a line in elements.
     """
+    shifted, pitched = (geometry.variant is each for each in (schedules.SHIFTED, schedules.PITCHED))
     slots = Slots(geometry.head)
-    length, run, period = slots.one(), slots.divide(), slots.divide()
+    length, run, period, line = slots.one(), slots.divide(), slots.divide(), slots.divide()
     assert not slots.rest
-    last = length // lanes * lanes - lanes
-    assert last >= 0
+    full = [array for array in arrays if array.step is None]
+    first_output = next(array for array in full if array.output)
+    even = 2 if any(array.packed for array in arrays) else 1
+    lead = first_output.pointer * 8 // first_output.bits & (lanes - even) if shifted else 0
+    low = MARGIN if shifted else 0
+    last = length - lanes - MARGIN if shifted else length // lanes * lanes - lanes
+    assert low <= last and (not pitched or line[0] % lanes == 0)
 
     def run_at(element: int) -> tuple[int, dict[str, int]]:
         """Where the run ends, and the parameters that are read for it."""
@@ -175,94 +276,38 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
         assert element < end < 1 << 31
         return end, shared
 
-    full = [array for array in arrays if array.step is None]
+    def place(each: Array, element: int, first: int) -> int:
+        """An element of the vector that starts at `first`."""
+        return each.place(divide(line, first) * each.row if pitched else 0, element)
+
+    def vector(each: Array, first: int) -> list[int]:
+        """The lanes of a vector that is loaded or stored at once."""
+        found = [place(each, first + lane, first) for lane in range(lanes)]
+        if not shifted:
+            assert each.lane_places(0, found[0], lanes, True) == found
+        elif not each.output:  # the words around it
+            width = min(16, lanes * each.bits // 8)
+            begin = each.byte(found[0])
+            begin, end = begin - begin % width, begin - begin % width + lanes * each.bits // 8 + width
+            if width >= 4:
+                assert each.byte(min(each.valid)) <= begin and end <= each.byte(max(each.valid)) + each.unit
+        return found
+
     for thread in range(geometry.grid * BLOCK):
         for group in range(groups):
-            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes - lead
             assert first < 1 << 31
-            place = min(first, last)
-            end, shared = run_at(place)
-            whole = {each.name: each.lane_places(0, place, lanes, True) for each in full}
+            at = max(min(first, last), low)
+            end, shared = run_at(at)
+            whole = {each.name: vector(each, at) for each in full}
             for each in full:
                 assert each.output or each.valid.issuperset(whole[each.name])
-            if fast and first <= last and first + lanes <= end:
+            if fast and low <= first <= last and first + lanes <= end:
                 for lane in range(lanes):
-                    yield {name: at[lane] for name, at in whole.items()} | shared
+                    yield {name: places[lane] for name, places in whole.items()} | shared
                 continue
-            for element in range(first, min(first + lanes, length)):
-                yield {each.name: each.place(0, element) for each in full} | run_at(element)[1]
-
-
-def rows_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
-    """For each element that a rows launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
-    """
-    rows, flat = Rows.of(geometry.head), False
-    full = [array for array in arrays if array.step is None]
-    parameters = [array for array in arrays if array.step is not None]
-    leader = next(array for array in full if array.output)
-    even = 2 if any(array.packed for array in arrays) else 1
-
-    def prepared(run) -> dict[str, int]:
-        """The parameters that a thread reads, whether it has an element to use them for or not."""
-        return {
-            each.name: each.read(rows.offset(flat, run[0], each) + run[3] * each.step) for each in parameters
-        }
-
-    for thread in range(geometry.grid * BLOCK):
-        units = [(thread // BLOCK * groups + group) * BLOCK + thread % BLOCK for group in range(groups)]
-        run, shared = None, {}
-        for unit in units:
-            row, first = rows.place(flat, unit, lanes, leader, even)
-            if parameters and (
-                run is None or not (run[0] == row and run[1] <= first and first + lanes <= run[2])
-            ):
-                run = rows.run_at(row, first)
-                shared = prepared(run)
-            offsets = {each.name: rows.offset(flat, row, each) for each in full}
-            whole = first >= 0 and first + lanes <= rows.length and (run is None or first + lanes <= run[2])
-            if whole and fast:
-                places = {
-                    each.name: each.lane_places(offsets[each.name], first, lanes, flat) for each in full
-                }
-                for lane in range(lanes):
-                    yield {name: place[lane] for name, place in places.items()} | shared
-                continue
-            end, one = 0, {}
-            for element in range(max(first, 0), min(first + lanes, rows.length)):
-                if element >= end and parameters:
-                    own = rows.run_at(row, element)
-                    end, one = own[2], prepared(own)
-                yield {each.name: each.place(offsets[each.name], element) for each in full} | one
-
-
-def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
-    """For each element that a columns launch stores: {operand: offset}."""
-    slots, aligned = Slots(geometry.head), geometry.variant is schedules.COLUMNS
-    units, rows, length = slots.one(), slots.one(), slots.one()
-    chunks, slabs, outer = slots.divide(), slots.divide(), slots.outer()
-    assert not slots.rest
-    for unit in range(units):
-        slab = divide(chunks, unit)
-        first = (unit - slab * chunks[0]) * lanes
-        table = divide(slabs, slab)
-        begin = (slab - table * slabs[0]) * depth
-        tables = {array.name: outer_offset(outer, table, array.strides) for array in arrays}
-        columns = [min(first + lane, length - 1) for lane in range(lanes)]
-        shared = {
-            array.name: [array.read(tables[array.name] + column * array.step) for column in columns]
-            for array in arrays
-            if array.step is not None
-        }
-        for row in range(begin, min(begin + depth, rows)):
-            places = dict(shared)
-            for array in arrays:
-                if array.step is None:
-                    start = array.place(tables[array.name], 0) + array.place(row * array.row, 0)
-                    places[array.name] = array.lane_places(
-                        start, first, lanes, aligned and first + lanes <= length
-                    )
-            for lane in range(min(lanes, length - first)):
-                yield {name: place[lane] for name, place in places.items()}
+            for element in range(max(first, 0), min(first + lanes, length)):
+                yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
 
 
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
@@ -535,23 +580,28 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            shares = parameter and variant not in (schedules.STRIDED, schedules.TILE)
-            further = 3 if variant is schedules.TILE else int(shares or variant.kernel == "columns")
+            by_row = variant.kernel in ("rows", "columns")
+            tiled = variant is schedules.TILE
+            shares = parameter and variant is not schedules.STRIDED and not tiled
+            spans = by_row and not parameter and operand in operation.inputs
             axes = 0 if variant.kernel == "vec" else AXES
-            assert len(slots) == axes + further
+            in_lines = variant.kernel == "vec" and not parameter
+            assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:axes],
-                    slots[axes] if shares else None,
-                    slots[axes] if further and not shares else 0,
+                    slots[-1] if shares else None,
+                    slots[axes] if by_row or in_lines else 0,
+                    slots[axes + 1] if by_row else 0,
                     parameter,
-                    slots[axes:] if variant is schedules.TILE else (0, 0, 0),
+                    slots[axes:] if tiled else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(places[names.index(operand.name)] for places in expected),
+                    slots[-2:] if spans else None,
                 )
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
@@ -561,14 +611,12 @@ def check(problem: Problem) -> str:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant is schedules.TILE:
         runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant.kernel == "columns":
-        runs = [columns_places(geometry, arrays, *numbers)]
+    elif variant.kernel in ("rows", "columns"):
+        runs = [rows_places(geometry, arrays, *numbers)]
     else:
-        places_of = vec_places if variant.kernel == "vec" else rows_places
-        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        if variant.kernel == "vec":
-            units = -(-geometry.head[0] // numbers[0])
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant is schedules.SHIFTED)) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
@@ -582,10 +630,12 @@ def check(problem: Problem) -> str:
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
+    """Also where threads take as much as they do in large arrays."""
     rng = random.Random(plan_class.__name__)
     served, few = [], mapping.MapKernels.few_blocks
-    for trial in range(150):
+    for trial in range(240):
         monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
+        monkeypatch.setattr(mapping, "_BUSY", rng.choice([1, 1 << 16]))
         contiguous = trial % 3 == 0
         aligned = rng.random() < (0.8 if contiguous else 0.5)
         layouts = ["contiguous"] if contiguous else LAYOUTS
@@ -653,9 +703,9 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
 @pytest.mark.parametrize(
     "name, sizes, variant",
     [
-        ("quantize_per_token", {"n": (300,), "d": 37}, "vec"),
+        ("quantize_per_token", {"n": (300,), "d": 37}, "rows"),  # short rows that vectors would straddle
+        ("quantize_per_token", {"n": (300,), "d": 48}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
-        ("quantize_per_token", {"n": (), "d": 3}, "rows"),  # less than a vector
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
         ("quantize_per_channel", {"outer": (64,), "c": 12, "inner": ()}, "columns"),
         (
@@ -665,11 +715,11 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
         ),  # a ragged last group
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
-        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "vec"),
+        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
         ("lerp_tensor", {"shape": (3, 5, 7)}, "vec"),
         ("lerp_tensor", {"shape": (4099,)}, "vec"),
         # several blocks; more runs to a block than it has threads
-        ("quantize_per_token", {"n": (700,), "d": 9}, "vec"),
+        ("quantize_per_token", {"n": (700,), "d": 9}, "rows"),
         ("quantize_per_token", {"n": (3,), "d": 5000}, "vec"),
         ("quantize_per_group", {"outer": (70,), "d": 90, "inner": (), "group_size": 8}, "rows"),
         ("quantize_per_channel", {"outer": (40,), "c": 70, "inner": ()}, "columns"),
@@ -690,6 +740,26 @@ def contiguous(name: str, sizes: dict) -> Problem:
         if operand.dims
     }
     return Problem(plan, arrays, {})
+
+
+def test_axes_stored_in_another_order_alike_are_one_row():
+    problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
+    for name, array in problem.arrays.items():
+        problem.arrays[name] = array.reshape(10, 6, 8).transpose(1, 2, 0)
+    assert problem.geometry().variant is schedules.VEC
+    check(problem)
+
+
+def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "lerp_tensor")
+    plan = plan_class.select(
+        plan_class.descriptor_type(shape=(1 << 34,)), preference=BackendKind.REFERENCE
+    )
+    strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
+    for aligned in (True, False):
+        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned))
+        assert geometry.variant in (schedules.ROWS, schedules.STRIDED)
+        assert geometry.variant is schedules.STRIDED or geometry.head[0] < 1 << 31
 
 
 @pytest.mark.parametrize("inner", [5, 8, 9])
@@ -722,6 +792,28 @@ def test_misaligned_operands_are_no_flat_row():
     assert problem.geometry().variant is schedules.VEC
     problem.pointers["b"] = (1 << 20) + 4
     assert problem.geometry().variant is schedules.ROWS
+    problem = contiguous("lerp_tensor", {"shape": (4000,)})
+    for pointers in ({"b": 4}, {"output": 12}, {"a": 8, "b": 4, "weight": 12, "output": 4}):
+        problem.pointers.clear()
+        problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
+        assert problem.geometry().variant is schedules.SHIFTED
+        check(problem)
+
+
+@pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])
+def test_lines_of_whole_vectors_with_gaps_are_one_row(name):
+    sizes = {"shape": (5, 64), "n": (5,), "d": 64, "outer": (), "c": 5, "inner": (64,), "group_size": 32}
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    if name == "quantize_per_group":
+        sizes |= {"outer": (5,), "inner": ()}
+    names = {dim.name for dim in plan_class.operation.dims} | {a.name for a in plan_class.operation.attributes}
+    problem = contiguous(name, {each: size for each, size in sizes.items() if each in names})
+    operation = problem.plan.operation
+    full = [o.name for o in operation.inputs if o.dims == operation.space]
+    for each in full:
+        problem.arrays[each] = np.arange(5 * 128).reshape(5, 128)[:, :64]
+    assert problem.geometry().variant is schedules.PITCHED
+    check(problem)
 
 
 def test_few_elements_are_spread_over_more_threads():
@@ -810,3 +902,5 @@ def test_division_by_multiplication_is_exact():
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
     assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
+    declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
+    assert int(declared[1]) == MARGIN == mapping._MARGIN

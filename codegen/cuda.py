@@ -49,6 +49,9 @@ class CppPrinter(Printer):
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
     precedence = {**Printer.precedence, "not": 7}
 
+    def number(self, node: Node) -> str:
+        return f"{node.text}ll" if node.kind == INT else super().number(node)
+
     def written(self, node: Node, own: int) -> str:
         if node.op == "stored":
             return f"::stored<{node.text}>({self.text(node.args[0])})"

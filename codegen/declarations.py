@@ -1,9 +1,10 @@
-"""What a row declares: its element types, operands, dimensions and attributes."""
+"""What a row declares: its kind, element types, operands, dimensions and attributes."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from keyword import iskeyword
 from math import isfinite
 
@@ -22,6 +23,7 @@ _ATTRIBUTE = re.compile(
     r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?"
 )
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 
 
 class Declarations(TreeReader):
@@ -31,6 +33,7 @@ class Declarations(TreeReader):
         types: what each type letter may be.
         dims: the inputs' whole dimensions, by their names.
         places: of the names of inputs and attributes, faulty ones included.
+        meanings: what each name of the row is, such as "an input", faulty ones included.
         texts: what stands behind these names, and behind those of outputs.
     """
 
@@ -42,7 +45,36 @@ class Declarations(TreeReader):
         self.types: dict[str, tuple[str, ...]] = {}
         self.dims: dict[str, Dim] = {}
         self.places: dict[str, Place] = {}
+        self.meanings: dict[str, str] = {}
         self.texts: dict[str, Text] = {}
+
+    def kind(self) -> str:
+        if "kind" not in self.fields:
+            return "custom." + self.name.value
+        text = self.text(self.fields["kind"], "`kind`")
+        if text is None:
+            return "custom"
+        if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?", text.value):
+            self.error(
+                text.place, "a kind is `category` or `category.name`", "such as `quantization.per_token`"
+            )
+        return text.value
+
+    def doc(self) -> str:
+        if "doc" not in self.fields:
+            return f"The operation {self.name.value}."
+        text = self.text(self.fields["doc"], "`doc`")
+        if text is None:
+            return ""
+        bad = _NOT_IN_DOC.search(text.value.rstrip("\n"))
+        if bad is not None:
+            what = "a line break" if bad.group() == "\n" else f"`{bad.group()}`"
+            self.error(
+                text.at(bad.start(), len(bad.group())),
+                f"a doc cannot have {what}",
+                "it is one line, which goes into comments and docstrings as it is",
+            )
+        return text.value.rstrip("\n")
 
     def read_types(self) -> dict[str, tuple[str, ...]]:
         types: dict[str, tuple[str, ...]] = {}
@@ -91,6 +123,7 @@ class Declarations(TreeReader):
         found = []
         for name, node in self.entries("inputs"):
             self.places[name.value] = name.place
+            self.meanings[name.value] = "an input"
             text = self.text(node, f"`{name.value}`")
             if check_identifier(name, "the input's name", self.diagnostics) and text is not None:
                 self.texts[name.value] = text
@@ -144,16 +177,15 @@ class Declarations(TreeReader):
     def attributes(self) -> tuple[Attribute, ...]:
         found: list[Attribute] = []
         for name, node in self.mapping(self.fields["attrs"], "`attrs:`") if "attrs" in self.fields else ():
-            taken = name.value in self.places
+            taken = self.meanings.get(name.value)
             self.places.setdefault(name.value, name.place)
+            self.meanings.setdefault(name.value, "an attribute")
             text = self.text(node, f"`{name.value}`")
             if not check_identifier(name, "the attribute's name", self.diagnostics) or text is None:
                 continue
             match = _ATTRIBUTE.fullmatch(text.value)
-            if taken:
-                self.error(name.place, f"`{name.value}` is an input already", "choose another name")
-            elif name.value in self.dims:
-                self.error(name.place, f"`{name.value}` is a dimension already", "choose another name")
+            if taken is not None:
+                self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
             elif match is None:
                 self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`")
             else:
@@ -226,6 +258,7 @@ class Declarations(TreeReader):
                 if dim.name not in self.dims:
                     place = self.place_of(operand, dim)
                     self.error(place, f"no input has the whole dimension `{dim.name}`")
+            self.check_stars(operand)
             stars = [index for index, dim in enumerate(operand.dims) if dim.many]
             if len(stars) == 2 and operand.dims[stars[0]].block is None:
                 between = operand.dims[stars[0] + 1 : stars[1]]
@@ -236,6 +269,21 @@ class Declarations(TreeReader):
                     name = between[0].name
                     place, help = self.place_of(operand, between[0]), f"add `attrs: {{axis: axis of {name}}}`"
                     self.error(place, f"nothing says which axis `{name}` is", help)
+
+    def check_stars(self, operand: Operand) -> bool:
+        """Whether each dimension is one axis, or any number of them, as in the first input that has it."""
+        for dim in operand.dims:
+            first = self.dims.get(dim.name, dim)
+            if first.many and dim.block is not None:
+                message, help = f"`{dim.name}` is any number of axes, blocks are along one", None
+            elif first.many != dim.many:
+                message = f"`{dim.name}` is {'any number of axes' if first.many else 'one axis'} in an input"
+                help = f"write `{replace(dim, many=first.many)}`"
+            else:
+                continue
+            self.error(self.place_of(operand, dim), message, help)
+            return False
+        return True
 
     def place_of(self, operand: Operand, dim: Dim) -> Place:
         """Where a dimension stands in an operand's declaration."""

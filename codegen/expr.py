@@ -16,11 +16,11 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
-from skuda.codegen.diagnostics import Diagnostics, Place
+from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.reductions import MEAN, REDUCTION_NAMES, REDUCTIONS
-from skuda.codegen.syntax import meant, offset_of, parse_syntax
+from skuda.codegen.reductions import MEAN, REDUCTION_NAMES, REDUCTIONS, Reduction
+from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
 from skuda.codegen.yaml_tree import Text
 
 _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
@@ -28,36 +28,6 @@ _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
-_REFUSED_OPERATORS: dict[type, tuple[str, str]] = {
-    ast.Pow: ("**", "use `pow(a, b)`, or `x * x` for a square"),
-    ast.Mod: ("%", "use `fmod` (sign of the dividend) or `remainder` (sign of the divisor)"),
-    ast.FloorDiv: ("//", "use `floor(a / b)`"),
-    ast.MatMult: ("@", "matrix products are no formula of elements"),
-    ast.BitAnd: ("&", "use `and`"),
-    ast.BitOr: ("|", "use `or`"),
-    ast.BitXor: ("^", "use `pow(a, b)` for a power, `!=` for exclusive or"),
-    ast.LShift: ("<<", "multiply by a power of two"),
-    ast.RShift: (">>", "divide by a power of two"),
-}
-_REFUSED_NODES: dict[type, tuple[str, str]] = {  # completes "a formula has no ..."
-    ast.Attribute: ("attributes (`a.b`)", "a formula only has names, numbers, operators and calls"),
-    ast.Subscript: (
-        "subscripts (`a[i]`)",
-        "an operand stands for its element; name its dimensions where it is declared",
-    ),
-    ast.Lambda: ("lambdas", "write a function under `functions:`"),
-    ast.IfExp: ("`a if c else b`", "use `where(c, a, b)`"),
-    ast.NamedExpr: ("`:=`", "write a function under `functions:`"),
-    ast.JoinedStr: ("strings", "a formula has numbers only"),
-    ast.ListComp: ("comprehensions", "a formula is written for one element, without loops"),
-    ast.GeneratorExp: ("comprehensions", "a formula is written for one element, without loops"),
-    ast.List: ("lists", "a formula has one value"),
-    ast.Tuple: ("tuples", "a formula has one value"),
-    ast.Dict: ("dicts", "a formula has one value"),
-    ast.Set: ("sets", "a formula has one value"),
-    ast.Starred: ("`*arguments`", "name each argument"),
-    ast.Await: ("`await`", "a formula only has names, numbers, operators and calls"),
-}
 
 
 class _Refused(Exception):
@@ -72,6 +42,8 @@ def parse(text: Text, scope: Scope, diagnostics: Diagnostics) -> Node | None:
     reader = _Reader(text, scope, diagnostics)
     try:
         value = reader.value(tree)
+        if value.kind == DIM:
+            reader.want_number(tree, value, "a formula")
         if _size(value, {}) > _MAX_NODES:
             message = "the formula is too long with its functions written out"
             raise reader.refuse(tree, message, "call fewer of them")
@@ -117,7 +89,7 @@ class _Reader:
         self.nodes += 1
         if depth > _MAX_DEPTH or self.nodes > _MAX_NODES:
             raise self.refuse(node, "the formula is too deep or too long", "split it with functions")
-        for kind, (what, help) in _REFUSED_NODES.items():
+        for kind, (what, help) in REFUSED_NODES.items():
             if isinstance(node, kind):
                 raise self.refuse(node, f"a formula has no {what}", help)
         reader: Callable[[ast.expr, int], Node] | None = getattr(self, f"_{type(node).__name__}", None)
@@ -163,6 +135,9 @@ class _Reader:
         if value is not None:
             return value
         self.check_hidden(node)
+        if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
+            message = f"`{node.id}` is a function: it needs its arguments"
+            raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
         if node.id in INTRINSICS or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
@@ -192,13 +167,17 @@ class _Reader:
         )
 
     def _BinOp(self, node: ast.BinOp, depth: int) -> Node:
-        if type(node.op) in _REFUSED_OPERATORS:
-            sign, help = _REFUSED_OPERATORS[type(node.op)]
+        if type(node.op) in REFUSED_OPERATORS:
+            sign, help = REFUSED_OPERATORS[type(node.op)]
             raise self.refuse(node, f"`{sign}` is not part of the formula language", help)
         sign = _BINARY[type(node.op)]
         if sign == "/" and (blocks := self.blocks(node)) is not None:
             return blocks
         left, right = self.all((node.left, node.right), depth)
+        if sign == "/" and left.kind == DIM and left.dims:
+            name = left.text.partition("/")[0]
+            message = f"blocks of `{name}` are `{name}/size` with an attribute of type size"
+            raise self.refuse(node, message, "such as `attrs: {group_size: size}`; a dimension is no number")
         self.want_number(node.left, left, f"`{sign}`")
         self.want_number(node.right, right, f"`{sign}`")
         if sign == "/" and left.kind == right.kind == INT:
@@ -253,6 +232,14 @@ class _Reader:
         over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
         if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
             return self.reduced(name, node, over[0], depth)
+        if node.keywords and name in REDUCTION_NAMES:
+            other = next((keyword.arg or "**" for keyword in node.keywords if keyword.arg != "over"), "over")
+            help = f"write `{name}(x, over=d)`"
+            if not over and [keyword.arg for keyword in node.keywords] == [other]:
+                at = node.keywords[0].value
+                value = self.scope.values.get(at.id) if isinstance(at, ast.Name) else None
+                help = f"write `over={at.id}`" if value is not None and value.kind == DIM else help
+            raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
         if node.keywords:
             help = f"`over=` belongs to {', '.join(REDUCTION_NAMES)}" if over else None
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
@@ -336,22 +323,27 @@ class _Reader:
         if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
             return None
         dim, size = (self.scope.values.get(name.id) for name in (node.left, node.right))
-        if dim is None or dim.kind != DIM or size is None or size.kind != DIM:
+        if dim is None or dim.kind != DIM or not dim.dims or "/" in dim.text:
+            return None
+        if size is None or size.kind != DIM or size.dims:
             return None
         return Node("name", (), DIM, dim.dims, text=f"{dim.text}/{size.text}", place=self.place(node))
 
     def reduced(self, name: str, node: ast.Call, over: ast.expr, depth: int) -> Node:
         """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
         self.arity(node, name, 1)
+        self.check_over(over)
         value, dim = self.all((node.args[0], over), depth)
         if dim.kind != DIM or not dim.dims:
             help = "name a dimension of the inputs, or blocks of it: `over=d`, `over=d/group_size`"
+            if isinstance(over, ast.Name) and over.id in value.dims and not self.stack:
+                help = f"`{over.id}` is an operand here; rename it, or the dimension"
             raise self.refuse(over, "`over=` needs a dimension", help)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
         if value.kind not in reduction.kinds:
-            help = "write `to_real(i)`" if value.kind == INT else None
             wanted = _KIND_NAME[reduction.kinds[0]]
-            raise self.refuse(node.args[0], f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}", help)
+            message = f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}"
+            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, reduction))
         name_of = dim.text.partition("/")[0]
         parts = {entry for entry in value.dims if entry.partition("/")[0] == name_of}
         if not parts or (dim.text != name_of and name_of not in parts):
@@ -364,6 +356,29 @@ class _Reader:
             return total
         count = Node("count", (), REAL, text=dim.text, place=place)
         return Node("/", (total, count), REAL, dims, place=place)
+
+    def check_over(self, over: ast.expr) -> None:
+        """Refuses what no formula has behind `over=`, in words about dimensions."""
+        dims = [name for name, value in self.scope.values.items() if value.kind == DIM and value.dims]
+        if isinstance(over, ast.Name) and not self.stack and over.id not in self.scope.values:
+            self.check_hidden(over)
+            help = suggestion(over.id, dims, f"dimensions: {', '.join(dims)}")
+            raise self.refuse(over, f"no input has the dimension `{over.id}`", help)
+        if isinstance(over, (ast.Tuple, ast.List)):
+            message = "`over=` needs one dimension"
+            raise self.refuse(over, message, "`*name` in the operands is one, of any number of axes")
+        if isinstance(over, ast.Constant) and isinstance(over.value, str):
+            raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
+
+    def instead(self, at: ast.expr, value: Node, reduction: Reduction) -> str | None:
+        """How a value becomes one that the reduction takes, as a help text."""
+        if value.kind == BOOL:  # a sum takes reals, the largest is one of integers too
+            return f"use `where(condition, {'1, 0' if INT in reduction.kinds else '1.0, 0.0'})`"
+        start = offset_of(self.text, at)
+        source = " ".join(self.text.value[start : start + at.end_col_offset - at.col_offset].split())
+        if value.kind == INT and BOOL not in reduction.kinds:
+            return f"write `to_real({source if len(source) <= 40 else 'i'})`"
+        return f"write `{source if len(source) <= 40 else 'x'} != 0`" if value.kind != DIM else None
 
     def same_kind(self, left: Node, right: Node) -> tuple[Node, Node]:
         return (promote(left), promote(right)) if REAL in (left.kind, right.kind) else (left, right)

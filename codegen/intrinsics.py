@@ -108,7 +108,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # In the same steps on CPU and GPU (runtime/elementary.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}",
-          "within 0.9 units in the last place, the same bits everywhere; NaN gives NaN", common=True),
+          "within 1 unit in the last place, the same bits everywhere; NaN gives NaN", common=True),
     _real("log", "logarithm", "log", r"\ln({0})",
           "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN",
           common=True),

@@ -18,7 +18,7 @@ from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.operation import Attribute, Operand, Operation, Requirement
 from skuda.sku import Direction
 
-_NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
+_BELOW = "is an output that stands below: a formula may use those above it"
 _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
 
 
@@ -46,10 +46,13 @@ class RowReader(Declarations):
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
         self.lets_used: set[str] = set()
+        self.let_entries: tuple[tuple[Text, object], ...] = ()
 
     def row(self) -> Row | None:
         """The operation, or None where it has mistakes, each of which has been reported."""
         before = len(self.diagnostics)
+        if "let" in self.fields:
+            self.let_entries = self.mapping(self.fields["let"], "`let:`")
         kind = self.kind()
         doc = self.doc()
         self.types = self.read_types()
@@ -57,7 +60,9 @@ class RowReader(Declarations):
         if not self.places:
             self.entries("outputs")
             return None
-        self.dims = {dim.name: dim for operand in inputs for dim in operand.dims if dim.block is None}
+        for dim in (dim for operand in inputs for dim in operand.dims if dim.block is None):
+            self.dims.setdefault(dim.name, dim)
+            self.meanings.setdefault(dim.name, "a dimension")
         attributes = self.attributes()
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes)
@@ -86,39 +91,12 @@ class RowReader(Declarations):
             return None
         return Row(self.name.value, kind, doc, forward, backward, self.place.line)
 
-    def kind(self) -> str:
-        if "kind" not in self.fields:
-            return "custom." + self.name.value
-        text = self.text(self.fields["kind"], "`kind`")
-        if text is None:
-            return "custom"
-        if not re.fullmatch(r"[a-z][a-z0-9_]*(\.[a-z][a-z0-9_]*)?", text.value):
-            self.error(
-                text.place, "a kind is `category` or `category.name`", "such as `quantization.per_token`"
-            )
-        return text.value
-
-    def doc(self) -> str:
-        if "doc" not in self.fields:
-            return f"The operation {self.name.value}."
-        text = self.text(self.fields["doc"], "`doc`")
-        if text is None:
-            return ""
-        bad = _NOT_IN_DOC.search(text.value.rstrip("\n"))
-        if bad is not None:
-            what = "a line break" if bad.group() == "\n" else f"`{bad.group()}`"
-            self.error(
-                text.at(bad.start(), len(bad.group())),
-                f"a doc cannot have {what}",
-                "it is one line, which goes into comments and docstrings as it is",
-            )
-        return text.value.rstrip("\n")
-
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
         """Names that the row or the file declares and that have no value in a formula: see Scope."""
-        hidden: dict[str, str | None] = dict.fromkeys([*self.broken_functions, *self.places])
+        names_of_let = [name.value for name, _ in self.let_entries]
+        hidden: dict[str, str | None] = dict.fromkeys([*self.broken_functions, *self.places, *names_of_let])
         for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
-            hidden.setdefault(name.value, "is an output that stands below: a formula may use those above it")
+            hidden.setdefault(name.value, _BELOW)
         for attribute in attributes:
             if attribute.type in ("size", "axis"):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
@@ -127,16 +105,24 @@ class RowReader(Declarations):
     def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """What the names under `let:` stand for, each in terms of inputs and attributes."""
         found: dict[str, Node] = {}
-        for name, body in self.mapping(self.fields["let"], "`let:`") if "let" in self.fields else ():
+        hidden = self.hidden(attributes)
+        below = "is a name of `let:` that stands below: a formula may use those above it"
+        hidden |= {name.value: below for name, _ in self.let_entries if name.value not in self.places}
+        for name, body in self.let_entries:
+            taken = self.meanings.get(name.value)
+            if taken is None:
+                self.meanings[name.value] = "a name of `let:`"
+                hidden[name.value] = None  # what is wrong with it is none of its users' mistake
             text = self.text(body, f"`{name.value}`")
             if not check_identifier(name, "the name", self.diagnostics) or text is None:
                 continue
-            values = {**self.values(inputs, attributes), **found}
-            if name.value in values:
-                self.error(name.place, f"`{name.value}` has a meaning already", "choose another name")
+            if taken is not None:
+                self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
                 continue
             self.texts[name.value] = text
-            value = parse(text, Scope(values, self.functions, self.hidden(attributes)), self.diagnostics)
+            values = {**self.values(inputs, attributes), **found}
+            own = {name.value: "is this formula's own name"}
+            value = parse(text, Scope(values, self.functions, hidden | own), self.diagnostics)
             if value is not None:
                 found[name.value] = value
                 self.lets_used |= _words(text) & found.keys()
@@ -148,16 +134,16 @@ class RowReader(Declarations):
         formulas: dict[str, tuple[str, Node]] = {}
         values = {**self.values(tuple(inputs) + tuple(extra), attributes), **self.lets}
         hidden = self.hidden(attributes)
+        hidden |= {name.value: _BELOW for name, _ in self.entries(section) if name.value not in self.meanings}
         all_inputs = len(inputs) == len(self.entries("inputs"))
         for name, body in self.entries(section):
+            hidden[name.value] = None  # below it, a mistake in it is none of its users'
             text = self.text(body, f"`{name.value}`")
             if not check_identifier(name, "the output's name", self.diagnostics) or text is None:
                 continue
-            if name.value in values or name.value in self.places:
-                what = "an attribute" if name.value in {a.name for a in attributes} else "an input"
-                what = "a dimension" if name.value in self.dims else what
-                what = "a name of `let:`" if name.value in self.lets else what
-                self.error(name.place, f"`{name.value}` is {what} already", "choose another name")
+            taken = self.meanings.setdefault(name.value, "an output")
+            if taken != "an output" or name.value in values:
+                self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
                 continue
             self.texts[name.value] = text
             head, _, tail = text.value.partition("=")
@@ -176,11 +162,11 @@ class RowReader(Declarations):
             for dim in unknown if all_inputs else ():
                 help = suggestion(dim.name, self.dims, f"dimensions: {', '.join(self.dims)}")
                 self.error(self.place_of(operand, dim), f"no input has the dimension `{dim.name}`", help)
-            hidden[name.value] = None  # below it, a mistake in it is none of its users'
+            starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
-            scope = Scope(values, self.functions, hidden)
-            value = parse(formula, scope, self.diagnostics)
-            if operand is None or value is None or unknown:
+            own = {name.value: "is this output itself: a formula may use those above it"}
+            value = parse(formula, Scope(values, self.functions, hidden | own), self.diagnostics)
+            if operand is None or value is None or unknown or not starred:
                 continue
             value = self.fitted(operand, value, formula)
             if value is not None:
@@ -188,11 +174,15 @@ class RowReader(Declarations):
                 formulas[name.value] = (" ".join(tail.split()), value)
                 values[name.value] = self.value_of(operand)
                 self.lets_used |= _words(formula) & self.lets.keys()
+        before = len(self.diagnostics)
         over = self.check_over(section, formulas)
         for operand in found[1:] if not over else ():
             if operand.dims != found[0].dims:
                 message = f"`{found[0].name}` has other dimensions: `{found[0].signature}`"
-                self.error(self.texts[operand.name].place, message, "all outputs have the same")
+                help = "without a reduction, all outputs have the same"
+                self.error(self.texts[operand.name].place, message, help)
+        if over and len(self.diagnostics) == before:
+            self.check_rows((*inputs, *extra), found, formulas)
         return tuple(found), formulas
 
     def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> str:
@@ -203,7 +193,30 @@ class RowReader(Declarations):
             place = next(r.place for r in reductions if r.text == other)
             message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
             self.error(place or self.place, message, "one direction reduces over one dimension")
+        name, _, block = over[0].partition("/") if over else ("", "", "")
+        if block and self.dims[name].many:
+            place = next(r.place for r in reductions if r.text == over[0])
+            self.error(place or self.place, f"`{name}` is any number of axes, blocks are along one")
         return over[0] if over else ""
+
+    def check_rows(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
+        """Whether what a section reads and writes is one value a row that it reduces, or one an element."""
+        first = next(r for _, node in formulas.values() for r in node.reductions())
+        name, _, block = first.text.partition("/")
+        used = set().union(*(node.names() for _, node in formulas.values()))
+        space = max((*outputs, *inputs), key=lambda operand: sum(not dim.block for dim in operand.dims))
+        for operand in (*(each for each in inputs if each.name in used), *outputs):
+            dim = next((dim for dim in operand.dims if dim.name == name), None)
+            if dim is None or (dim.block is not None and dim.block == block):
+                continue
+            place = self.place_of(operand, dim) if operand in outputs else first.place or self.place
+            shown = f"`{operand.name}: {operand.signature}`"
+            if dim.block is not None:
+                message = f"{shown} changes within the rows that `over={first.text}` reduces"
+                self.error(place, message, f"reduce over `{dim}`, or declare it without blocks")
+            elif operand in outputs and operand.dims != space.dims:
+                message = f"{shown} changes along `over={first.text}`, and lacks what `{space.signature}` has"
+                self.error(place, message, "an output has all of them, or one value for each row")
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
@@ -242,8 +255,9 @@ class RowReader(Declarations):
             if text is None:
                 continue
             hidden = self.hidden(attributes)
-            arrays = self.texts.keys() & self.places.keys()
+            arrays = [name for name, what in self.meanings.items() if what in ("an input", "an output")]
             hidden |= dict.fromkeys(arrays, "is an array, `requires` is about attributes")
+            hidden |= dict.fromkeys(self.lets, "is a name of `let:`, `requires` is about attributes")
             scope = Scope(self.values((), attributes), self.functions, hidden)
             value = parse(text, scope, self.diagnostics)
             if value is not None and value.kind != BOOL:
@@ -265,9 +279,11 @@ class RowReader(Declarations):
         for operand in op.outputs:  # the gradient of codes flows in the type of the values they came from
             element = operand.element if self.kind_of(operand.element)[0] == REAL else floats
             gradients.append(Operand(f"d_{operand.name}", element, operand.dims))
-            if f"d_{operand.name}" in self.places:
-                message = f"`d_{operand.name}` is the name of the gradient of `{operand.name}`"
-                self.error(self.places[f"d_{operand.name}"], message, "choose another name")
+            name, what = f"d_{operand.name}", f"the gradient of `{operand.name}`"
+            if self.meanings.setdefault(name, what) != what:
+                place = self.texts[name].place if name in self.texts else self.place
+                message = f"`{name}` is the name of {what}"
+                self.error(self.places.get(name, place), message, "choose another name")
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None
@@ -284,6 +300,14 @@ class RowReader(Declarations):
             message = f"`backward` never uses {' or '.join(f'`{g.name}`' for g in gradients)}"
             self.error(node.place, message, "a gradient is a multiple of the outputs' gradients")
             return None
+        whole = {dim.name for operand in inputs for dim in operand.dims if dim.block is None}
+        for operand in outputs:
+            for dim in operand.dims:
+                if dim.name not in whole:
+                    message = f"no input of the backward pass has the dimension `{dim.name}`"
+                    help = "use an input that has it: the shapes of what a formula uses give its output's"
+                    self.error(self.place_of(operand, dim), message, help)
+                    return None
         dims = {dim.name for operand in (*inputs, *outputs) for dim in operand.dims}
         blocks = {dim.block for operand in (*inputs, *outputs) for dim in operand.dims}
         checks = tuple(r for r in forward.requirements if r[1].names() & used)

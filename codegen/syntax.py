@@ -31,6 +31,37 @@ _MEANT = {
     "\u00b2": "write `x * x`",
     "\u221a": "write `sqrt(x)`",
 }
+# Syntax of Python's that no formula has, and what to write instead.
+REFUSED_OPERATORS: dict[type, tuple[str, str]] = {
+    ast.Pow: ("**", "use `pow(a, b)`, or `x * x` for a square"),
+    ast.Mod: ("%", "use `fmod` (sign of the dividend) or `remainder` (sign of the divisor)"),
+    ast.FloorDiv: ("//", "use `floor(a / b)`"),
+    ast.MatMult: ("@", "matrix products are no formula of elements"),
+    ast.BitAnd: ("&", "use `and`"),
+    ast.BitOr: ("|", "use `or`"),
+    ast.BitXor: ("^", "use `pow(a, b)` for a power, `!=` for exclusive or"),
+    ast.LShift: ("<<", "multiply by a power of two"),
+    ast.RShift: (">>", "divide by a power of two"),
+}
+REFUSED_NODES: dict[type, tuple[str, str]] = {  # completes "a formula has no ..."
+    ast.Attribute: ("attributes (`a.b`)", "a formula only has names, numbers, operators and calls"),
+    ast.Subscript: (
+        "subscripts (`a[i]`)",
+        "an operand stands for its element; name its dimensions where it is declared",
+    ),
+    ast.Lambda: ("lambdas", "write a function under `functions:`"),
+    ast.IfExp: ("`a if c else b`", "use `where(c, a, b)`"),
+    ast.NamedExpr: ("`:=`", "write a function under `functions:`"),
+    ast.JoinedStr: ("strings", "a formula has numbers only"),
+    ast.ListComp: ("comprehensions", "a formula is written for one element, without loops"),
+    ast.GeneratorExp: ("comprehensions", "a formula is written for one element, without loops"),
+    ast.List: ("lists", "a formula has one value"),
+    ast.Tuple: ("tuples", "a formula has one value"),
+    ast.Dict: ("dicts", "a formula has one value"),
+    ast.Set: ("sets", "a formula has one value"),
+    ast.Starred: ("`*arguments`", "name each argument"),
+    ast.Await: ("`await`", "a formula only has names, numbers, operators and calls"),
+}
 
 
 def parse_syntax(text: Text, diagnostics: Diagnostics) -> ast.expr | None:

@@ -13,7 +13,7 @@ _SQRT_HALF = _hex("0x1.6a09e6p-1")
 
 
 class _Exp:
-    """e^x = 2^k e^r: r = x - k ln 2, e^r = 1 + (r + r^2 P(r)) by a near-minimax polynomial P."""
+    """e^x = 2^k e^r: r = x - k ln 2, e^r = 1 + r + r^2 P(r) by a near-minimax polynomial P."""
 
     def __init__(self, low: float, high: float, integer: str, ln2: tuple[str, str], polynomial: tuple[str, ...]):
         self.low, self.high = low, high  # beyond, the result is 0 or infinite
@@ -54,7 +54,7 @@ def fma32(a, b, c):
 
 
 def exp(x):
-    """e^x of f32 or f64, within 0.8 units in the last place; subnormal results are rounded once more.
+    """e^x of f32 or f64, within 1 unit in the last place; subnormal results are rounded once more.
 
     NaN gives NaN, inf gives inf, -inf gives 0.
     """
@@ -72,7 +72,7 @@ def _exp(x, by: _Exp, fma) -> np.ndarray:
     p = np.full_like(r, by.polynomial[0])
     for coefficient in by.polynomial[1:]:
         p = fma(p, r, C(coefficient))
-    y = fma(r * r, p, r) + C(1)
+    y = fma(fma(p, r, C(1)), r, C(1)) if C is np.float32 else (r * r * p + r) + C(1)
     power = np.where(np.isnan(k), C(0), k).astype(np.int64)
     half = power >> 1
     return y * np.ldexp(C(1), half) * np.ldexp(C(1), power - half)

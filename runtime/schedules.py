@@ -102,8 +102,8 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in _CHUNKS:
             if threads < 1024 or chunks * GROUP * bits <= 32 * 32:
-                found.append(RowVariant("row", layout, True, f"x{chunks}{suffix}", threads, chunks, True, mode))
-        found.append(RowVariant("row", layout, True, f"_reread{suffix}", *_REREAD, False, mode))
+                found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
+        found.append(RowVariant("row", layout, f"_reread{suffix}", *_REREAD, False, mode))
     return tuple(found)
 
 

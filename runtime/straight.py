@@ -84,7 +84,11 @@ class _Maker:
         ]
         self._launch = launch = plan.launch_for(views)
         pairs = tuple(
-            (other, output, other < inputs and plan.full[other] and plan.words[other] == plan.words[output])
+            (
+                other,
+                output,
+                other < inputs and plan.full[other] and plan.full[output] and plan.words[other] == plan.words[output],
+            )
             for output in range(inputs, len(kinds))
             for other in range(output)
             if kinds[other] in (_FULL, _ARRAY)

@@ -21,7 +21,7 @@ __device__ inline f32 exponential(f32 x) {
   p = fused(p, r, 0x1.555518p-5f);
   p = fused(p, r, 0x1.5554dcp-3f);
   p = fused(p, r, 0x1p-1f);
-  return scaled(fused(r * r, p, r) + 1.0f, k);
+  return scaled(fused(fused(p, r, 1.0f), r, 1.0f), k);
 }
 
 __device__ inline f64 exponential(f64 x) {

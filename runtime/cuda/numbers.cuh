@@ -79,12 +79,18 @@ template <> struct narrow_to<bf16> {
   }
 };
 
+// A value as an output holds it.
+template <typename E> __device__ inline compute_t<E> stored(compute_t<E> value) {
+  return widen(narrow_to<E>::from(value));
+}
+
 // Functions of the formula language that CUDA does not have, or has with another rule at NaN.
 __device__ inline bool is_nan(f32 x) { return x != x; }
 __device__ inline bool is_nan(f64 x) { return x != x; }
 __device__ inline bool is_inf(f32 x) { return fabsf(x) == __int_as_float(0x7f800000); }
 __device__ inline bool is_inf(f64 x) { return fabs(x) == __longlong_as_double(0x7ff0000000000000ll); }
-template <typename V> __device__ inline bool is_finite(V x) { return !is_nan(x) && !is_inf(x); }
+__device__ inline bool is_finite(f32 x) { return fabsf(x) < __int_as_float(0x7f800000); }
+__device__ inline bool is_finite(f64 x) { return fabs(x) < __longlong_as_double(0x7ff0000000000000ll); }
 __device__ inline bool is_nan(i64) { return false; }
 __device__ inline bool is_nan(i32) { return false; }
 

@@ -156,8 +156,3 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
     }
   }
 }
-
-// A value as an output holds it.
-template <typename E> __device__ inline compute_t<E> stored(compute_t<E> value) {
-  return widen(narrow_to<E>::from(value));
-}

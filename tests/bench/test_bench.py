@@ -74,9 +74,8 @@ SAMPLED = {
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_operation_at_every_element_type(quick):
-    expected = {
-        (operation.function, word) for operation in CATALOG.operations for word in ("f64", "f32", "f16", "bf16")
-    }
+    maps = [operation for operation in CATALOG.operations if not operation.over]
+    expected = {(operation.function, word) for operation in maps for word in ("f64", "f32", "f16", "bf16")}
     assert {(c.operation.function, c.element) for c in suite.cases(CATALOG, quick=quick)} == expected
 
 
@@ -145,7 +144,7 @@ def test_filters():
     }  # fmt: skip
     assert len(functions("fake_*")) == 8
     assert {each.element for each in suite.cases(CATALOG, ["lerp"], ["bf16", "f64"])} == {"bf16", "f64"}
-    with pytest.raises(InvalidProblem, match=r"--op lirp: no such operation; there are quantize_per_tensor "):
+    with pytest.raises(InvalidProblem, match="--op lirp: no such operation in the suite; there are quantize"):
         suite.cases(CATALOG, ["lerp", "lirp"])
     with pytest.raises(InvalidProblem, match="--dtype s8: expected one of f32 f64 f16 bf16"):
         suite.cases(CATALOG, ["lerp"], ["s8"])

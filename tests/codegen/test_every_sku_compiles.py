@@ -1,7 +1,8 @@
-"""Every CUDA kernel of the catalog compiles, without a warning, on a machine that has no GPU.
+"""CUDA kernels of the catalog compile, without a warning, on a machine that has no GPU.
 
-All of them for one architecture; for the others a set of them in which each schedule, element type in each
-role, and operation occurs, chosen from the SKUs themselves.
+For one architecture, each schedule of each operation at some element types, which change from one to the next;
+for the others a set of them in which each schedule, element type in each role, and operation occurs. `skuda
+build` compiles all of them, and so does whoever runs tests/gpu.
 """
 
 from __future__ import annotations
@@ -18,9 +19,22 @@ from skuda.sku import BackendKind, KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 64  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
+SPILLED_OF_ROWS = 1200  # 1024 threads have 64 registers each, and rows of two arrays do not fit: ARCHITECTURE.md
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
-SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+
+
+def each_schedule() -> list[KernelSku]:
+    """Of each function's schedules one kernel: the first has the first element types, the next one the next."""
+    members: dict[tuple, list[KernelSku]] = defaultdict(list)
+    for sku in dispatch.skus():
+        if sku.backend is BackendKind.CUDA:
+            found = dispatch.entry_of(sku)
+            members[found.operation.function, found.variant].append(sku)
+    return [skus[index % len(skus)] for index, skus in enumerate(members.values())]
+
+
+SKUS = each_schedule()
 
 
 def entry_of(sku: KernelSku) -> str:
@@ -70,7 +84,8 @@ def test_every_sku(group, monkeypatch):
     assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
     spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", compiled.log)
     assert len(spilled) >= len(members)  # the compiler did say
-    assert max(int(bytes) for pair in spilled for bytes in pair) <= SPILLED
+    over = any(dispatch.entry_of(sku).operation.over for sku in members)
+    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_OF_ROWS if over else SPILLED)
 
 
 def test_the_groups_hold_every_sku_once():
@@ -105,7 +120,7 @@ def test_the_covering_set_covers():
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert set(map(shape_of, COVERING)) == set(map(shape_of, SKUS))
-    assert len(COVERING) < len(SKUS) / 10  # else it would be no choice
+    assert len(COVERING) < len(SKUS) / 3  # else it would be no choice
 
 
 @pytest.mark.parametrize("arch", OTHER_ARCHS)

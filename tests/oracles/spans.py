@@ -9,7 +9,7 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   subnormal sums are exact), so the sum is off by at most ((1 + u)^k - 1) S <= k u / (1 - k u) S, S being the sum of
   the magnitudes. That is about half of the 21 + n / 65536 units in the last place of S that skuda.rows promises. A
   product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
-- exp and log, which are off by at most 0.9 units in the last place of the exact value, or of the smallest subnormal
+- exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
   where that unit is larger.
 
 ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
@@ -188,9 +188,9 @@ def _log(x: Value, form: Format) -> Span:
 
 
 def _near(exact: Fraction, form: Format) -> Span:
-    """Within 0.9 units in the last place, never beyond zero."""
+    """Within 1 unit in the last place, never beyond zero."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
-    slack = Fraction(9, 10) * power_of_two(unit)
+    slack = power_of_two(unit)
     low, high = exact - slack, exact + slack
     return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
 

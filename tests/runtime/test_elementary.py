@@ -58,7 +58,7 @@ def test_exp_of_f32_is_within_its_bound():
     exact = exact_f64(np.exp, x)
     over = exact >= 2.0**128 * (1 - 2.0**-25)
     assert (got[over] == INF).all() and np.isfinite(got[~over]).all()
-    assert off_of_f32(got[~over], exact[~over]).max() <= 0.9
+    assert off_of_f32(got[~over], exact[~over]).max() <= 1
 
 
 def test_log_of_f32_is_within_its_bound():
@@ -104,7 +104,7 @@ def test_f64_is_within_its_bound(name):
             exponent = mpmath.frexp(exact)[1] if exact else -2000
             unit = mpmath.ldexp(1, max(int(exponent) - 53, -1074))
             worst = max(worst, float(abs(exact - value) / unit))
-    assert worst <= 0.9
+    assert worst <= 1
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -134,7 +134,7 @@ def test_the_ends_of_log(C):
 
 @pytest.mark.parametrize("C", TYPES)
 def test_neither_function_ever_falls_over_a_longer_step(C):
-    """Over steps of two units and more of the result a function that is within 0.9 of them rises."""
+    """Over steps of two units and more of the result a function that is within 1 of them rises."""
     x = np.sort(np.random.default_rng(5).uniform(-80, 80, 100_000).astype(C))
     with np.errstate(all="ignore"):
         assert (np.diff(exp(np.unique(x))) > 0).mean() > 0.98

@@ -66,6 +66,7 @@ class DescribedProgram:
             (text, requirement.names, PythonPrinter().text(node)) for (text, node), requirement in pairs
         ]
         self._formulas = program.formulas
+        self._reduced = program.reduced
 
     # ---- Python ----
 
@@ -171,8 +172,9 @@ class DescribedProgram:
                 ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
             )
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
+        out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
         rows.append(
-            ("out", "array", "written instead of a new array; may be an input of the same type and shape.")
+            ("out", "array", f"{out} written instead of a new one; may be an input of the same type and shape.")
         )
         rows.append(
             ("stream", "stream", "what to launch on; the current stream of the arrays' library if None.")
@@ -180,13 +182,12 @@ class DescribedProgram:
         return rows
 
     @cached_property
-    def latex(self) -> dict[str, str]:
-        """Each output's formula."""
-        printer = LatexPrinter()
-        return {
-            name: rf"\mathit{{{name}}} = {printer.text(node)}".replace("_", r"\_").replace(r"\\_", r"\_")
-            for name, node in self._formulas.items()
-        }
+    def latex(self) -> list[str]:
+        """What each reduction is, then each output's formula; a reduction stands in a formula as r with its number."""
+        names = {node: f"r_{{{index}}}" for index, node in enumerate(self._reduced)}
+        printer = LatexPrinter(names)
+        lines = [f"{name} = {printer.reduced_from(node)}" for node, name in names.items()]
+        return lines + [f"{printer.identifier(name)} = {printer.text(node)}" for name, node in self._formulas.items()]
 
     @cached_property
     def type_text(self) -> str:
@@ -203,9 +204,9 @@ class DescribedProgram:
         """The promise, in words."""
         if self.operation.exact:
             return (
-                "exact: every step is correctly rounded in C (f64 where T is f64, else f32) and the result "
-                "is rounded once at the store, so CPU and GPU, and every layout and alignment, give the same "
-                "bits"
+                "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
+                "rounded in C (f64 where T is f64, else f32), or made of such steps in one order (sums, exp, "
+                "log: docs/numerics.md), and the result is rounded once at the store"
             )
         return (
             "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "

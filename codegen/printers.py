@@ -102,7 +102,11 @@ class PythonPrinter(Printer):
 
 
 class LatexPrinter(Printer):
-    """The formula for documentation."""
+    """The formula for documentation.
+
+    Args:
+        reduced: what stands for each reduction.
+    """
 
     target = "latex"
     spelled = {
@@ -115,17 +119,26 @@ class LatexPrinter(Printer):
             return rf"\frac{{{self.text(node.args[0])}}}{{{self.text(node.args[1])}}}"
         return super().written(node, own)
 
+    def __init__(self, reduced: dict[Node, str] | None = None):
+        self.reduced = reduced or {}
+
     def reduction(self, node: Node) -> str:
-        return REDUCTIONS[node.op.removeprefix(REDUCE)].latex.format(self._over(node), self.text(node.args[0], 6))
+        return self.reduced[node]
+
+    def reduced_from(self, node: Node) -> str:
+        """What a reduction is."""
+        latex = REDUCTIONS[node.op.removeprefix(REDUCE)].latex
+        return latex.format(self.identifier(node.text), self.text(node.args[0], 6))
 
     def count(self, node: Node) -> str:
-        return f"|{self._over(node)}|"
-
-    def _over(self, node: Node) -> str:
-        return r"\mathit{" + node.text.replace("_", r"\_") + "}"
+        return f"|{self.identifier(node.text)}|"
 
     def name(self, node: Node) -> str:
-        return r"\mathit{" + node.text.replace("_", r"\_") + "}"
+        return self.identifier(node.text)
+
+    def identifier(self, name: str) -> str:
+        """A name in the row's spelling."""
+        return r"\mathit{" + name.replace("_", r"\_") + "}"
 
     def number(self, node: Node) -> str:
         return node.text

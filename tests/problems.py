@@ -164,7 +164,7 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
     outer = ((3,), (), (2, 2), (37,))
     along, _, block = operation.over.partition("/")
     if block:
-        return [(2 * most + 8, most + 17) if dim.name == along else outer for dim in operation.dims] + [lengths]
+        return [(most + 17, 2 * most + 8) if dim.name == along else outer for dim in operation.dims] + [lengths]
     return [lengths if dim.name == along else outer if dim.many else (3,) for dim in operation.dims]
 
 

@@ -1,0 +1,132 @@
+"""Do the row kernels reach the right elements? The index arithmetic of the device, replayed.
+
+The device's side is written a second time in Python integers: reduce.cuh's RowSpace and templates/row.cu.jinja.
+It gets the slots of a launch and yields, for each element of each row that some thread takes, the place of each
+operand; NumPy's own indexing of arrays of addresses says what those must be.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from test_mapping import AXES, Slots, addresses, divide, outer_offset, view_over
+
+from skuda import dispatch
+from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
+from skuda.rows import GROUP, places
+from skuda.schedules import RowMode, row_variants
+from skuda.sku import BackendKind
+
+PLANS = [
+    plan
+    for name in dispatch.catalogs()[0].modules
+    for plan in dispatch.catalogs()[0].module(name).PLANS
+    if plan.operation.over
+]
+
+
+def reached(geometry, names: list[str], along: dict[str, bool]):
+    """(row, element of it, {operand: offset}) of each element that a thread takes."""
+    slots = Slots(geometry.head)
+    rows, length, block_axis, last_length = (slots.one() for _ in range(4))
+    outer = slots.outer()
+    assert not slots.rest
+    variant = geometry.variant
+    assert geometry.block == variant.block and geometry.grid == -(-rows // variant.rows)
+    for row in range(rows):
+        own = length
+        if block_axis < AXES:
+            rest = row
+            for axis in range(AXES - 1, block_axis, -1):
+                rest = divide(outer[1][axis], rest)
+            blocks = outer[1][block_axis]
+            own = last_length if rest - divide(blocks, rest) * blocks[0] == blocks[0] - 1 else length
+        assert not variant.keep or own <= variant.elements
+        starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
+        for element in range(own):
+            yield row, element, {
+                name: starts[name] + (element * geometry.strides[name][AXES] if along[name] else 0) for name in names
+            }
+
+
+def problem_of(plan_class, rng: random.Random):
+    """A plan, and an array of addresses for each operand: contiguous, permuted, stepped or padded."""
+    operation = plan_class.operation
+    types = rng.choice([t for t in operation.combinations if not any(DTYPES[w].packed for w in t.values())])
+    sizes = {
+        dim.name: tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2))) if dim.many else rng.choice([1, 8, 13, 40])
+        for dim in operation.dims
+    }
+    sizes |= {a.name: rng.choice([1, 4, 7, 8, 50]) for a in operation.attributes if a.type == "size"}
+    elements = {field: types[letter] for letter, field in operation.element_fields.items()}
+    plan = plan_class.select(plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE)
+    how = rng.choice(["contiguous", "contiguous", "permuted", "stepped", "padded"])
+    return plan, {
+        operand.name: addresses(plan.stored[index], rng, how)
+        for index, operand in enumerate(operation.operands)
+        if operand.dims
+    }
+
+
+def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Each operand's offsets, broadcast over the index space."""
+    operation, sizes = plan.operation, plan.sizes
+    space = tuple(n for dim in operation.space for n in (sizes[dim.name] if dim.many else (sizes[dim.name],)))
+    found = {}
+    for operand in operation.operands:
+        if operand.name not in arrays:
+            continue
+        array = arrays[operand.name] - arrays[operand.name].flat[0]
+        axis, shape = 0, []
+        for dim in operation.space:
+            own = next((d for d in operand.dims if d.name == dim.name), None)
+            for extent in sizes[dim.name] if dim.many else (sizes[dim.name],):
+                if own is None:
+                    shape.append(1)
+                    continue
+                if own.block:
+                    array = np.repeat(array, sizes[own.block], axis=axis).take(range(extent), axis=axis)
+                shape.append(extent)
+                axis += 1
+        found[operand.name] = np.broadcast_to(array.reshape(shape), space)
+    return found
+
+
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_every_element_is_reached_once_and_in_its_row(plan_class):
+    rng = random.Random(plan_class.__name__)
+    modes = set()
+    for _ in range(100):
+        plan, arrays = problem_of(plan_class, rng)
+        operation = plan.operation
+        along = operation.over.partition("/")[0]
+        runs = {o.name: any(d.name == along and not d.block for d in o.dims) for o in operation.operands}
+        views = [
+            view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
+            for o, word in zip(operation.operands, plan.words, strict=True)
+        ]
+        try:
+            geometry = plan._geometry(views)
+        except Unsupported:
+            continue
+        modes.add(geometry.variant.mode)
+        names = list(arrays)
+        wanted = expected(plan, arrays)
+        found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
+        every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
+        assert found == every, (operation.function, plan.sizes, names)
+    assert modes == set(RowMode)
+
+
+def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
+    for plan_class in PLANS:
+        for types in plan_class.operation.kernel_combinations():
+            for variant in row_variants(plan_class.operation, types):
+                if variant.keep:
+                    assert places(variant.elements) == variant.threads
+                    assert places(max(1, variant.elements - GROUP)) == variant.threads
+                else:
+                    assert variant.threads == places(1 << 20)

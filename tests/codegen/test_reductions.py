@@ -131,8 +131,11 @@ def test_a_function_that_takes_a_dimension_is_its_formula():
 def test_every_reduction_has_its_spelling_in_each_target(reduction):
     value = "x > 0" if reduction in ("any", "all") else "x"
     node = formula(f"{reduction}({value}, over=d)")
-    latex = LatexPrinter().text(node)
-    assert latex.count("{") == latex.count("}") and "\\mathit{d}" in latex
+    (reduced,) = node.reductions()
+    printer = LatexPrinter({reduced: "r_{0}"})
+    for latex in (printer.text(node), printer.reduced_from(reduced)):
+        assert latex.count("{") == latex.count("}")
+    assert "r_{0}" in printer.text(node) and "\\mathit{d}" in printer.reduced_from(reduced)
     for table in REDUCTIONS.values():
         assert table.rule and "{0}" in table.latex.replace("{{{0}}}", "{0}") and "{1}" in table.latex
 

@@ -297,8 +297,11 @@ class _Reader:
 
     def arity(self, node: ast.Call, name: str, count: int) -> None:
         if len(node.args) != count:
+            help = None
+            if name in REDUCTION_NAMES and len(node.args) == 1:
+                help = f"for the {name} along a dimension, write `{name}(x, over=d)`"
             raise self.refuse(
-                node, f"`{name}` takes {count} argument{'s' * (count != 1)}, got {len(node.args)}", None
+                node, f"`{name}` takes {count} argument{'s' * (count != 1)}, got {len(node.args)}", help
             )
 
     def expanded(self, function: Function, node: ast.Call, depth: int) -> Node:

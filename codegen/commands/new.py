@@ -23,6 +23,8 @@ ROW = """\
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0
+    # names for formulas below; a reduction such as max, sum or mean says what it is over: `d`, or `d/size` for blocks
+    # let: {{total: "sum(x, over=d)"}}
     outputs:
       # name: Type[dimensions] = formula
       # of names, numbers, + - * /, comparisons, and or not, and calls such as where(condition, a, b),

@@ -96,19 +96,22 @@ class CudaPrinter(CppPrinter):
             self.members[key] = Member(type, name, value, prepared)
         return self.members[key].name
 
+    @property
+    def made_from(self) -> set[str]:
+        """The names that the members are made from."""
+        return {name for key in self.members for part in key if isinstance(part, Node) for name in part.names()}
 
-class CudaProgram:
-    """What a template needs to know of one program.
+
+class ProgramInCuda:
+    """What the templates of maps and of rows both need to know of a program.
 
     Attributes:
-        name: of the function form; every C++ name of the program starts with it.
         operation: the operation.
-        members: what a run of elements shares.
-        shared_parameters: what the members are made from.
-        outputs: formulas, one method each.
-        arrays: operands that are read for each element, in the shape of the output.
-        parameters: operands that a run of elements shares.
-        scalars: operands that are one value.
+        name: of the function form; every C++ name of the program starts with it.
+        formulas: texts of the row.
+        arrays: inputs that are read for each element.
+        scalars: inputs that are one value.
+        shared: the other inputs, in call order.
         values: attributes that the formulas use.
     """
 
@@ -119,8 +122,38 @@ class CudaProgram:
         self.formulas = program.formula_texts
         self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
         self.scalars = tuple(o for o in op.inputs if o.scalar)
-        self.parameters = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
+        self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Type letters in template order."""
+        return self.operation.kernel_letters
+
+    @property
+    def compute(self) -> str:
+        """The compute type C, in terms of a type letter."""
+        op = self.operation
+        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
+        floats = [letter for letter in letters if _is_float(op, letter)]
+        primary = [letter for letter in floats if letter != "S"] or floats
+        return f"compute_t<{primary[0]}>" if primary else "f32"
+
+
+class CudaProgram(ProgramInCuda):
+    """What templates/map/ needs to know of one program.
+
+    Attributes:
+        members: what a run of elements shares.
+        shared_parameters: what the members are made from.
+        outputs: formulas, one method each.
+        parameters: inputs that a run of elements shares.
+    """
+
+    def __init__(self, program: Program):
+        super().__init__(program)
+        op = program.operation
+        self.parameters = self.shared
         printer = CudaPrinter({operand.name for operand in self.arrays})
         written_out = program.written_out
         formulas = [(operand, written_out[operand.name]) for operand in op.outputs]
@@ -134,35 +167,15 @@ class CudaProgram:
             for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
-        shared = [part for key in printer.members for part in key if isinstance(part, Node)]
-        made_from = {name for node in shared for name in node.names()}
         self.shared_parameters = tuple(
             self.parameter(item)
             for item in (*self.parameters, *self.scalars, *self.values)
-            if item.name in made_from
+            if item.name in printer.made_from
         )
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """Type letters in template order."""
-        return self.operation.kernel_letters
-
-    @property
-    def compute(self) -> str:
-        """The compute type C, in terms of a type letter."""
-        return compute_of(self.operation)
 
     def parameter(self, item: Operand | Attribute) -> Parameter:
         """As the formula's methods take it: widened."""
         return parameter_of(self.operation, item)
-
-
-def compute_of(op: Operation) -> str:
-    """The compute type C, in terms of a type letter."""
-    letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
-    floats = [letter for letter in letters if _is_float(op, letter)]
-    primary = [letter for letter in floats if letter != "S"] or floats
-    return f"compute_t<{primary[0]}>" if primary else "f32"
 
 
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:

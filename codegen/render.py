@@ -126,7 +126,6 @@ def _environment(statement: str) -> jinja2.Environment:
         row_of=_row_of,
         share_of=_share_of,
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
-        some_packed=_some_packed,
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
         widened=_widened,
@@ -146,13 +145,6 @@ def _cpp(element: str, program: CudaProgram) -> str:
 def _widened(item, program, value: str) -> str:
     """A value that a row shares, as its formulas take it."""
     return f"{parameter_of(program.operation, item).type}({value})"
-
-
-def _some_packed(program: CudaProgram) -> str:
-    """Whether an operand in the shape of the output is packed, as C++."""
-    operands = (*program.arrays, *(output.operand for output in program.outputs))
-    elements = dict.fromkeys(_cpp(operand.element, program) for operand in operands)
-    return " || ".join(f"storage<{element}>::bits < 8" for element in elements)
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

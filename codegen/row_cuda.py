@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, compute_of, parameter_of
+from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.program import Program
@@ -96,36 +96,21 @@ class RowValue:
     formula: str
 
 
-class RowProgram:
+class RowProgram(ProgramInCuda):
     """What templates/row.cu.jinja needs to know of one program.
 
     Attributes:
-        operation: the operation.
-        name: of the function form; every C++ name of the program starts with it.
-        formulas: texts of the row.
-        arrays: inputs that are read for each element.
         columns: inputs that have an element for each place along a row, and are shared by rows.
         parameters: inputs that a row shares.
-        shared: both of these, in call order.
-        scalars: inputs that are one value.
-        values: attributes that the formulas use.
         passes: over the row, in order; the last one makes the outputs and may have no values.
         row_values: outputs that have one value a row.
     """
 
     def __init__(self, program: Program):
+        super().__init__(program)
         op = program.operation
-        along = op.over.partition("/")[0]
-        self.operation = op
-        self.name = op.function
-        self.formulas = program.formula_texts
-        self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
-        self.scalars = tuple(o for o in op.inputs if o.scalar)
-        rest = [o for o in op.inputs if o not in self.arrays and o not in self.scalars]
-        self.columns = tuple(o for o in rest if any(d.name == along and not d.block for d in o.dims))
-        self.parameters = tuple(o for o in rest if o not in self.columns)
-        self.shared = tuple(rest)
-        self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
+        self.columns = tuple(o for o in self.shared if op.runs_along(o))
+        self.parameters = tuple(o for o in self.shared if o not in self.columns)
         self._each = {operand.name for operand in (*self.arrays, *self.columns)}
         self._types = {o.name: parameter_of(op, o) for o in (*op.inputs, *self.values)}
         self._types[COUNT] = Parameter("C", COUNT)
@@ -158,16 +143,6 @@ class RowProgram:
             for o in op.outputs
             if o not in full
         )
-
-    @property
-    def letters(self) -> tuple[str, ...]:
-        """Type letters in template order."""
-        return self.operation.kernel_letters
-
-    @property
-    def compute(self) -> str:
-        """The compute type C, in terms of a type letter."""
-        return compute_of(self.operation)
 
     def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""
@@ -221,9 +196,7 @@ class RowProgram:
             if part in here
         )
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
-        shared = [part for key in printer.members for part in key if isinstance(part, Node)]
-        made_from = {name for node in shared for name in node.names()}
-        arguments = tuple(parameter for name, parameter in self._types.items() if name in made_from)
+        arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)
         return Pass(tuple(printer.members.values()), arguments, held, values)
 
 

@@ -74,7 +74,7 @@ class RowReader(Declarations):
             Direction.FORWARD, kind, doc, inputs, outputs, attributes, requirements, formulas
         )
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
-        used |= {forward.operation.over.partition("/")[2]}
+        used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
         used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
         for name, place in self.places.items():

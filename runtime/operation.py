@@ -169,6 +169,20 @@ class Operation(Record):
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
 
     @cached_property
+    def along(self) -> str:
+        """The dimension that rows lie along; empty where there are no reductions."""
+        return self.over.partition("/")[0]
+
+    @cached_property
+    def block(self) -> str:
+        """The attribute that says how long rows are, where they are blocks; else empty."""
+        return self.over.partition("/")[2]
+
+    def runs_along(self, operand: Operand) -> bool:
+        """Whether an operand has an element for each place along a row."""
+        return any(dim.name == self.along and dim.block is None for dim in operand.dims)
+
+    @cached_property
     def dims(self) -> tuple[Dim, ...]:
         """Every dimension that the caller's shapes decide, in order of appearance."""
         found: dict[str, Dim] = {}

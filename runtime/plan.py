@@ -103,9 +103,8 @@ class Plan:
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
-        along = operation.over.partition("/")[0]
-        if operation.of_some and self.numel and not np.prod(self.sizes[along]):
-            raise InvalidProblem(f"{name}: {along} is 0, and there is no largest or smallest of no elements")
+        if operation.of_some and self.numel and not np.prod(self.sizes[operation.along]):
+            raise InvalidProblem(f"{name}: {operation.along} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(

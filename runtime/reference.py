@@ -146,7 +146,7 @@ def run(
     space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
     values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
-    along, _, block = operation.over.partition("/")
+    along, block = operation.along, operation.block
     with np.errstate(all="ignore"):
         operands = []
         for operand in operation.inputs:

@@ -40,12 +40,12 @@ class RowKernels:
         self.operation = operation
         self.types = types
         self.sizes = sizes
-        self.along, _, self.block = operation.over.partition("/")
+        self.along, self.block = operation.along, operation.block
         words = [operation.word(operand, types) for operand in operation.operands]
         self.bits = tuple(DTYPES[word].bits for word in words)
         self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
-        self.vectors = tuple(self._runs_along(operand) for operand in operation.operands)
+        self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
 
     def geometry(self, layouts: Layouts) -> Geometry:
@@ -60,7 +60,7 @@ class RowKernels:
                 f"{self.operation.class_name}Plan: strides that need {len(rows.axes)} axes after merging, at most "
                 f"{AXES} are served; copy an operand to a contiguous array"
             )
-        along = [self._runs_along(operand) for operand in operands]
+        along = [self.operation.runs_along(operand) for operand in operands]
         mode = self._mode(layouts, arrays, rows, along)
         variant = next(v for v in self._variants if v.mode is mode and (not v.keep or rows.length <= v.elements))
         free = AXES - len(rows.axes)
@@ -89,10 +89,6 @@ class RowKernels:
                 return RowMode.UNIT
         return RowMode.WHOLE
 
-    def _runs_along(self, operand: Operand) -> bool:
-        """Whether an operand has an element for each place along a row."""
-        return any(dim.name == self.along and dim.block is None for dim in operand.dims)
-
     def _rows(self, operands: Sequence[Operand], strides: Sequence[tuple[int, ...]]) -> _Rows:
         inner: list[Axis] = []
         outer: list[Axis] = []
@@ -113,7 +109,7 @@ class RowKernels:
                     block = max(1, min(self.sizes[self.block], extent))
                     blocks = -(-extent // block)
                     last = extent - (blocks - 1) * block if extent else 0
-                    blocked = [not self._runs_along(operand) for operand in operands]
+                    blocked = [not self.operation.runs_along(operand) for operand in operands]
                     pairs = list(zip(steps, blocked, strict=True))
                     across = Axis(blocks, tuple(step if each else step * block for step, each in pairs))
                     outer.append(across)

@@ -8,7 +8,7 @@ import cupy
 
 _BLOCK = 1 << 24
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
-_THREADS, _LOADS = 256, 4  # 16 bytes each, under way at once
+_THREADS, _LOADS = 256, 4  # of a block; of 16 bytes each, that a thread has under way at once
 _VECTOR = 16
 
 # Nothing is stored for random data, but the compiler cannot know.
@@ -62,17 +62,22 @@ class Copy:
 
 
 class Read:
-    """The floor of a reduction: a kernel that reads random bytes and keeps nothing."""
+    """The floor of a reduction: a kernel that reads random bytes and keeps nothing.
 
-    def __init__(self):
+    Reading is not faster than copying as many bytes, half read and half written: much of what a copy writes last still
+    lies in the L2 when it ends, and reading evicts what the flush before it wrote.
+    """
+
+    def __init__(self, threads: int = _THREADS, loads: int = _LOADS):
         self._source = _Random()
-        self._target = cupy.zeros(_THREADS, cupy.uint32)
-        self._kernel = cupy.RawKernel(_SOURCE % {"threads": _THREADS, "loads": _LOADS}, "read")
+        self._target = cupy.zeros(threads, cupy.uint32)
+        self._threads, self._loads = threads, loads
+        self._kernel = cupy.RawKernel(_SOURCE % {"threads": threads, "loads": loads}, "read")
 
     def of(self, moved: int) -> Callable[[], None]:
         """A call that enqueues the kernel on so many bytes, a last few less than a vector aside."""
         self._source.reach(moved)
         count = max(1, moved // _VECTOR)
-        grid = (-(-count // (_THREADS * _LOADS)),)
+        grid, block = (-(-count // (self._threads * self._loads)),), (self._threads,)
         arguments = (self._source.memory, cupy.int64(count), self._target)
-        return lambda: self._kernel(grid, (_THREADS,), arguments)
+        return lambda: self._kernel(grid, block, arguments)

@@ -8,7 +8,7 @@ import cupy
 
 _BLOCK = 1 << 24
 _DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
-_THREADS, _LOADS = 256, 4  # of a block; of 16 bytes each, that a thread has under way at once
+_THREADS, _LOADS = 256, 2  # of a block; of 16 bytes each, that a thread has under way at once
 _VECTOR = 16
 
 # Nothing is stored for random data, but the compiler cannot know.
@@ -64,8 +64,10 @@ class Copy:
 class Read:
     """The floor of a reduction: a kernel that reads random bytes and keeps nothing.
 
-    Reading is not faster than copying as many bytes, half read and half written: much of what a copy writes last still
-    lies in the L2 when it ends, and reading evicts what the flush before it wrote.
+    Reading is not always faster than copying as many bytes, half read and half written: much of what a copy writes still
+    lies in the L2 when it ends, and either evicts what the flush before it wrote. On an H200, 134 MB take 42 us to read
+    and 38 to copy, 268 MB 70 and 68, 537 MB 127 and 131. From 2 to 8 loads a thread and 128 to 1024 threads a block,
+    nothing changes by more than 1 %.
     """
 
     def __init__(self, threads: int = _THREADS, loads: int = _LOADS):

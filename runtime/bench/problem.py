@@ -51,7 +51,7 @@ class Problem:
         self.plan.run(self.args)
 
     def _array(self, placed: Placed):
-        operand, storage = placed.operand, _held(placed.word)
+        operand, storage = placed.operand, DTYPES[placed.word].storage
         if operand.scalar and operand in self.case.operation.inputs:
             return self._number(operand, placed.word)
         if operand in self.case.operation.outputs:
@@ -81,7 +81,7 @@ class Problem:
             return cupy.random.randint(middle - 2, middle + 3, size, dtype=cupy.int32)
         if DTYPES[placed.word].bits <= 8:
             codes = cupy.random.randint(0, 256, size, dtype=cupy.uint8)
-            return codes.view(storage) if DTYPES[placed.word].kind == "int" else codes & _FINITE
+            return (codes if DTYPES[placed.word].kind == "int" else codes & _FINITE).view(storage)
         return cupy.random.standard_normal(size, dtype=cupy.float32).astype(storage, copy=False)
 
     # ---- outputs ----
@@ -110,7 +110,7 @@ class Problem:
 
     def _same(self, before, placed: Placed) -> bool:
         """Whether both runs wrote the same bytes; outputs are contiguous after `start` elements."""
-        storage = _held(placed.word)
+        storage = DTYPES[placed.word].storage
         skip = placed.start * storage.itemsize
         after = self._memory[placed.operand.name]
         one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, after))
@@ -179,12 +179,6 @@ class Problem:
 def _with(extents: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:
     """A shape with another length of one axis."""
     return (*extents[:axis], length, *extents[axis + 1 :])
-
-
-def _held(word: str) -> np.dtype:
-    """What a CuPy array of an element type holds: bytes in place of 8-bit floats, which CuPy has not."""
-    dtype = DTYPES[word]
-    return np.dtype(np.uint8) if dtype.kind == "float" and dtype.bits == 8 else dtype.storage
 
 
 def _bytes(array: np.ndarray) -> np.ndarray:

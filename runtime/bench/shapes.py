@@ -91,6 +91,7 @@ _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
 # All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
 CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
+AGAIN = {DECODE, MISALIGNED, *CORE}  # of maps that take the same ways as others
 GROUP = 128  # elements
 
 

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import chain
 from math import prod
 
 from skuda.bench import shapes
@@ -242,27 +243,37 @@ def cases(
     for word in elements:
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
+    # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
+    again = {plan.operation.name for plan in plans if any(map(_is_narrow_float, chain(*plan.operation.types.values())))}
     return [
         Case(plan, types, shape, attributes)
         for plan in chosen
         for types in _types(plan.operation)
         if not elements or types[next(iter(plan.operation.types))] in elements
-        for shape, attributes in _rows(plan.operation, types, quick)
+        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.name in again)
     ]
 
 
-def _rows(operation: Operation, types: dict[str, str], quick: bool) -> Iterator[tuple[Shape, dict[str, int]]]:
+def _is_narrow_float(word: str) -> bool:
+    return word in DTYPES and DTYPES[word].kind == "float" and DTYPES[word].bits == 8
+
+
+def _rows(
+    operation: Operation, types: dict[str, str], quick: bool, again: bool
+) -> Iterator[tuple[Shape, dict[str, int]]]:
     """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
+    every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
     if operation.over:
-        every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
         for shape, attributes in shapes.reducing(operation):
             if every or shapes.is_core(shape):
                 yield shape, attributes
         return
-    few = quick or any(DTYPES[word].bits == 8 and DTYPES[word].kind == "float" for word in types.values())
-    for shape in SHAPES:  # codes that are floats take the same ways as integers
-        if not few or shape in shapes.QUICK:
-            for attributes in _attributes(operation, shape, few):
+    wanted = set(SHAPES) if not quick else shapes.QUICK
+    if again:
+        wanted = shapes.AGAIN if every else shapes.CORE
+    for shape in SHAPES:
+        if shape in wanted:
+            for attributes in _attributes(operation, shape, quick or again):
                 yield shape, attributes
 
 

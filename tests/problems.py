@@ -289,9 +289,9 @@ def features(sku: KernelSku) -> set[tuple]:
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix)
-    if isinstance(variant, schedules.RowVariant):
-        schedule = (*schedule, variant.threads)  # each order of a sum is a kernel of its own
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
+        seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
         if operand.dims != operation.space:

@@ -166,12 +166,12 @@ def test_parentheses_stand_only_where_they_are_needed(formula, expected):
         ("x / s + 2 * (x / s)", ["divisor_.template within<T>(x)"], ["x"]),
         # a dividend that is computed may be any value of the compute type
         ("(x + x) / s", ["divisor_.template within<C>(x + x)"], ["x"]),
-        ("y / s + x / t", ["divisor_.template within<T>(y)", "divisor_2_.template within<T>(x)"], ["x", "y"]),
+        ("z / s + x / t", ["divisor_.template within<T>(z)", "divisor_2_.template within<T>(x)"], ["x", "z"]),
         ("x * clamp(round_to_int(x / s), -8, 7)", [], []),
     ],
 )
 def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges, ranged):
-    operands = {"x": "T[*n, d]", "y": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
+    operands = {"x": "T[*n, d]", "z": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
     inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
     program = CudaProgram(program_of(formula, inputs))
     assert list(program.ranges) == ranges

@@ -30,7 +30,7 @@ def add_parser(subparsers) -> None:
         "bench",
         help="measure the kernels against a copy of the same bytes",
         description="Measure every operation at every float type over a fixed suite of shapes, beside a copy "
-        "of the same bytes, torch eager, torch.compile and a Triton kernel, and what a call costs the host. "
+        "of the same bytes, torch eager, torch.compile and Triton kernels, and what a call costs the host. "
         "Needs a GPU. The exit status is 1 where a row failed.",
     )
     parser.add_argument(

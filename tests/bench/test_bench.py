@@ -6,6 +6,7 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -548,6 +549,44 @@ def test_a_whole_run_is_recorded_beside_the_catalog(result, monkeypatch, tmp_pat
     assert (tmp_path / "evidence" / "bench-test-gpu.txt").read_text() == report.text(result) + "\n"
 
 
+class Process:
+    """Stands for `skuda bench` on one of several GPUs: writes the rows of its part."""
+
+    gpus: dict[str, str] = {}
+
+    def __init__(self, command, env, stdout):
+        options = dict(word.split("=") for word in command if "=" in word)
+        args = SimpleNamespace(operations=["lerp"], elements=[], quick="--quick" in command)
+        cases = suite.cases(CATALOG, args.operations, args.elements, args.quick)
+        part, parts = map(int, options["--part"].split("/"))
+        rows = [{"shape": str(each)} for each in cases[part::parts]]
+        gpu = self.gpus.get(env["CUDA_VISIBLE_DEVICES"], "GPU")
+        result = {"machine": {"gpu": gpu}, "absent": {}, "rounds": 1, "sources": {"lerp.cu": "1"}, "rows": rows}
+        if gpu != "broken":
+            Path(options["--json"]).write_text(json.dumps(result), encoding="utf-8")
+
+    def wait(self):
+        pass
+
+
+def test_rows_are_shared_out_to_gpus(monkeypatch, capsys):
+    """The rows of several processes are in the suite's order again; GPUs that differ or fail are no record."""
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setattr(cli.subprocess, "Popen", Process)
+    shown = []
+    monkeypatch.setattr(cli.report, "text", lambda result: shown.append(result) or "")
+    assert main(["bench", "--op", "lerp", "--quick", "--gpus", "3"]) == 0
+    in_order = [str(each) for each in suite.cases(CATALOG, ["lerp"], quick=True)]
+    assert [row["shape"] for row in shown[0]["rows"]] == in_order
+    assert shown[0]["sources"] == {"lerp.cu": "1"}
+    monkeypatch.setattr(Process, "gpus", {"1": "another"})
+    assert main(["bench", "--op", "lerp", "--gpus", "2"]) == 1
+    assert "the GPUs are not alike: GPU, another" in capsys.readouterr().err
+    monkeypatch.setattr(Process, "gpus", {"1": "broken"})
+    assert main(["bench", "--op", "lerp", "--gpus", "2"]) == 1
+    assert "2 GPUs were asked for, and a process on one of them failed" in capsys.readouterr().err
+
+
 def test_a_missing_package_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(cli, "cuda_available", lambda: True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -569,6 +608,8 @@ def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
         (["--host", "--dtype", "f16"], "--host measures calls, not kernels"),
         (["--record", "--quick"], "--record is for a whole run"),
         (["--record", "--op", "lerp"], "--record is for a whole run"),
+        (["--gpus", "0"], "--gpus is 0: expected a positive number"),
+        (["--gpus", "2", "--host"], "--gpus is 2: expected a positive number, and 1 with --host"),
         (["--json", "no/such/folder.json"], "there is no folder no/such"),
     ],
 )

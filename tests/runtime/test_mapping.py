@@ -24,7 +24,7 @@ from skuda.errors import Unsupported
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View
 
-AXES, BLOCK, MARGIN = 8, 128, 32
+AXES, BLOCK, MARGIN, RUNS = 8, 128, 32, 40
 PLANS = [
     plan
     for name in dispatch.catalogs()[0].modules
@@ -313,6 +313,82 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
 
 
+def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
+    """For each element that a groups launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    length, line, run = slots.one(), slots.divide(), slots.divide()
+    runs, elements = slots.one(), slots.one()
+    assert not slots.rest
+    inputs = [array for array in arrays if array.step is None and not array.output]
+    outputs = [array for array in arrays if array.output]
+    even = 2 if outputs[0].packed else 1
+    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even) // even * even
+    low, last, stretch = MARGIN, length - lanes - MARGIN, 32 * lanes * turns
+    assert low <= last
+
+    def run_at(element: int) -> tuple[int, int, int]:
+        """Its line, the place of its parameters, where they end."""
+        above = divide(line, element)
+        piece = divide(run, element - above * line[0])
+        assert (piece + 1) * run[0] < 1 << 31
+        return above, above * runs + piece, above * line[0] + min((piece + 1) * run[0], line[0])
+
+    def words(each: Array, first: int) -> list[int]:
+        """Words::load: where the lanes come from that begin at an element."""
+        width = min(16, max(4, lanes * each.bits // 8))
+        begin = each.byte(first)
+        skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
+        reached = begin - begin % width, begin - begin % width + max(4, lanes * each.bits // 8) + width * (skip > 0)
+        assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
+        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
+        return [first + lane for lane in range(lanes)]
+
+    for warp in range(geometry.grid * BLOCK // 32):
+        start = warp * stretch - lead
+        assert start + stretch < 1 << 31
+        first_run = run_at(min(max(start, 0), last))[1]
+        count = run_at(min(max(start + stretch, low + lanes), length) - 1)[1] - first_run + 1
+        assert 0 < count <= RUNS
+        prepared = []
+        for index in range(first_run, first_run + count):
+            found = {}
+            for each in arrays:
+                if each.step is not None:
+                    assert each.step % (each.bits // 8) == 0 and -(1 << 31) <= each.step < 1 << 31
+                    found[each.name] = each.read(index * each.step // (each.bits // 8))
+            prepared.append(found)
+        for first in range(start, start + stretch, lanes):
+            place = max(min(first, last), low)
+            above, index, end = run_at(place)
+            here = index - first_run
+            other = here + (end - place < lanes)
+            assert 0 <= here <= other < count
+            loaded = {each.name: words(each, place + above * each.row) for each in inputs}
+            if first == place and fast:
+                stop = (above + 1) * line[0]
+                for each in inputs:
+                    if stop - first < lanes and each.row:  # across
+                        further = words(each, first + (above + 1) * each.row)
+                        loaded[each.name][stop - first :] = further[stop - first :]
+                for each in outputs:
+                    assert each is not outputs[0] or each.lane_places(0, first, lanes, True)
+                for lane in range(lanes):
+                    if elements < line[0] and first + lane == stop - 1:
+                        continue  # a nibble that pads becomes 0
+                    element = {each.name: loaded[each.name][lane] for each in inputs}
+                    element |= {each.name: first + lane for each in outputs}
+                    yield element | prepared[here if first + lane < end else other]
+                continue
+            for element in range(max(first, 0), min(first + lanes, length)):
+                above, index, _ = run_at(element)
+                if above * line[0] + elements > element:
+                    yield (
+                        {each.name: each.place(0, element + above * each.row) for each in inputs}
+                        | {each.name: element for each in outputs}
+                        | prepared[index - first_run]
+                    )
+
+
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
     """(line, unit of it) of each unit that read_lines or write_lines moves, of at most `most` to a line."""
     vectors = step == 1 and length == most and (start | line_step * size) % 16 == 0
@@ -587,8 +663,10 @@ def check(problem: Problem) -> str:
             tiled = variant is schedules.TILE
             shares = parameter and variant is not schedules.STRIDED and not tiled
             spans = by_row and not parameter and operand in operation.inputs
-            axes = 0 if variant.kernel == "vec" else AXES
-            in_lines = variant.kernel == "vec" and not parameter
+            axes = 0 if variant.kernel in ("vec", "groups") else AXES
+            in_lines = (variant.kernel == "vec" and not parameter) or (
+                variant is schedules.GROUPS and not parameter and operand in operation.inputs
+            )
             assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
             arrays.append(
                 Array(
@@ -617,9 +695,10 @@ def check(problem: Problem) -> str:
     elif variant.kernel in ("rows", "columns"):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = groups_places if variant is schedules.GROUPS else vec_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant is schedules.SHIFTED)) // numbers[0])
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant in (schedules.SHIFTED, schedules.GROUPS))) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
@@ -706,7 +785,7 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
 @pytest.mark.parametrize(
     "name, sizes, variant",
     [
-        ("quantize_per_token", {"n": (300,), "d": 37}, "rows"),  # short rows that vectors would straddle
+        ("quantize_per_token", {"n": (300,), "d": 37}, "groups"),  # short rows that vectors straddle
         ("quantize_per_token", {"n": (300,), "d": 48}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
@@ -715,10 +794,11 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
             "quantize_per_group",
             {"outer": (7,), "d": 100, "inner": (), "group_size": 32},
             "rows",
-        ),  # a ragged last group
+        ),  # a ragged last group shorter than a vector
+        ("quantize_per_group", {"outer": (7,), "d": 127, "inner": (), "group_size": 32}, "groups"),
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
-        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
+        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "groups"),
         ("lerp_tensor", {"shape": (3, 5, 7)}, "vec"),
         ("lerp_tensor", {"shape": (4099,)}, "vec"),
         # several blocks; more runs to a block than it has threads
@@ -801,6 +881,49 @@ def test_misaligned_operands_are_no_flat_row():
         problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
         assert problem.geometry().variant is schedules.SHIFTED
         check(problem)
+
+
+GROUPED = [
+    # name, elements, rows, columns, group, bytes between the rows of the input beyond the columns
+    ("quantize_per_group", ("f16", "s4"), 5, 255, 32, 0),
+    ("quantize_per_group", ("f16", "s4"), 4, 256, 64, 0),
+    ("quantize_per_group", ("f64", "u4"), 9, 127, 34, 0),
+    ("quantize_per_group", ("f32", "s8"), 5, 301, 50, 0),
+    ("quantize_per_group", ("bf16", "s8"), 5, 256, 32, 24),
+    ("dequantize_per_group", ("s4", "f16"), 7, 201, 64, 0),
+    ("dequantize_per_group", ("u4", "f64"), 7, 201, 33, 0),
+    ("dequantize_per_group", ("s4", "f32"), 7, 200, 48, 6),
+    ("dequantize_per_group", ("u8", "bf16"), 3, 300, 128, 0),
+    ("quantize_per_token", ("f16", "s4"), 9, 127, None, 0),
+    ("dequantize_per_token", ("s4", "f16"), 9, 127, None, 0),
+    ("fake_quantize_per_group", ("f16",), 5, 255, 32, 0),
+    ("fake_quantize_per_group", ("f64",), 4, 256, 64, 8),
+    ("quantize_per_group_backward", ("f16",), 5, 255, 32, 8),
+]
+
+
+@pytest.mark.parametrize("name, words, rows, columns, group, more", GROUPED, ids=str)
+def test_groups_that_begin_anywhere_in_a_vector(name, words, rows, columns, group, more):
+    """Ragged groups, lines that are padded or have gaps, and any alignment of each operand."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    operation = plan_class.operation
+    fields = dict(zip(("input_element", "output_element") if len(words) == 2 else ("element",), words, strict=True))
+    sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
+    descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    for start in range(9):
+        arrays, pointers = {}, {}
+        for index, operand in enumerate(operation.operands):
+            if operand.dims:
+                shape = plan.stored[index]
+                wide = shape[-1] + (more if operand in operation.inputs and operand.dims == operation.space else 0)
+                whole = np.arange(int(np.prod(shape[:-1])) * wide).reshape(*shape[:-1], wide)
+                arrays[operand.name] = whole[..., : shape[-1]]
+                itemsize = DTYPES[plan.words[index]].storage.itemsize
+                pointers[operand.name] = (1 << 20) + (start if operand.dims == operation.space else 0) * itemsize
+        problem = Problem(plan, arrays, pointers)
+        served = check(problem)
+        assert served.startswith("groups") or start % 2 == 0, (start, served)  # aligned ones may take vec
 
 
 @pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])
@@ -907,3 +1030,5 @@ def test_the_sources_and_the_host_agree_on_the_index_space():
     assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == mapping._MARGIN
+    declared = re.search(r"constexpr int RUNS = (\d+);", headers()["groups.cuh"])
+    assert int(declared[1]) == RUNS == mapping._RUNS

@@ -42,7 +42,7 @@ _DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameter
 _LONGEST = 8  # shares that a thread of a rows kernel takes
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
-_RUNS = 40  # that a warp's stretch may meet: groups.cuh
+_SHORTEST_GROUP = 32  # a groups kernel has room for the parameters of a stretch of such runs
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 
 
@@ -239,12 +239,12 @@ class MapKernels:
             gaps[arrays[place]] = pitch - line
         lanes, turns = lanes_of(self.operation, self.types, GROUPS)
         stretch, length = 32 * lanes * turns, lines * line
-        reach = stretch + lanes + _MARGIN
         apart = [step * self.bits[arrays[place]] // 8 for place, step in zip(parameters, steps, strict=True)]
         if (
             min(run, line - (runs - 1) * run) < lanes
-            or length < lanes + 2 * _MARGIN
-            or reach // run + reach // line + 3 > _RUNS
+            or stretch > line  # it would meet more than two
+            or length < stretch + 2 * _MARGIN
+            or run < _SHORTEST_GROUP
             or max(length, runs * run) >= _MOST_FLAT
             or any(abs(each) >= 1 << 31 for each in apart)
             or len({self.bits[arrays[place]] for place in outputs}) > 1

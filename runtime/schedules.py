@@ -185,7 +185,8 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     if variant is ROWS:
         return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
     if variant is GROUPS:  # what a warp prepares serves all of its turns
-        return lanes, max(1, min(4, 32 // lanes, 512 // (lanes * sum(inputs))))
+        most = 1024 if len(inputs) == 1 else 512  # bits under way
+        return lanes, max(1, 8 // lanes, min(4, 32 // lanes, most // (lanes * sum(inputs))))
     return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 

@@ -20,9 +20,6 @@ struct Groups {
   }
 };
 
-// Runs that a warp's stretch may meet; the host counts them.
-constexpr int RUNS = 40;
-
 // N neighbours that begin at any element, a nibble included: the aligned words around them on their way from memory,
 // until `lanes` asks for them. The words may reach MARGIN elements beyond them.
 template <typename E, int N> struct Words {
@@ -40,13 +37,16 @@ template <typename E, int N> struct Words {
 #pragma unroll
     for (int i = 0; i < words; ++i)
       if (i + 1 < words || skip != 0) reinterpret_cast<W&>(w[i * (width / 4)]) = around[i];
+    asm("" : "+r"(skip));  // kept: the compiler would rather find it again, for longer than a shift takes
   }
 
   __device__ Lanes<E, N> lanes() const {
     u32 v[registers];
 #pragma unroll
     for (int i = 0; i < registers; ++i) v[i] = w[i];
-    if (skip != 0) {
+    if (width == 4) {
+      v[0] = __funnelshift_r(v[0], v[1], skip);
+    } else if (skip != 0) {
       if (width > 8) {
 #pragma unroll
         for (int i = 0; i + 2 < registers; ++i) v[i] = skip & 64 ? v[i + 2] : v[i];

@@ -24,7 +24,7 @@ from skuda.errors import Unsupported
 from skuda.sku import BackendKind
 from skuda.tensor import CPU, View
 
-AXES, BLOCK, MARGIN, RUNS = 8, 128, 32, 40
+AXES, BLOCK, MARGIN = 8, 128, 32
 PLANS = [
     plan
     for name in dispatch.catalogs()[0].modules
@@ -322,9 +322,9 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
     inputs = [array for array in arrays if array.step is None and not array.output]
     outputs = [array for array in arrays if array.output]
     even = 2 if outputs[0].packed else 1
-    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even) // even * even
-    low, last, stretch = MARGIN, length - lanes - MARGIN, 32 * lanes * turns
-    assert low <= last
+    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even)
+    stretch = 32 * lanes * turns
+    assert stretch + 2 * MARGIN <= length and stretch <= line[0]
 
     def run_at(element: int) -> tuple[int, int, int]:
         """Its line, the place of its parameters, where they end."""
@@ -335,51 +335,70 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
 
     def words(each: Array, first: int) -> list[int]:
         """Words::load: where the lanes come from that begin at an element."""
-        width = min(16, max(4, lanes * each.bits // 8))
-        begin = each.byte(first)
+        size = max(4, lanes * each.bits // 8)
+        width, begin = min(16, size), each.byte(first)
         skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
-        reached = begin - begin % width, begin - begin % width + max(4, lanes * each.bits // 8) + width * (skip > 0)
+        reached = begin - begin % width, begin - begin % width + size + width * (skip > 0)
         assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
         assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
         return [first + lane for lane in range(lanes)]
 
     for warp in range(geometry.grid * BLOCK // 32):
         start = warp * stretch - lead
+        if start >= length:
+            continue
         assert start + stretch < 1 << 31
-        first_run = run_at(min(max(start, 0), last))[1]
-        count = run_at(min(max(start + stretch, low + lanes), length) - 1)[1] - first_run + 1
-        assert 0 < count <= RUNS
+        load = max(min(start, length - stretch - MARGIN), MARGIN)
+        number = divide(line, load)
+        first_run = run_at(max(start, 0))[1]
+        count = run_at(min(start + stretch, length) - 1)[1] - first_run + 1
+        assert 0 < count <= turns * lanes + 4
         prepared = []
         for index in range(first_run, first_run + count):
             found = {}
             for each in arrays:
                 if each.step is not None:
-                    assert each.step % (each.bits // 8) == 0 and -(1 << 31) <= each.step < 1 << 31
-                    found[each.name] = each.read(index * each.step // (each.bits // 8))
+                    size = each.bits // 8
+                    assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                    found[each.name] = each.read(index * each.step // size)
             prepared.append(found)
-        for first in range(start, start + stretch, lanes):
-            place = max(min(first, last), low)
-            above, index, end = run_at(place)
-            here = index - first_run
-            other = here + (end - place < lanes)
-            assert 0 <= here <= other < count
-            loaded = {each.name: words(each, place + above * each.row) for each in inputs}
-            if first == place and fast:
-                stop = (above + 1) * line[0]
-                for each in inputs:
-                    if stop - first < lanes and each.row:  # across
-                        further = words(each, first + (above + 1) * each.row)
-                        loaded[each.name][stop - first :] = further[stop - first :]
-                for each in outputs:
-                    assert each is not outputs[0] or each.lane_places(0, first, lanes, True)
-                for lane in range(lanes):
-                    if elements < line[0] and first + lane == stop - 1:
-                        continue  # a nibble that pads becomes 0
-                    element = {each.name: loaded[each.name][lane] for each in inputs}
-                    element |= {each.name: first + lane for each in outputs}
-                    yield element | prepared[here if first + lane < end else other]
+
+        def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
+            """The lanes of a vector, which has the parameters of another run from `split` on."""
+            assert outputs[0].lane_places(0, first, lanes, True)
+            for lane in range(lanes):
+                if elements == line[0] or (first + lane + 1) % line[0]:  # a nibble that pads becomes 0
+                    places = {name: found[lane] for name, found in loaded.items()}
+                    places |= {each.name: first + lane for each in outputs}
+                    yield places | (here if lane < split else other)
+
+        for vector in range(32 * turns):
+            place, first = load + vector * lanes, start + vector * lanes
+            within = load - number * line[0] + vector * lanes
+            beyond = within >= line[0]
+            loaded = {each.name: words(each, place + (number + beyond) * each.row) for each in inputs}
+            if fast and load == start:
+                within -= beyond * line[0]
+                piece = divide(run, within)
+                split = min((piece + 1) * run[0], line[0]) - within
+                slot = piece - first_run + (number + beyond) * runs
+                assert 0 <= slot <= slot + (split < lanes) < count
+                if within + lanes <= line[0] or not any(each.row for each in inputs):
+                    yield from whole(first, loaded, prepared[slot], prepared[slot + (split < lanes)], split)
+                    continue
+            limit = min(first + lanes, length)
+            if fast and first >= MARGIN and first + lanes + MARGIN <= length:
+                above, index, end = run_at(first)
+                stop = (above + 1) * line[0] - first
+                for each in inputs:  # across
+                    here = words(each, first + above * each.row)
+                    further = words(each, first + (above + 1) * each.row) if stop < lanes else []
+                    loaded[each.name] = here[:stop] + further[stop:]
+                here = prepared[index - first_run]
+                other = prepared[index - first_run + (end - first < lanes)]
+                yield from whole(first, loaded, here, other, end - first)
                 continue
-            for element in range(max(first, 0), min(first + lanes, length)):
+            for element in range(max(first, 0), limit):
                 above, index, _ = run_at(element)
                 if above * line[0] + elements > element:
                     yield (
@@ -795,10 +814,10 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
             {"outer": (7,), "d": 100, "inner": (), "group_size": 32},
             "rows",
         ),  # a ragged last group shorter than a vector
-        ("quantize_per_group", {"outer": (7,), "d": 127, "inner": (), "group_size": 32}, "groups"),
+        ("quantize_per_group", {"outer": (7,), "d": 2047, "inner": (), "group_size": 32}, "groups"),
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
-        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "groups"),
+        ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
         ("lerp_tensor", {"shape": (3, 5, 7)}, "vec"),
         ("lerp_tensor", {"shape": (4099,)}, "vec"),
         # several blocks; more runs to a block than it has threads
@@ -884,46 +903,43 @@ def test_misaligned_operands_are_no_flat_row():
 
 
 GROUPED = [
-    # name, elements, rows, columns, group, bytes between the rows of the input beyond the columns
-    ("quantize_per_group", ("f16", "s4"), 5, 255, 32, 0),
-    ("quantize_per_group", ("f16", "s4"), 4, 256, 64, 0),
-    ("quantize_per_group", ("f64", "u4"), 9, 127, 34, 0),
-    ("quantize_per_group", ("f32", "s8"), 5, 301, 50, 0),
-    ("quantize_per_group", ("bf16", "s8"), 5, 256, 32, 24),
-    ("dequantize_per_group", ("s4", "f16"), 7, 201, 64, 0),
-    ("dequantize_per_group", ("u4", "f64"), 7, 201, 33, 0),
-    ("dequantize_per_group", ("s4", "f32"), 7, 200, 48, 6),
-    ("dequantize_per_group", ("u8", "bf16"), 3, 300, 128, 0),
-    ("quantize_per_token", ("f16", "s4"), 9, 127, None, 0),
-    ("dequantize_per_token", ("s4", "f16"), 9, 127, None, 0),
-    ("fake_quantize_per_group", ("f16",), 5, 255, 32, 0),
-    ("fake_quantize_per_group", ("f64",), 4, 256, 64, 8),
-    ("quantize_per_group_backward", ("f16",), 5, 255, 32, 8),
+    # name, elements, rows, columns, group, elements between the rows of the input
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 32, 0),
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 2, 1088, 64, 0),
+    ("quantize_per_group", {"T": "f64", "Q": "u4"}, 4, 679, 34, 0),
+    ("quantize_per_group", {"T": "bf16", "Q": "s8"}, 3, 1079, 50, 24),
+    ("dequantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 64, 0),
+    ("dequantize_per_group", {"T": "f64", "Q": "u4"}, 5, 359, 33, 0),
+    ("dequantize_per_group", {"T": "f32", "Q": "s4"}, 4, 608, 48, 6),
+    ("dequantize_per_group", {"T": "bf16", "Q": "u8"}, 3, 1091, 128, 0),
+    ("quantize_per_token", {"T": "f16", "Q": "s4"}, 3, 1077, None, 0),
+    ("fake_quantize_per_group", {"T": "f16"}, 3, 1055, 32, 0),
+    ("fake_quantize_per_group", {"T": "f64"}, 4, 384, 64, 9),
+    ("quantize_per_group_backward", {"T": "f32"}, 4, 553, 40, 8),
 ]
 
 
-@pytest.mark.parametrize("name, words, rows, columns, group, more", GROUPED, ids=str)
-def test_groups_that_begin_anywhere_in_a_vector(name, words, rows, columns, group, more):
-    """Ragged groups, lines that are padded or have gaps, and any alignment of each operand."""
+@pytest.mark.parametrize("name, types, rows, columns, group, more", GROUPED, ids=str)
+def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, group, more):
+    """Ragged groups, lines that are padded or have gaps, and any alignment."""
     plan_class = next(plan for plan in PLANS if plan.operation.function == name)
     operation = plan_class.operation
-    fields = dict(zip(("input_element", "output_element") if len(words) == 2 else ("element",), words, strict=True))
+    fields = {operation.element_fields[letter]: word for letter, word in types.items()}
     sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
     descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
-    for start in range(9):
+    served = []
+    for start in (0, 1, 2, 3, 4, 7, 8, 9):
         arrays, pointers = {}, {}
         for index, operand in enumerate(operation.operands):
             if operand.dims:
-                shape = plan.stored[index]
-                wide = shape[-1] + (more if operand in operation.inputs and operand.dims == operation.space else 0)
-                whole = np.arange(int(np.prod(shape[:-1])) * wide).reshape(*shape[:-1], wide)
-                arrays[operand.name] = whole[..., : shape[-1]]
-                itemsize = DTYPES[plan.words[index]].storage.itemsize
-                pointers[operand.name] = (1 << 20) + (start if operand.dims == operation.space else 0) * itemsize
-        problem = Problem(plan, arrays, pointers)
-        served = check(problem)
-        assert served.startswith("groups") or start % 2 == 0, (start, served)  # aligned ones may take vec
+                full = operand.dims == operation.space
+                *outer, last = plan.stored[index]
+                wide = last + (more if full and operand in operation.inputs else 0)
+                arrays[operand.name] = np.arange(int(np.prod(outer)) * wide).reshape(*outer, wide)[..., :last]
+                pointers[operand.name] = (1 << 20) + full * start * DTYPES[plan.words[index]].storage.itemsize
+        served.append(check(Problem(plan, arrays, pointers)))
+    assert sum(each.startswith("groups") for each in served) >= 6, served  # an aligned one may take vec
 
 
 @pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])
@@ -1030,5 +1046,3 @@ def test_the_sources_and_the_host_agree_on_the_index_space():
     assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == mapping._MARGIN
-    declared = re.search(r"constexpr int RUNS = (\d+);", headers()["groups.cuh"])
-    assert int(declared[1]) == RUNS == mapping._RUNS

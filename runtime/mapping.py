@@ -208,7 +208,7 @@ class MapKernels:
 
     def _groups(self, arrays, axes: list[Axis]) -> Geometry | None:
         """Lines that follow each other in the outputs, at most a nibble apart, in runs of at least a vector each whose
-        parameters follow each other as well; None where the operands are not so."""
+        parameters follow each other as well; None where the operands are not so, or too few for long stretches."""
         full = [place for place, index in enumerate(arrays) if self.full[index]]
         parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
         outputs = [place for place in full if arrays[place] >= len(self.operation.inputs)]
@@ -243,7 +243,7 @@ class MapKernels:
         if (
             min(run, line - (runs - 1) * run) < lanes
             or stretch > line  # it would meet more than two
-            or length < stretch + 2 * _MARGIN
+            or length < max(stretch + 2 * _MARGIN, self.few_blocks * BLOCK // 32 * stretch)
             or run < _SHORTEST_GROUP
             or max(length, runs * run) >= _MOST_FLAT
             or any(abs(each) >= 1 << 31 for each in apart)

@@ -111,9 +111,9 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
-    Groups need parameters, columns those that change along the last axis. With an unpacked element any axis may be the last that
-    counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
-    Tiles need two axes.
+    Groups need parameters, columns those that change along the last axis. With an unpacked element any axis may be the
+    last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
+    last one. Tiles need two axes.
     """
     if operation.over:
         return row_variants(operation, types)

@@ -2,8 +2,9 @@
 #pragma once
 #include "flat.cuh"
 
-// Elements are counted as the outputs hold them, from line to line, with the nibbles that pad packed lines. Each line
-// has its own `runs` runs of parameters, of at least a vector each; the parameters of all lines follow each other.
+// Elements are counted as the outputs hold them, from line to line, with the nibbles that pad packed lines; a line is at
+// least as long as what a warp takes. Each line has its own `runs` runs of parameters, the last of which may be shorter,
+// but not than a vector; the parameters of all lines follow each other.
 struct Groups {
   i64 length;
   Divide line, run;

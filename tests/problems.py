@@ -27,7 +27,7 @@ from skuda.tensor import CPU, View
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
-PLACES = ("plain", "shifted", "padded", "stepped")
+PLACES = ("plain", "shifted", "askew", "padded", "stepped")
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
@@ -58,6 +58,9 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
     return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
+
+
+FOR_MANY = (schedules.VEC, schedules.COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -154,7 +157,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in FOR_MANY)
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -169,11 +172,12 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The place of one operand: parameters are plain, and `crossed` are the inputs alone."""
+    """The place of one operand: parameters are plain; `crossed` are the inputs alone, and `askew` they are shifted."""
     if shared(operand, operation):
         return "plain"
-    if how == "crossed":
-        return "permuted" if operand in operation.inputs else "plain"
+    if how in ("crossed", "askew"):
+        turned = "permuted" if how == "crossed" else "shifted"
+        return turned if operand in operation.inputs else "plain"
     return how
 
 
@@ -226,7 +230,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant is schedules.VEC,
+            entry.variant in FOR_MANY,
         )
         for each, places in sizes
     ]

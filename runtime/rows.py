@@ -3,13 +3,15 @@
 A row is what a reduction is over: an operand's elements along some axes, or those of one block along an axis.
 Sums and products are made in one order, which depends on the row's length alone:
 
-1. eight neighbours: halves are added element by element (l and l + 4), three times;
+1. eight elements are added as a tree: neighbours, then neighbours among these sums, three times;
 2. these groups are dealt in turn to `places(length)` places, and each place adds its groups one after the other;
-3. 32 neighbouring places: halves are added (k and k + 16), five times; then the sums of these 32, likewise;
-4. a row of more than 65536 elements is cut in segments of so many, whose sums are added one after the other.
+3. the places are added as a tree of neighbours;
+4. a row of more than 65536 elements is cut in segments of so many, whose sums are added as a tree of neighbours.
 
 What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
-of n elements is off by at most (21 + n / 65536) units in the last place of the sum of their magnitudes.
+of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units in the last place of the sum of their
+magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be
+added apart, by another block or another kernel.
 """
 
 from __future__ import annotations
@@ -22,7 +24,6 @@ from skuda.dtypes import DTYPES
 from skuda.operation import Types
 
 GROUP = 8  # neighbours that are added first
-NEIGHBOURS = 32  # places that are added before others: a warp
 SEGMENT = 1 << 16  # elements
 # (most elements of a row, places): a place is a thread of a kernel.
 _PLACES = ((64, 8), (512, 32), (2048, 128), (8192, 256), (16384, 512), (SEGMENT, 1024))
@@ -47,27 +48,28 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray
     length = rows.shape[-1]
     lead = rows.shape[:-1]
     count = places(length)
-    total = None
+    segments = []
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
         turns = -(-part.shape[-1] // (count * GROUP))
         padded = np.full((*lead, turns * count * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
-        groups = _halved(padded.reshape(*lead, turns, count, GROUP), combine)
+        groups = _joined(padded.reshape(*lead, turns, count, GROUP), combine)
         placed = groups[..., 0, :]
         for turn in range(1, turns):
             placed = combine(placed, groups[..., turn, :])
-        near = min(count, NEIGHBOURS)
-        value = _halved(_halved(placed.reshape(*lead, count // near, near), combine), combine)
-        total = value if total is None else combine(total, value)
-    return np.full(lead, abs(identity), rows.dtype) if total is None else total
+        segments.append(_joined(placed, combine))
+    if not segments:
+        return np.full(lead, abs(identity), rows.dtype)
+    missing = (1 << (len(segments) - 1).bit_length()) - len(segments)
+    segments += [np.full(lead, identity, rows.dtype)] * missing
+    return _joined(np.stack(segments, axis=-1), combine)
 
 
-def _halved(values: np.ndarray, combine: Callable) -> np.ndarray:
-    """The last axis, a power of two long, made one by adding its halves."""
+def _joined(values: np.ndarray, combine: Callable) -> np.ndarray:
+    """The last axis, a power of two long, made one by adding neighbours."""
     while values.shape[-1] > 1:
-        half = values.shape[-1] // 2
-        values = combine(values[..., :half], values[..., half:])
+        values = combine(values[..., ::2], values[..., 1::2])
     return values[..., 0]
 
 

@@ -63,21 +63,42 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
-// A group made one by adding halves.
-template <typename How, typename V> __device__ inline V halved(V (&values)[GROUP]) {
+// A group made one by adding neighbours.
+template <typename How, typename V> __device__ inline V joined(V (&values)[GROUP]) {
 #pragma unroll
-  for (int half = GROUP / 2; half > 0; half /= 2)
+  for (int apart = 1; apart < GROUP; apart *= 2)
 #pragma unroll
-    for (int i = 0; i < half; ++i) values[i] = How::of(values[i], values[i + half]);
+    for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
 }
+
+// The sums of segments, as a tree of neighbours: one of each height waits for the one beside it.
+template <typename How, typename V, bool SEVERAL> struct Segments {
+  V waiting[SEVERAL ? 32 : 1];
+  int count = 0;
+
+  __device__ void add(V value) {
+    int height = 0;
+    if (SEVERAL)
+      for (; count >> height & 1; ++height) value = How::of(waiting[height], value);
+    waiting[height] = value;
+    ++count;
+  }
+  __device__ V total() const {
+    if (!SEVERAL) return waiting[0];
+    V value = How::template nothing<V>();
+    for (int height = 0; count >> height; ++height)
+      if (count >> height & 1) value = How::of(waiting[height], value);
+    return value;
+  }
+};
 
 // What a thread has of a row that THREADS hold: each is one of the places to which groups are dealt.
 template <typename How, typename V, int THREADS> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   V place = How::template nothing<V>();
 
-  __device__ void add(V (&group)[GROUP]) { place = How::of(place, halved<How>(group)); }
+  __device__ void add(V (&group)[GROUP]) { place = How::of(place, joined<How>(group)); }
 
   // The value of the whole row, in every thread of it. `scratch` has a place for each warp, and no thread may still
   // read what another reduction left there.
@@ -93,7 +114,7 @@ template <typename How, typename V, int THREADS> struct Partial {
 
   template <int LANES> static __device__ V across(V value) {
 #pragma unroll
-    for (int lane = LANES / 2; lane > 0; lane /= 2)
+    for (int lane = 1; lane < LANES; lane *= 2)
       value = How::of(value, __shfl_xor_sync(0xffffffffu, value, lane));
     return value;
   }

@@ -3,11 +3,11 @@
 A step that is rounded correctly takes each end to an end, because rounding is monotone: from values that are known
 exactly it gives the one result that is right, to the bit. Only two kinds of steps widen a span:
 
-- a sum of n values, whose order is no part of its definition. Between an element and the result lie at most
-  k = 20 + (n - 1) // 65536 additions (3 of neighbours, 7 of groups in one place, 10 of places, 1 for each further
-  segment), and never more than n - 1. Each is off by at most u = 2^-p of its result (p the bits of a mantissa;
+- a sum of n values, whose order is no part of its definition. Between an element and the result lie at most k = 20
+  + log2(s) additions, rounded up (3 of neighbours, 7 of groups in one place, 10 of places, then those of s segments
+  of 65536), and never more than n - 1. Each is off by at most u = 2^-p of its result (p the bits of a mantissa;
   subnormal sums are exact), so the sum is off by at most ((1 + u)^k - 1) S <= k u / (1 - k u) S, S being the sum of
-  the magnitudes. That is about half of the 21 + n / 65536 units in the last place of S that skuda.rows promises. A
+  the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that skuda.rows promises. A
   product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
   where that unit is larger.
@@ -230,7 +230,7 @@ def total(spans: Sequence[Span], form: Format) -> Span:
     if len(infinite) == 2:
         return point(NAN)
     u = Fraction(1, 1 << (form.fraction_bits + 1))
-    k = min(len(spans) - 1, 20 + (len(spans) - 1) // 65536)
+    k = min(len(spans) - 1, 20 + ((len(spans) - 1) // 65536).bit_length())
     off = k * u / (1 - k * u)
     size = _sum(max(s.low.magnitude, s.high.magnitude) for s in spans if s.finite)
     overflows = real(size * (1 + off), form).kind == "inf"

@@ -809,7 +809,7 @@ def contiguous(name: str, sizes: dict) -> Problem:
 
 @pytest.mark.parametrize("few", [True, False])
 @pytest.mark.parametrize("function", [f"{name}_per_channel" for name in ("quantize", "dequantize", "fake_quantize")])
-@pytest.mark.parametrize("rows, width", [(1, 9), (1, 64), (3, 5), (37, 12), (70, 13), (33, 127), (4, 4)])
+@pytest.mark.parametrize("rows, width", [(1, 9), (3, 5), (37, 12), (21, 13), (9, 127), (4, 4)])
 def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(function, rows, width, few, monkeypatch):
     """Whether or not their rows are of whole vectors: the columns are the same again after some rows."""
     monkeypatch.setattr(mapping.MapKernels, "few_blocks", mapping.MapKernels.few_blocks if few else 0)

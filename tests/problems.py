@@ -27,7 +27,7 @@ from skuda.tensor import CPU, View
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
-PLACES = ("plain", "shifted", "padded", "stepped")
+PLACES = ("plain", "shifted", "askew", "padded", "stepped")
 # Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
 GROUPED_MANY = ((37,), (), (46,), (61,))
 GROUPED_SINGLE = (1079, 131, 130)
@@ -62,6 +62,9 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
     return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
+
+
+FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -125,9 +128,6 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     )
 
 
-_LARGE = (schedules.VEC, schedules.GROUPS)  # the schedules of many elements
-
-
 def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
     entry = dispatch.entry_of(sku)
@@ -165,7 +165,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in _LARGE)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in FOR_MANY)
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -180,11 +180,12 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The place of one operand: parameters are plain, and `crossed` are the inputs alone."""
+    """The place of one operand: parameters are plain; `crossed` are the inputs alone, and `askew` they are shifted."""
     if shared(operand, operation):
         return "plain"
-    if how == "crossed":
-        return "permuted" if operand in operation.inputs else "plain"
+    if how in ("crossed", "askew"):
+        turned = "permuted" if how == "crossed" else "shifted"
+        return turned if operand in operation.inputs else "plain"
     return how
 
 
@@ -237,7 +238,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant in _LARGE,
+            entry.variant in FOR_MANY,
         )
         for each, places in sizes
     ]

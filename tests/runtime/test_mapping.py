@@ -82,8 +82,8 @@ class Array:
     pointer: int
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
-    row: int  # bytes from one row of a table to the next; of vec, elements of the gap after a line
-    apart: int  # bytes from one share of a thread to its next
+    row: int  # bytes from one row of a table to the next (of columns: from a table); of vec, elements of a line's gap
+    apart: int  # bytes from one share of a thread to its next; of columns, from one row or column to the next
     shares: bool  # a parameter that several elements share
     plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
     blocked: bool
@@ -181,8 +181,8 @@ class Joint:
 
 
 def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
-    """For each element that a launch of rows or columns stores: {operand: offset}."""
-    columns = geometry.variant.kernel == "columns"
+    """For each element that a launch of rows or unaligned columns stores: {operand: offset}."""
+    columns = geometry.variant is schedules.COLUMNS_UNALIGNED
     slots = Slots(geometry.head)
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))
@@ -245,6 +245,60 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                 joint.store(warp[name])
     for key, places in inputs.items():
         yield places | {name: joint.found[key] for name, joint in joints.items()}
+
+
+def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
+    """For each element that a launch of columns stores: {operand: offset}."""
+    slots = Slots(geometry.head)
+    units, blocks, rows, last = (slots.one() for _ in range(4))
+    chunks, slabs, width = (slots.divide() for _ in range(3))
+    lead, behind, length = (slots.one() for _ in range(3))
+    assert not slots.rest and lanes <= width[0] and chunks[0] * lanes < 1 << 31 and length < 1 << 31
+
+    def steps(array: Array, count: int, bytes_apart: int) -> int:
+        """`stepped`, in elements (of a packed operand, nibbles)."""
+        assert -(1 << 31) <= count < 1 << 31 and -(1 << 31) <= bytes_apart < 1 << 31
+        bits = count * bytes_apart * 8
+        assert bits % max(8, array.bits) == 0
+        return bits // array.bits
+
+    def vector(array: Array, table: int, row: int, first: int) -> list[int]:
+        return array.lane_places(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
+
+    for thread in range(blocks * BLOCK):
+        unit = min(thread, units - 1)
+        slab = divide(chunks, unit)
+        table = divide(slabs, slab)
+        chunk, row = unit - slab * chunks[0], (slab - table * slabs[0]) * depth
+        near = rows - (chunk >= last)
+        end, first = near if thread == unit else 0, chunk * lanes + lead
+        assert first + lanes < 1 << 31 and near > 0
+        for each in arrays:
+            if not each.shares and not each.output:
+                for at in {min(row + below, near - 1) for below in range(depth)}:
+                    for place in vector(each, table, at, first):
+                        each.read(place)
+        column = first - divide(width, first) * width[0]
+        columns = [column + lane - (0 if column + lane < width[0] else width[0]) for lane in range(lanes)]
+        shared = {
+            each.name: [each.read(steps(each, table, each.row) + steps(each, at, each.apart)) for at in columns]
+            for each in arrays
+            if each.shares
+        }
+        for at in range(row, min(row + depth, end)):
+            places = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
+            for lane in range(lanes):
+                yield {name: found[lane] for name, found in places.items()}
+
+    per = 2 if any(array.packed for array in arrays) else 1
+    for thread in range(BLOCK * (geometry.grid - blocks)):
+        for nibble in range(per):
+            number = thread * per
+            at = (number if number < lead else number - lead + behind) + nibble
+            if at >= length:
+                break
+            column = at - divide(width, at) * width[0]
+            yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
 
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
@@ -678,24 +732,25 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            by_row = variant.kernel in ("rows", "columns")
+            by_row = variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED)
+            in_table = variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL)
             tiled = variant is schedules.TILE
-            shares = parameter and variant is not schedules.STRIDED and not tiled
+            steps = parameter and variant is not schedules.STRIDED and not tiled and not in_table
             spans = by_row and not parameter and operand in operation.inputs
-            axes = 0 if variant.kernel in ("vec", "groups") else AXES
+            axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
             in_lines = (variant.kernel == "vec" and not parameter) or (
                 variant is schedules.GROUPS and not parameter and operand in operation.inputs
             )
-            assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:axes],
-                    slots[-1] if shares else None,
-                    slots[axes] if by_row or in_lines else 0,
-                    slots[axes + 1] if by_row else 0,
+                    slots[-1] if steps else None,
+                    slots[axes] if by_row or in_table or in_lines else 0,
+                    slots[axes + 1] if by_row or in_table else 0,
                     parameter,
                     slots[axes:] if tiled else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
@@ -706,12 +761,17 @@ def check(problem: Problem) -> str:
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
     numbers = [int(word) for word in re.findall(r"\b\d+\b", schedules.entry(operation, types, variant))]
-    units, launched = geometry.head[0], geometry.grid * BLOCK
+    blocks = geometry.grid
+    units, launched = geometry.head[0], blocks * BLOCK
     if variant is schedules.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant is schedules.TILE:
         runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant.kernel in ("rows", "columns"):
+    elif variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL):
+        runs = [columns_places(geometry, arrays, *numbers)]
+        blocks = geometry.head[1]
+        launched = blocks * BLOCK
+    elif variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
         places_of = groups_places if variant is schedules.GROUPS else vec_places
@@ -725,7 +785,7 @@ def check(problem: Problem) -> str:
         where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
     if variant is not schedules.TILE:  # there a block has one tile
-        per_block = launched // geometry.grid
+        per_block = launched // blocks
         assert launched - per_block < units <= launched
     return schedules.variant_name(operation, types, variant)
 
@@ -846,6 +906,53 @@ def contiguous(name: str, sizes: dict) -> Problem:
     return Problem(plan, arrays, {})
 
 
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("function", [f"{name}_per_channel" for name in ("quantize", "dequantize", "fake_quantize")])
+@pytest.mark.parametrize("rows, width", [(1, 9), (3, 5), (37, 12), (21, 13), (9, 127), (4, 4)])
+def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(function, rows, width, few, monkeypatch):
+    """Whether or not their rows are of whole vectors: the columns are the same again after some rows."""
+    monkeypatch.setattr(mapping.MapKernels, "few_blocks", mapping.MapKernels.few_blocks if few else 0)
+    widens = function.startswith("dequantize")  # there is one variant
+    for start in range(4):
+        problem = contiguous(function, {"outer": (rows,), "c": width, "inner": ()})
+        for operand, word in zip(problem.plan.operation.operands, problem.plan.words, strict=True):
+            if operand.dims == problem.plan.operation.space:
+                problem.pointers[operand.name] = (1 << 20) + start * DTYPES[word].storage.itemsize
+        assert problem.geometry().variant is (schedules.COLUMNS_SMALL if few and not widens else schedules.COLUMNS)
+        check(problem)
+    one = next(name for name in problem.pointers)
+    problem.pointers[one] = (1 << 20) + 2 * DTYPES[problem.plan.words[0]].storage.itemsize
+    assert problem.geometry().variant is schedules.COLUMNS_UNALIGNED
+    check(problem)
+
+
+@pytest.mark.parametrize("gap, variant", [(0, "columns"), (4, "columns"), (1, "columns_unaligned")])
+@pytest.mark.parametrize("tables", [(), (3,), (3, 2)])
+def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, variant):
+    problem = contiguous("quantize_per_group", {"outer": tables, "d": 15, "inner": (16,), "group_size": 5})
+    shape = problem.arrays["input"].shape
+    problem.arrays["input"] = np.arange(np.prod(shape[:-1]) * (16 + gap)).reshape(*shape[:-1], 16 + gap)[..., :16]
+    assert check(problem).startswith("columns")
+    name = schedules.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
+    assert name.startswith(f"quantize_per_group_{variant}<")
+
+
+def test_packed_tables_of_odd_width_have_gaps():
+    """Each of their rows ends with a nibble that is no element; one row has no other behind it."""
+    for rows, variant in ((3, schedules.COLUMNS_UNALIGNED), (1, schedules.COLUMNS_SMALL)):
+        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_channel")
+        descriptor = plan_class.descriptor_type(outer=(rows,), c=37, inner=(), output_element="s4")
+        plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+        arrays = {
+            operand.name: addresses(stored, random.Random(0), "contiguous")
+            for operand, stored in zip(plan.operation.operands, plan.stored, strict=True)
+            if operand.dims
+        }
+        problem = Problem(plan, arrays, {})
+        assert problem.geometry().variant is variant
+        check(problem)
+
+
 def test_axes_stored_in_another_order_alike_are_one_row():
     problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
     for name, array in problem.arrays.items():
@@ -861,7 +968,7 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
     )
     strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
     for aligned in (True, False):
-        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned))
+        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned, 0 if aligned else None))
         assert geometry.variant in (schedules.ROWS, schedules.STRIDED)
         assert geometry.variant is schedules.STRIDED or geometry.head[0] < 1 << 31
 
@@ -964,7 +1071,7 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
     runs = -(-columns // group)
     strides = tuple((step, 1) for step in (columns, runs, runs, columns))
-    assert plan._kernels.geometry(mapping.Layouts(strides, True)).variant.kernel == variant
+    assert plan._kernels.geometry(mapping.Layouts(strides, True, 0)).variant.kernel == variant
 
 
 @pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])

@@ -8,7 +8,6 @@ from skuda.codegen.lowering import Lowering, lowered
 from skuda.codegen.nodes import BOOL, INT, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
-from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand, Operation
 
 CPP = {INT: "i64", BOOL: "bool"}
@@ -134,10 +133,8 @@ class ProgramInCuda:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
-        floats = [letter for letter in letters if _is_float(op, letter)]
-        primary = [letter for letter in floats if letter != "S"] or floats
-        return f"compute_t<{primary[0]}>" if primary else "f32"
+        floats = [letter for letter in op.types if letter in op.kernel_letters and op.is_float(letter)]
+        return f"compute_t<{floats[0]}>" if floats else "f32"
 
 
 class CudaProgram(ProgramInCuda):
@@ -181,16 +178,6 @@ class CudaProgram(ProgramInCuda):
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
     """An operand or attribute as the methods of a formula take it: widened."""
     element = item.element if isinstance(item, Operand) else item.type
-    if element == "C":
+    if op.is_float(element):
         return Parameter("C", item.name)
-    if element in op.types:
-        return Parameter("C" if _is_float(op, element) else "i64", item.name)
-    kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
-    return Parameter(kind, item.name)
-
-
-def _is_float(op: Operation, letter: str) -> bool:
-    word = op.types[letter][0]
-    while word in op.types:
-        word = op.types[word][0]
-    return DTYPES[word].kind == "float"
+    return Parameter("bool" if element == "bool" else "i64", item.name)

@@ -76,7 +76,7 @@ class Attribute(Record):
 
     Attributes:
         name: argument name.
-        type: a type letter (an integer that this type can hold), `i32`, `C`, `size` or `axis`.
+        type: a type letter (a number that this type can hold), `i32`, `C`, `size` or `axis`.
         default: a number, "lowest" or "highest" (of the type), or None where the caller must say it.
         axis_of: for an axis, the dimension that it places.
     """
@@ -217,6 +217,12 @@ class Operation(Record):
         """The element type of an operand under a choice of types."""
         return types.get(operand.element, operand.element)
 
+    def is_float(self, element: str) -> bool:
+        """Whether a type letter, the word of an element type or `C` stands for floats."""
+        while element in self.types:
+            element = self.types[element][0]
+        return element == COMPUTE or (element in DTYPES and DTYPES[element].kind == "float")
+
     def guarantee(self, types: Types) -> PrecisionGuarantee:
         """What a kernel of these types promises."""
         words = [self.word(operand, types) for operand in self.outputs]
@@ -232,6 +238,11 @@ class Operation(Record):
     def may_be_packed(self, letter: str) -> bool:
         """Whether some choice of types makes this letter a packed type."""
         return any(DTYPES[types[letter]].packed for types in self.combinations if letter in types)
+
+    def may_be_bytes(self, letter: str) -> bool:
+        """Whether an array of uint8 may hold this letter's elements, so that somebody has to say which they are."""
+        words = {types[letter] for types in self.combinations if letter in types}
+        return any(DTYPES[word].packed or DTYPES[word].narrow_float for word in words)
 
     def resolve(self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = ()) -> dict[str, str]:
         """The preferred choice of types under which each named operand or letter has the word seen.

@@ -44,7 +44,7 @@ def call(
         attributes: its attributes in call order, `axis` among them; None takes the default.
         stream: what to launch on; the current stream of that library if None.
         dtype: element type that no input shows.
-        input_dtype: element type of packed inputs, which travel as uint8.
+        input_dtype: element type of packed inputs, which travel as uint8, or of 8-bit floats that do.
         shape: logical shape of packed inputs; needed where the last axis is odd.
 
     Returns:
@@ -180,9 +180,9 @@ def _types(operation: Operation, values, dtype, input_dtype, plan: str) -> dict[
             numbers.append(operand)
             continue
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
-        if input_dtype is not None and operation.may_be_packed(letter):
+        if input_dtype is not None and operation.may_be_bytes(letter):
             word = input_dtype
-            if word in DTYPES and DTYPES[word].storage != value.storage:
+            if word in DTYPES and not DTYPES[word].travels_as(value.storage):
                 raise ElementMismatch(
                     f"{plan}: {operand.name} is {input_dtype}, which travels as {DTYPES[word].storage}, but has "
                     f"elements {value.storage}"

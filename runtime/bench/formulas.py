@@ -155,10 +155,24 @@ def _fake_quantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
     return backward
 
 
-def _dequantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+def _quantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide, most = _spread(problem), _wide(problem), problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+    return lambda x, s: torch.clamp(x.to(wide) / spread(s), -most, most).to(out)
+
+
+def _quantize_fp8_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide, most = _spread(problem), _wide(problem), problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+    return lambda g, x, s: torch.where(
+        (x.to(wide) / spread(s)).abs() <= most, g.to(wide) / spread(s), 0
+    ).to(out)
+
+
+def _scaled(problem: Problem) -> Callable[..., torch.Tensor]:
     spread, wide = _spread(problem), _wide(problem)
     out = dtype_of(problem.case.operands[-1].word)
-    return lambda g, s: (g.to(wide) * spread(s)).to(out)
+    return lambda x, s: (x.to(wide) * spread(s)).to(out)
 
 
 def _lerp(problem: Problem) -> Callable[..., torch.Tensor]:
@@ -187,7 +201,11 @@ _MAKERS = {
     "quantize": _quantize,
     "quantize_backward": _quantize_backward,
     "dequantize": _dequantize,
-    "dequantize_backward": _dequantize_backward,
+    "dequantize_backward": _scaled,
+    "quantize_fp8": _quantize_fp8,
+    "quantize_fp8_backward": _quantize_fp8_backward,
+    "dequantize_fp8": _scaled,
+    "dequantize_fp8_backward": _scaled,
     "fake_quantize": _fake_quantize,
     "fake_quantize_backward": _fake_quantize_backward,
     "lerp": _lerp,

@@ -33,7 +33,7 @@ class Problem:
     def __init__(self, case: Case):
         self.case = case
         self.plan = case.plan_class.select(case.descriptor(), preference=BackendKind.CUDA)
-        codes = DTYPES[next((word for word in case.types.values() if DTYPES[word].kind == "int"), "s8")]
+        codes = DTYPES[next((word for word in case.types.values() if DTYPES[word].code), "s8")]
         self.q_min, self.q_max = codes.lowest, codes.highest
         self._memory: dict[str, Any] = {}
         self.arrays: dict[str, Any] = {}
@@ -74,7 +74,7 @@ class Problem:
         if placed.word == "i32":
             middle = (self.q_min + self.q_max + 1) // 2
             return cupy.random.randint(middle - 2, middle + 3, size, dtype=cupy.int32)
-        if DTYPES[placed.word].kind == "int":
+        if DTYPES[placed.word].code:
             return cupy.random.randint(0, 256, size, dtype=cupy.uint8).view(storage)
         return cupy.random.standard_normal(size, dtype=cupy.float32).astype(storage, copy=False)
 

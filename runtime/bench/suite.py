@@ -239,7 +239,8 @@ def _elements(operation: Operation) -> tuple[str, ...]:
 def _types(operation: Operation) -> Iterator[dict[str, str]]:
     """One choice of types for each element type: 4-bit codes where there are groups, 8-bit codes elsewhere.
 
-    A direction whose codes may be signed or not takes them in turn, so that every integer type is measured.
+    A direction whose codes may be signed or not, or of several float types, takes them in turn, so that every type of
+    codes is measured.
     """
     letter = next(iter(operation.types))
     grouped = any(attribute.type == "size" for attribute in operation.attributes)
@@ -248,7 +249,8 @@ def _types(operation: Operation) -> Iterator[dict[str, str]]:
         turn = {}
         for other in operation.types:
             words = list(dict.fromkeys(types[other] for types in fitting))
-            codes = [code for code in words if DTYPES[code].kind == "int" and DTYPES[code].packed is grouped]
+            codes = [code for code in words if DTYPES[code].code]
+            codes = [code for code in codes if DTYPES[code].packed is grouped] or codes
             if codes:
                 turn[other] = codes[index % len(codes)]
         yield next(types for types in fitting if all(types[other] == code for other, code in turn.items()))

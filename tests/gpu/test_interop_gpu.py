@@ -76,6 +76,35 @@ def test_torch_in_and_out(element):
         assert torch.equal(out, output)
 
 
+@pytest.mark.parametrize(
+    ("word", "dtype"), [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)], ids=["e4m3", "e5m2"]
+)
+def test_floats_of_8_bits(word, dtype):
+    """torch has the types; CuPy's arrays have ml_dtypes' as NumPy's do, or are of uint8."""
+    x, scale = values("f16"), PARAMETERS[0]
+    expected = skuda.quantize_fp8_per_token(x, scale, dtype=word)
+    back = skuda.dequantize_fp8_per_token(expected, scale, dtype="f16")
+    codes = skuda.quantize_fp8_per_token(to_torch(x), to_torch(scale), dtype=word)
+    assert codes.dtype == dtype and codes.is_cuda
+    np.testing.assert_array_equal(to_numpy(codes.view(torch.uint8)), expected.view(np.uint8))
+    np.testing.assert_array_equal(
+        to_numpy(skuda.dequantize_fp8_per_token(codes, to_torch(scale), dtype="f16")).view(np.uint16),
+        back.view(np.uint16),
+    )
+    codes = skuda.quantize_fp8_per_token(cupy.asarray(x), cupy.asarray(scale), dtype=word)
+    assert codes.dtype == expected.dtype
+    raw = codes.view(np.uint8)
+    np.testing.assert_array_equal(raw.get(), expected.view(np.uint8))
+    for given in (codes, raw):
+        again = skuda.dequantize_fp8_per_token(given, cupy.asarray(scale), dtype="f16", input_dtype=word)
+        np.testing.assert_array_equal(again.get().view(np.uint16), back.view(np.uint16))
+    out = cupy.zeros(x.shape, np.uint8)
+    for _ in range(3):  # the short way is asked too
+        assert skuda.quantize_fp8_per_token(cupy.asarray(x), cupy.asarray(scale), dtype=word, out=out) is out
+        np.testing.assert_array_equal(out.get(), expected.view(np.uint8))
+        out.fill(0)
+
+
 def test_torch_views():
     x = values("f16", (130, 33))
     tensor = to_torch(x)

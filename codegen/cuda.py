@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skuda.codegen.lowering import Lowering, lowered
+from skuda.codegen.lowering import STORED, Lowering, lowered
 from skuda.codegen.nodes import BOOL, INT, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
+from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand, Operation
 
 CPP = {INT: "i64", BOOL: "bool"}
@@ -75,19 +76,25 @@ class CudaPrinter(CppPrinter):
         rule = lowered(node, self.varies)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
 
+    def stored(self, node: Node, narrow: str | None) -> str:
+        """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
+        rule = lowered(node, self.varies, STORED) if narrow else None
+        return self.text(node) if rule is None else self.prepared(*rule, narrow)
+
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
         name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
         return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
-    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
+    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
         """The call that a lowering rule makes of a value."""
         once = tuple(found[name] for name in rule.once)
         stem = rule.holder.lower()
         taken = sum(key[0] == rule.holder for key in self.members)
         name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
         arguments = ", ".join(self.once.text(node) for node in once)
-        member = self.member((rule.holder, *once), f"{rule.holder}<C>", name, arguments, prepared=True)
+        type = f"{rule.holder}<{', '.join(('C', *elements))}>"
+        member = self.member((rule.holder, *elements, *once), type, name, arguments, prepared=True)
         return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
 
     def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
@@ -124,6 +131,11 @@ class ProgramInCuda:
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
 
+    def narrow(self, operand: Operand) -> str | None:
+        """The element of an output, where it is a float of 8 bits whatever the types are."""
+        words = {self.operation.word(operand, types) for types in self.operation.combinations}
+        return operand.element if all(DTYPES[word].narrow_float for word in words) else None
+
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
@@ -159,7 +171,7 @@ class CudaProgram(ProgramInCuda):
                 operand,
                 CPP.get(node.kind, "C"),
                 tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
-                printer.text(node),
+                printer.stored(node, self.narrow(operand)),
             )
             for operand, node in formulas
         )

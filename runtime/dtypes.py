@@ -79,7 +79,7 @@ class DType(Record):
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Reals as elements of this float type: each rounded once, ties to even.
 
-        What is beyond the largest finite value of an 8-bit type, infinities too, becomes that; of a wider type, infinite.
+        What is beyond the largest finite value of an 8-bit type, infinities too, becomes that; of a wider one inf.
         """
         values = np.asarray(values)
         if self.narrow_float:
@@ -93,7 +93,7 @@ class DType(Record):
 
 
 def _to_odd(values: np.ndarray) -> np.ndarray:
-    """f64 as f32, where the last bit is 1 if something was lost: rounded again to fewer bits, it is as if rounded once."""
+    """f64 as f32, the last bit 1 where something was lost: rounded again to fewer bits, it is as if rounded once."""
     with np.errstate(over="ignore", under="ignore"):
         nearest = np.asarray(values.astype(np.float32))
     bits = nearest.view(np.int32) - (np.abs(nearest) > np.abs(values))

@@ -10,9 +10,9 @@ from fractions import Fraction
 class Format:
     """A binary floating-point format: a sign, an exponent field and a fraction field.
 
-    `infinities`: the largest exponent field is that of infinities and NaNs, as IEEE has it; else only the pattern of all
-    ones is a NaN, and what stands below it is finite. `saturates`: what is beyond the largest finite value is encoded as
-    that, infinities too.
+    `infinities`: the largest exponent field is that of infinities and NaNs, as IEEE has it; else only the pattern of
+    all ones is a NaN, and what stands below it is finite. `saturates`: what is beyond the largest finite value is
+    encoded as that, infinities too.
     """
 
     word: str

@@ -243,7 +243,7 @@ FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
 @pytest.mark.parametrize("word", FP8)
 @pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
 def test_fp8_inside_the_range(element, word):
-    """Beyond it torch's conversion gives NaN or infinities. Tensors go in, and tensors of torch's own types come out."""
+    """Beyond it torch's conversion gives NaN or infinities. Tensors come out as torch's own types."""
     largest = torch.finfo(FP8[word]).max
     x = adversarial(element, 0.01, (64, 300), 11)
     tensor = to_torch(np.where(np.abs(x.astype(np.float32)) <= 0.3 * largest, x, np.ones_like(x)))

@@ -1,4 +1,6 @@
-"""Floats of 8 bits: what GPUs without their instructions compute is what the instructions give, for every f32."""
+"""Floats of 8 bits: what GPUs without their instructions compute is what the instructions give, for every f32; and the
+fast forms of quotient.cuh store what the division does, for values around every tie.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ from skuda.compile import compile_cubin
 
 SOURCE = """
 #include "lanes.cuh"
+#include "quotient.cuh"
 template <typename E> __global__ void narrowed(u64* wrong, u32* example) {
   u32 found = 0;
   for (u64 bits = blockIdx.x * 256 + threadIdx.x; bits < (1ull << 32); bits += u64(gridDim.x) * 256) {
@@ -32,12 +35,38 @@ template <typename E> __global__ void widened(u64* wrong, u32* example) {
     *example = code;
   }
 }
+
+// A divisor a thread: dividends around its multiples by codes and by what lies between two codes, and others.
+template <typename E> __global__ void divided_by(u64* wrong, u32* example) {
+  const u32 thread = blockIdx.x * 256 + threadIdx.x, hash = thread * 2654435761u;
+  const f32 s = __uint_as_float((67 + thread % 121) << 23 | hash >> 9 | hash << 31);
+  const f32 bound = thread % 3 ? fp8<E>::highest : widen(E{0x4c});
+  const Saturated<f32, E> saturated(s, -bound, bound);
+  const Within<f32> within(s, bound);
+  u32 found = !saturated.fast || !within.fast;
+  const auto check = [&](f32 x) {
+    const E fast = narrow_to<E>::from(saturated.template value<true>(x));
+    const E slow = narrow_to<E>::from(saturated.template value<false>(x));
+    const bool same = fast.bits == slow.bits && within.template inside<true>(x) == within.template inside<false>(x);
+    if (!same) ++found, *example = __float_as_uint(x);
+  };
+  for (u32 code = 0; code < 256; ++code) {
+    for (int half = 0; half < 2; ++half) {
+      const u32 size = code & 127u;
+      const f32 value = widen(E{u8(code)}), next = widen(E{u8(size < 126 ? code + 1 : code)});
+      const u32 middle = __float_as_uint((half ? 0.5f * (value + next) : value) * s);
+      for (u32 bits = middle - 4; bits != middle + 5; ++bits) check(__uint_as_float(bits));
+    }
+  }
+  for (u32 i = 0; i < 512; ++i) check(__uint_as_float(thread * 40503u + i * 8388593u));
+  if (found) atomicAdd(wrong, u64(found));
+}
 """
 
 
 @pytest.mark.parametrize("word", ["e4m3", "e5m2"])
-@pytest.mark.parametrize("kernel", ["narrowed", "widened"])
-def test_instructions_and_integers_agree(kernel, word):
+@pytest.mark.parametrize("kernel", ["narrowed", "widened", "divided_by"])
+def test_both_ways_agree(kernel, word):
     entry = f"{kernel}<{word}>"
     arch = f"sm_{cupy.cuda.Device().compute_capability}"
     compiled = compile_cubin(SOURCE, "fp8.cu", [entry], arch)

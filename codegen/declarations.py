@@ -92,7 +92,7 @@ class Declarations(TreeReader):
             for item in items:
                 if not isinstance(item, Text):
                     self.error(item.place, "a type letter takes a list of element types")
-                elif item.value in DTYPES or item.value in types:
+                elif item.value in DTYPES or item.value in types or (item.value == COMPUTE and types):
                     words.append(item.value)
                 else:
                     help = suggestion(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
@@ -337,10 +337,8 @@ class Declarations(TreeReader):
 
     def needed(self, letters: set[str]) -> set[str]:
         """The letters, and those that they or C are defined by."""
-        needed = set(letters & self.types.keys()) | ({"T"} if COMPUTE in letters else set())
-        for letter in tuple(needed):
-            needed |= {word for word in self.types[letter] if word in self.types}
-        return needed
+        used = letters | {word for letter in letters & self.types.keys() for word in self.types[letter]}
+        return set(used & self.types.keys()) | ({"T"} if COMPUTE in used else set())
 
 
 def _entries(operand: Operand) -> frozenset[str]:

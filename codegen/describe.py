@@ -104,13 +104,17 @@ class DescribedProgram:
     def options(self) -> list[str]:
         """Keyword arguments that the function hands on, `stream` aside."""
         names = []
-        if self.operation.asked_letter:
-            names.append("dtype")
+        names += self.operation.asked.values()
         if self.reads_bytes:
             names.append("input_dtype")
         if self.reads_packed:
             names.append("shape")
         return names
+
+    @cached_property
+    def output_dtypes(self) -> list[str]:
+        """Keywords beside `dtype` that name the element type of an output."""
+        return list(self.operation.asked.values())[1:]
 
     @cached_property
     def reads_packed(self) -> bool:
@@ -171,10 +175,8 @@ class DescribedProgram:
         rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
-        if op.asked_letter:
-            rows.append(
-                ("dtype", op.asked_letter, f"element type {op.asked_letter}: {self.words(op.asked_letter)}.")
-            )
+        for letter, keyword in op.asked.items():
+            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}."))
         if self.reads_packed:
             rows.append(
                 ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
@@ -206,7 +208,7 @@ class DescribedProgram:
         op = self.operation
         letters = [f"{letter}: {' '.join(options)}" for letter, options in op.types.items()]
         uses = {operand.element for operand in op.operands}
-        if COMPUTE in uses:
+        if COMPUTE in uses.union(*op.types.values()):
             letters.append("C: f64 where T is f64, else f32")
         return "; ".join(letters)
 

@@ -372,11 +372,17 @@ class RowReader(Declarations):
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}
         hidden = [letter for letter in self.types if letter not in shown]
-        if len(hidden) > 1:
+        unnamed = [letter for letter in hidden if letter not in operation.asked]
+        if unnamed:
             self.error(
                 self.place,
                 f"no input shows the types {' and '.join(hidden)}; `dtype=` can name only one of them",
+                "another may be that of an output: `scale_dtype=` names the type of an output `scale`",
             )
+        for letter, keyword in operation.asked.items():
+            if keyword in self.meanings:
+                message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
+                self.error(self.place, message, "choose another name")
         if not any(operand.dims == operation.space for operand in operation.inputs):
             self.error(
                 self.place,

@@ -142,12 +142,12 @@ def test_granularity(backend, placement):
 @pytest.mark.parametrize("element", FORMATS)
 def test_dynamic_quantize(backend, element, word):
     for what, row in all_rows(element).items():
-        for q_max in (None, 24.0):
+        for q_max, scale_element in ((None, None), (None, element), (24.0, None)):
             most = fp8.highest(word) if q_max is None else Fraction(q_max)
-            scale, codes = fp8.dynamic_quantize(row, most, element=element, word=word)
+            scale, codes = fp8.dynamic_quantize(row, most, element=element, word=word, scale_element=scale_element)
             x = backend.array(floats(row, element))
-            got = skuda.dynamic_quantize_fp8_per_token(x, dtype=word, q_max=q_max)
-            assert_floats(backend.numpy(got[0]), scale, compute_format(element).word, what=what)
+            got = skuda.dynamic_quantize_fp8_per_token(x, dtype=word, q_max=q_max, scale_dtype=scale_element)
+            assert_floats(backend.numpy(got[0]), scale, scale_element or compute_format(element).word, what=what)
             assert_floats(backend.numpy(got[1]), np.array(codes), word, input=floats(row, element))
 
 

@@ -59,14 +59,17 @@ def dequantize_backward(d_output, scale, *, element, scale_element) -> int:
     return encode(product, form)
 
 
-def dynamic_quantize(row: Sequence[int], q_max, *, element: str, word: str) -> tuple[int, list[int]]:
-    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0."""
+def dynamic_quantize(row: Sequence[int], q_max, *, element, word, scale_element=None) -> tuple[int, list[int]]:
+    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0. The codes are made with the
+    scale as `scale_element` (the compute type if None) holds it.
+    """
     compute = compute_format(element)
+    scale_form = FORMATS[scale_element or compute.word]
     values = [decode(x, FORMATS[element]) for x in row]
     size = max((value.magnitude for value in values if value.kind == "finite"), default=0)
-    scale = encode_fraction(1, compute)
+    scale = encode_fraction(1, scale_form)
     if size:
         divisor = rounded(Value("finite", False, Fraction(q_max)), compute)
-        scale = encode(divide(Value("finite", False, size), divisor, compute), compute)
-    kinds = {"element": element, "scale_element": compute.word, "word": word}
+        scale = encode(divide(Value("finite", False, size), divisor, compute), scale_form)
+    kinds = {"element": element, "scale_element": scale_form.word, "word": word}
     return scale, [quantize(x, scale, q_max, **kinds) for x in row]

@@ -94,7 +94,7 @@ class Problem:
             self.run()
             for operand in operation.outputs:
                 if operand.name not in first:
-                    first[operand.name] = self._memory[operand.name].copy()
+                    first[operand.name] = self._memory[operand.name].view(cupy.uint8).copy()
         for placed in self.case.operands:
             name = placed.operand.name
             if placed.operand in operation.outputs and not self._same(first[name], placed):

@@ -21,6 +21,13 @@ WORDS = list(FP8)
 SCALES = ["0.1", "1/3", "1", "0.5", "1/1024", "3", "-0.75", "200"]
 
 
+def codes_of(backend, array, word: str) -> np.ndarray:
+    """Codes as a NumPy array of their type; CuPy's are of uint8."""
+    found = backend.numpy(array)
+    assert found.dtype == (STORAGE[word] if backend.name == "reference" else np.uint8)
+    return found.view(STORAGE[word])
+
+
 def around_ties(element: str, word: str) -> np.ndarray:
     """Patterns of `element`: all codes, what lies halfway between two, and at either side of these."""
     form, codes = FORMATS[element], FP8[word]
@@ -44,7 +51,7 @@ def test_every_value_and_tie(backend, element, word):
     if FORMATS[element].bits == 16:
         x = np.concatenate([x, np.arange(1 << 16, dtype=np.uint64)])
     given = backend.array(floats(x, element))
-    actual = backend.numpy(skuda.quantize_fp8_per_tensor(given, 1.0, dtype=word))
+    actual = codes_of(backend, skuda.quantize_fp8_per_tensor(given, 1.0, dtype=word), word)
     expected = floats_array.encode(floats_array.decode(x, FORMATS[element]), FP8[word])
     assert_floats(actual, expected, word, input=floats(x, element))
 
@@ -79,7 +86,7 @@ def test_quantize_and_its_gradient(backend, grid, word):
         most = fp8.highest(word) if q_max is None else Fraction(q_max)
         codes = np.stack([fp8_array.code_of(each, most, word) for each in quotients])
         actual = skuda.quantize_fp8_per_token(*given, dtype=word, q_max=q_max)
-        assert_floats(backend.numpy(actual), codes, word, **shown)
+        assert_floats(codes_of(backend, actual, word), codes, word, **shown)
         inside = np.stack([fp8_array.in_range_of(each, most) for each in quotients])
         actual = skuda.quantize_fp8_per_channel_backward(d_output, *given, axis=0, dtype=word, q_max=q_max)
         assert_floats(backend.numpy(actual), np.where(inside, gradients, np.uint64(0)), element, **shown)
@@ -120,19 +127,19 @@ def test_granularity(backend, placement):
     shown = {"input": floats(x, element), "scale": floats(each_scale, scale_element)}
 
     def call(op, *arguments, **more):
-        return backend.numpy(getattr(skuda, op.format(granularity))(*arguments, **place, **more))
+        return getattr(skuda, op.format(granularity))(*arguments, **place, **more)
 
     most = fp8.highest(word)
     codes = fp8_array.quantize(x, each_scale, most, **kinds, word=word)
-    assert_floats(call("quantize_fp8_{}", *given, dtype=word), codes, word, **shown)
+    assert_floats(codes_of(backend, call("quantize_fp8_{}", *given, dtype=word), word), codes, word, **shown)
     gradient = fp8_array.quantize_backward(x, x, each_scale, most, **kinds)
     actual = call("quantize_fp8_{}_backward", given[0], *given, dtype=word)
-    assert_floats(actual, gradient, element, **shown)
+    assert_floats(backend.numpy(actual), gradient, element, **shown)
     values = fp8_array.dequantize(codes, each_scale, **kinds, word=word)
     actual = call("dequantize_fp8_{}", backend.array(floats(codes, word)), given[1], dtype=element)
-    assert_floats(actual, values, element, **shown)
+    assert_floats(backend.numpy(actual), values, element, **shown)
     product = affine_array.dequantize_backward(x, each_scale, **kinds)
-    assert_floats(call("dequantize_fp8_{}_backward", *given), product, element, **shown)
+    assert_floats(backend.numpy(call("dequantize_fp8_{}_backward", *given)), product, element, **shown)
 
 
 # ---- dynamic ----
@@ -148,14 +155,15 @@ def test_dynamic_quantize(backend, element, word):
             x = backend.array(floats(row, element))
             got = skuda.dynamic_quantize_fp8_per_token(x, dtype=word, q_max=q_max, scale_dtype=scale_element)
             assert_floats(backend.numpy(got[0]), scale, scale_element or compute_format(element).word, what=what)
-            assert_floats(backend.numpy(got[1]), np.array(codes), word, input=floats(row, element))
+            assert_floats(codes_of(backend, got[1], word), np.array(codes), word, input=floats(row, element))
 
 
 @pytest.mark.parametrize(("shape", "axis", "group_size"), [((37,), -1, 8), ((3, 20), 0, 2), ((2, 9, 4), 1, 4)])
 def test_dynamic_groups(backend, shape, axis, group_size):
     bits = np.array(random_row("bf16", int(np.prod(shape)), 15)).reshape(shape)
     x = backend.array(floats(bits, "bf16"))
-    scale, codes = map(backend.numpy, skuda.dynamic_quantize_fp8_per_group(x, group_size=group_size, axis=axis))
+    scale, codes = skuda.dynamic_quantize_fp8_per_group(x, group_size=group_size, axis=axis)
+    scale, codes = backend.numpy(scale), codes_of(backend, codes, "e4m3")
     lines = np.moveaxis(bits, axis, -1).reshape(-1, shape[axis]).tolist()
     scales = np.moveaxis(bits_of(scale, "f32"), axis, -1).reshape(len(lines), -1)
     stored = np.moveaxis(bits_of(codes, "e4m3"), axis, -1).reshape(len(lines), -1)
@@ -175,8 +183,7 @@ def test_arrays_of_bytes(backend, word):
     x = np.linspace(-600, 600, 60, dtype=np.float32).reshape(4, 15)
     scale = np.array([1, 0.5, 2, 3], np.float32)
     given = [backend.array(each) for each in (x, scale)]
-    codes = backend.numpy(skuda.quantize_fp8_per_token(*given, dtype=word))
-    assert codes.dtype == STORAGE[word]
+    codes = codes_of(backend, skuda.quantize_fp8_per_token(*given, dtype=word), word)
     out = backend.array(np.zeros((4, 15), np.uint8))
     assert skuda.quantize_fp8_per_token(*given, dtype=word, out=out) is out
     np.testing.assert_array_equal(backend.numpy(out), codes.view(np.uint8))

@@ -10,7 +10,7 @@ from typing import Any
 
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
-from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
+from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError
 from skuda.family import PLAIN
 from skuda.operation import COMPUTE, Operation, packed_shape
 from skuda.plan import Plan
@@ -68,8 +68,11 @@ def call(
                 device = device_of[PLAIN[type(values[0])]](values[0])
                 if device != CPU:
                     outputs = _outputs(plan, family_of(values[0]), device, None)
-                    plan.execute((*values[:-1], *outputs), stream)
-                    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                    try:
+                        plan.execute((*values[:-1], *outputs), stream)
+                        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
+                        pass
             elif straight(values, stream):
                 return out
     return _call_anew(plan_class, values, attributes, stream, (dtype, *output_dtypes), input_dtype, shape, key)

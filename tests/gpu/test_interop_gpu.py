@@ -141,6 +141,21 @@ def test_cuda_array_interface(element):
     np.testing.assert_array_equal(output.get(), skuda.quantize_per_token(x, *PARAMETERS))
 
 
+@pytest.mark.parametrize("make", [cupy.asarray, to_torch], ids=["cupy", "torch"])
+def test_a_scale_of_another_type_after_many_calls(make):
+    """The short way of a call knows the first input's type alone; the others may change."""
+    x, scale = values("f16"), PARAMETERS[0]
+    expected = skuda.fake_quantize_per_token(x, scale.astype(np.float16), PARAMETERS[1])
+    given = [make(each) for each in (x, *PARAMETERS)]
+    for _ in range(4):
+        skuda.fake_quantize_per_token(*given)
+    for _ in range(3):
+        output = skuda.fake_quantize_per_token(given[0], make(scale.astype(np.float16)), given[2])
+        np.testing.assert_array_equal(cupy.asarray(output).get().view(np.uint16), expected.view(np.uint16))
+    with pytest.raises(skuda.errors.InvalidProblem, match=r"scale has shape \(5,\)"):
+        skuda.fake_quantize_per_token(given[0], given[1][:5], given[2])
+
+
 def test_mixed_libraries_follow_the_first():
     x = values("f32")
     scale, zero_point = PARAMETERS

@@ -115,26 +115,33 @@ def test_kernels_compile(ours, arch):
 HEAD = "ops:\n  op:\n    types: {T: [f32, f64], %s}\n    inputs: {x: \"T[*shape]\"}\n"
 
 
+Q_OF_X = 'outputs: {y: "Q[*shape] = x * q"}'
+
+
 @pytest.mark.parametrize(
     ("types", "rest", "said"),
     [
-        ("Q: [e4m3, e5m2]", "    attrs: {q: Q = 100.3}\n    outputs: {y: \"Q[*shape] = x * q\"}", "`100.3` does not fit e4m3"),
-        ("Q: [e4m3, e5m2]", "    attrs: {q: Q = 52}\n    outputs: {y: \"Q[*shape] = x * q\"}", "`52.0` does not fit e5m2"),
-        ("Q: [e4m3, e5m2]", "    attrs: {q: T = 1}\n    outputs: {y: \"Q[*shape] = x * q\"}", "`T` is not a type of attr"),
-        ("Q: [e4m3, s8]", "    outputs: {y: \"Q[*shape] = x\"}", "mixes float and int types"),
-        ("S: [C, T], Q: [s8, u8]", "    outputs: {y: \"S[*shape] = x\"}", "`dtype=` can name only one"),
-        ("Q: [s8], S: [C, T]", "    attrs: {z_dtype: Q = 1}\n    outputs: {y: \"Q[*shape] = z_dtype\", "
-         "z: \"S[*shape] = x\"}", "`z_dtype` is an attribute, and would name the type S"),
+        ("Q: [e4m3, e5m2]", f"attrs: {{q: Q = 100.3}}\n    {Q_OF_X}", "`100.3` does not fit e4m3"),
+        ("Q: [e4m3, e5m2]", f"attrs: {{q: Q = 52}}\n    {Q_OF_X}", "`52.0` does not fit e5m2"),
+        ("Q: [e4m3, e5m2]", f"attrs: {{q: T = 1}}\n    {Q_OF_X}", "`T` is not a type of attribute"),
+        ("Q: [e4m3, s8]", 'outputs: {y: "Q[*shape] = x"}', "mixes float and int types"),
+        ("S: [C, T], Q: [s8, u8]", 'outputs: {y: "S[*shape] = x"}', "`dtype=` can name only one"),
+        (
+            "Q: [s8], S: [C, T]",
+            'attrs: {z_dtype: Q = 1}\n    outputs: {y: "Q[*shape] = z_dtype", z: "S[*shape] = x"}',
+            "`z_dtype` is an attribute, and would name the type S",
+        ),
     ],
-)  # fmt: skip
+)
 def test_mistakes(types, rest, said):
     with pytest.raises(SpecError, match=said):
-        specs.loads(HEAD % types + rest + "\n")
+        specs.loads(f"{HEAD % types}    {rest}\n")
 
 
 def test_the_first_letter_cannot_be_what_it_is_computed_in():
+    row = 'types: {T: [C]}\n    inputs: {x: "T[*shape]"}\n    outputs: {y: "T[*shape] = x"}'
     with pytest.raises(SpecError, match="`C` is not an element type"):
-        specs.loads('ops:\n  op:\n    types: {T: [C]}\n    inputs: {x: "T[*shape]"}\n    outputs: {y: "T[*shape] = x"}\n')
+        specs.loads(f"ops:\n  op:\n    {row}\n")
 
 
 def test_the_formats_are_known_apart():

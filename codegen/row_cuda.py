@@ -111,7 +111,7 @@ class RowProgram(ProgramInCuda):
         op = program.operation
         self.columns = tuple(o for o in self.shared if op.runs_along(o))
         self.parameters = tuple(o for o in self.shared if o not in self.columns)
-        self._each = {operand.name for operand in (*self.arrays, *self.columns)}
+        self._each = {operand.name: operand.element for operand in (*self.arrays, *self.columns)}
         self._types = {o.name: parameter_of(op, o) for o in (*op.inputs, *self.values)}
         self._types[COUNT] = Parameter("C", COUNT)
         names: dict[Node, Node] = {}
@@ -150,7 +150,7 @@ class RowProgram(ProgramInCuda):
         for index, values in enumerate(passes):
             for value in values:
                 for part in value.node.parts():
-                    if part.kind == REAL and part.args and part.names() & self._each:
+                    if part.kind == REAL and part.args and part.names() & self._each.keys():
                         users.setdefault(part, set()).add(index)
         costly = {part for part, passes_of in users.items() if len(passes_of) > 1 and self._cost(part) >= _COSTLY}
         held: dict[Node, str] = {}
@@ -168,7 +168,7 @@ class RowProgram(ProgramInCuda):
 
     def _cost(self, node: Node) -> int:
         """Roughly, instructions for an element; what a row shares is free."""
-        if not node.names() & self._each:
+        if not node.names() & self._each.keys():
             return 0
         if node.op == "name":
             return 4 if node.text in {o.name for o in self.columns} else 0
@@ -176,7 +176,7 @@ class RowProgram(ProgramInCuda):
         return own + sum(map(self._cost, node.args))
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = CudaPrinter(self._each | set(self.held.values()))
+        printer = CudaPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
 
         def renamed(node: Node) -> Node:
             return node.replaced(

@@ -64,6 +64,16 @@ template <typename C> __device__ __noinline__ bool general_inside(C x, C s, i64 
   return low <= q && q <= high;
 }
 
+// Whether all values of an element type, widened, are in the range of dividends, or 0, infinite or NaN.
+template <typename E> constexpr bool NARROW = false;
+template <> constexpr bool NARROW<f16> = true;
+template <> constexpr bool NARROW<e4m3> = true;
+template <> constexpr bool NARROW<e5m2> = true;
+
+// How an element is computed: in general forms, whatever the shared values are; in fast ones; in fast ones and `within`
+// their range, so that not each of them has to look.
+enum { GENERAL, FAST_FORM, FAST_WITHIN };
+
 // x / s
 template <typename C> struct Divisor {
   C s, y;
@@ -72,17 +82,21 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
-  // The scheme itself, for values that nothing on the way takes out of range.
+  // The scheme itself, for values that nothing on the way takes out of range. Without a remainder q0 is the quotient,
+  // and has the right sign if it is 0; the remainder of an infinity or NaN is NaN, and q0 what is wanted.
   __device__ C refined(C x) const {
-    const C q0 = x * y;
-    return fused(fused(-s, q0, x), y, q0);
+    const C q0 = x * y, r = fused(-s, q0, x);
+    return absolute(r) > C(0) ? fused(r, y, q0) : q0;
   }
 
-  template <bool FAST> __device__ C quotient(C x) const {
-    if (!FAST) return general_quotient(x, s);
+  // Whether the scheme holds for a dividend of type E.
+  template <typename E> __device__ static bool within(C x) {
     const C size = absolute(x);
-    if (size >= limits<C>::value_low && size <= limits<C>::value_high) return refined(x);
-    return size == C(0) ? x * y : general_quotient(x, s);
+    return NARROW<E> || ((size >= limits<C>::value_low || size == C(0)) && size <= limits<C>::value_high);
+  }
+
+  template <int FAST, typename E> __device__ C quotient(C x) const {
+    return FAST == FAST_WITHIN || (FAST && within<E>(x)) ? refined(x) : general_quotient(x, s);
   }
 };
 
@@ -124,13 +138,13 @@ template <typename C> struct Steps {
     return nearest(fused(fused(-s, q0, cut), y, q0));
   }
 
-  template <bool FAST> __device__ i64 value(C x) const {
+  template <int FAST> __device__ i64 value(C x) const {
     return FAST ? cut_quotient(x) : general_steps(x, s, low, high);
   }
-  template <bool FAST> __device__ C real(C x) const {
+  template <int FAST> __device__ C real(C x) const {
     return FAST ? C(cut_quotient(x)) : C(general_steps(x, s, low, high));
   }
-  template <bool FAST> __device__ bool inside(C x) const {
+  template <int FAST> __device__ bool inside(C x) const {
     return FAST ? !(x < first) && !(x > last) : general_inside(x, s, low, high);
   }
 };
@@ -151,7 +165,7 @@ template <typename C, typename E> struct Saturated {
     most = (s < 0 ? low : high) * s;
   }
 
-  template <bool FAST> __device__ C value(C x) const {
+  template <int FAST> __device__ C value(C x) const {
     if (!FAST) return clamp(general_quotient(x, s), low, high);
     const C cut = bounded(x, least, most), q0 = cut * y;
     return copysign(fused(fused(-s, q0, cut), y, q0), q0);  // the remainder of a zero has another sign
@@ -170,7 +184,7 @@ template <typename C> struct Within {
     last = fused_down(absolute(s), bound, exponent(bound) * limits<C>::half_unit * absolute(s));
   }
 
-  template <bool FAST> __device__ bool inside(C x) const {
+  template <int FAST> __device__ bool inside(C x) const {
     return absolute(FAST ? x : general_quotient(x, s)) <= (FAST ? last : bound);
   }
 };
@@ -184,7 +198,7 @@ template <typename C> struct Offset {
   Offset() = default;
   __device__ explicit Offset(i64 h) : real_h(C(i32(h))), h(h), fast(h >= -(1 << 22) && h <= (1 << 22)) {}
 
-  template <bool FAST> __device__ C difference(i64 x) const {
+  template <int FAST> __device__ C difference(i64 x) const {
     return FAST ? C(i32(x)) - real_h : C(x - h);
   }
 };

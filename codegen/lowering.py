@@ -36,7 +36,7 @@ LOWERINGS = (
     Lowering("to_real(clamp(round_to_int(x / s), low, high))", ("s", "low", "high"), "x", "Steps", "real"),
     Lowering("clamp(round_to_int(x / s), low, high)", ("s", "low", "high"), "x", "Steps", "value"),
     Lowering("low <= round_to_int(x / s) <= high", ("s", "low", "high"), "x", "Steps", "inside"),
-    Lowering("abs(x / s) <= bound", ("s", "bound"), "x", "Within", "inside"),
+    Lowering("abs(x / s) <= bound", ("s", "bound"), "x", "Magnitude", "inside"),
     Lowering("x / s", ("s",), "x", "Divisor", "quotient", ranged=True),
     Lowering("to_real(code - h)", ("h",), "code", "Offset", "difference"),
 )

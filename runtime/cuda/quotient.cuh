@@ -174,12 +174,12 @@ template <typename C, typename E> struct Saturated {
 
 // |x / s| <= bound. The last dividend inside is found as `last_inside` does, for a bound whose last bit is 0: the quotient
 // is rounded to the bound up to half a unit beyond.
-template <typename C> struct Within {
+template <typename C> struct Magnitude {
   C s, bound, last;
   bool fast;
 
-  Within() = default;
-  __device__ Within(C s, C bound) : s(s), bound(bound) {
+  Magnitude() = default;
+  __device__ Magnitude(C s, C bound) : s(s), bound(bound) {
     fast = safe_divisor(s) && bound >= C(0x1p-30) && bound <= C(0x1p30) && even(bound);
     last = fused_down(absolute(s), bound, exponent(bound) * limits<C>::half_unit * absolute(s));
   }

@@ -30,7 +30,7 @@ EXPECTED = {
     "dequantize": {("Offset", "difference")},
     "dequantize_backward": set(),
     "quantize_fp8": {("Saturated", "value")},
-    "quantize_fp8_backward": {("Within", "inside"), ("Divisor", "quotient")},
+    "quantize_fp8_backward": {("Magnitude", "inside"), ("Divisor", "quotient")},
     "dequantize_fp8": set(),
     "dequantize_fp8_backward": set(),
     "fake_quantize": {("Steps", "real")},
@@ -134,8 +134,8 @@ DIVISOR = {("Divisor", "quotient")}
         ("clamp(x / s, -8, 8)", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
         ("clamp(x / s, -8, 8)", f"{X}; s: T[*n]", "M[*n, d]", DIVISOR),
         ("x / s", f"{X}; s: T[*n]", "E[*n, d]", DIVISOR),
-        # Within needs one side and a shared bound
-        ("where(abs(x / s) <= t, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]", {("Within", "inside")}),
+        # Magnitude needs one side and a shared bound
+        ("where(abs(x / s) <= t, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]", {("Magnitude", "inside")}),
         ("where(abs(x / s) <= t, x, 0)", f"{X}; s: T[*n]; t: T[*n, d]", "T[*n, d]", DIVISOR),
         ("where(abs(x / s) < t, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]", DIVISOR),
         # Offset needs a narrow code

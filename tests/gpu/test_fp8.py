@@ -42,13 +42,13 @@ template <typename E> __global__ void divided_by(u64* wrong, u32* example) {
   const f32 s = __uint_as_float((67 + thread % 120) << 23 | hash >> 9 | hash << 31);
   const f32 bound = thread % 3 ? fp8<E>::highest : widen(E{0x4c});
   const Saturated<f32, E> saturated(s, -bound, bound);
-  const Within<f32> within(s, bound);
-  u32 found = !saturated.fast || !within.fast;
+  const Magnitude<f32> magnitude(s, bound);
+  u32 found = !saturated.fast || !magnitude.fast;
   const auto check = [&](f32 x) {
     const E fast = narrow_to<E>::from(saturated.template value<true>(x));
     const E slow = narrow_to<E>::from(saturated.template value<false>(x));
-    const bool same = fast.bits == slow.bits && within.template inside<true>(x) == within.template inside<false>(x);
-    if (!same) ++found, *example = __float_as_uint(x);
+    const bool alike = magnitude.template inside<true>(x) == magnitude.template inside<false>(x);
+    if (fast.bits != slow.bits || !alike) ++found, *example = __float_as_uint(x);
   };
   for (u32 code = 0; code < 256; ++code) {
     for (int half = 0; half < 2; ++half) {

@@ -18,6 +18,7 @@ from skuda.schedules import (
     BLOCK,
     COLUMNS,
     COLUMNS_UNALIGNED,
+    GROUPS,
     PITCHED,
     ROWS,
     SHIFTED,
@@ -41,6 +42,7 @@ _DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameter
 _LONGEST = 8  # shares that a thread of a rows kernel takes
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
+_SHORTEST_GROUP = 32  # a groups kernel has room for the parameters of a stretch of such runs
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 _STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
@@ -204,7 +206,59 @@ class MapKernels:
             flat = self._flat(arrays, layouts.aligned, length, run, _repeats(period), steps)
         elif layouts.aligned:
             flat = self._pitched(arrays, axes, start, length)
-        return flat or self._rows(arrays, axes, start, length, run, period, steps)
+        return flat or self._groups(arrays, axes) or self._rows(arrays, axes, start, length, run, period, steps)
+
+    def _groups(self, arrays, axes: list[Axis]) -> Geometry | None:
+        """Lines that follow each other in the outputs, at most a nibble apart, in runs of at least a vector each whose
+        parameters follow each other as well; None where the operands are not so, or too few for long stretches."""
+        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        outputs = [place for place in full if arrays[place] >= len(self.operation.inputs)]
+        row, lines, line = self._row(axes, full, parameters), 1, 0
+        if row is None and len(axes) > 1:
+            row, lines = self._row(axes[1:], full, parameters), axes[0].extent
+            line = axes[0].strides[outputs[0]]
+        if row is None or row[2] is not _NEVER or not parameters:
+            return None
+        elements, run, _, steps = row
+        line = line or elements
+        runs = -(-elements // run)
+        if runs == 1:
+            run = line
+        if lines > 1:
+            along = tuple(axes[0].strides[place] for place in parameters)
+            steps = along if runs == 1 else steps
+            if along != tuple(runs * step for step in steps):
+                return None
+        padded = line - elements
+        if padded not in ((0, 1) if self.bits[arrays[outputs[0]]] < 8 else (0,)) or (padded and run % 2):
+            return None
+        gaps = {}
+        for place in full:
+            pitch = axes[0].strides[place] if lines > 1 else line
+            if pitch < elements or (place in outputs and pitch != line) or pitch * lines >= _MOST_FLAT:
+                return None
+            gaps[arrays[place]] = pitch - line
+        lanes, turns = lanes_of(self.operation, self.types, GROUPS)
+        stretch, length = 32 * lanes * turns, lines * line
+        apart = [step * self.bits[arrays[place]] // 8 for place, step in zip(parameters, steps, strict=True)]
+        if (
+            min(run, line - (runs - 1) * run) < lanes
+            or stretch > line  # it would meet more than two
+            or length < max(stretch + 2 * _MARGIN, self.few_blocks * BLOCK // 32 * stretch)
+            or run < _SHORTEST_GROUP
+            or max(length, runs * run) >= _MOST_FLAT
+            or any(abs(each) >= 1 << 31 for each in apart)
+            or len({self.bits[arrays[place]] for place in outputs}) > 1
+        ):
+            return None
+        strides = {self.operation.operands[index].name: (gap,) for index, gap in gaps.items()}
+        strides |= {self.operation.operands[arrays[place]].name: () for place in outputs}
+        strides |= {
+            self.operation.operands[arrays[place]].name: (each,) for place, each in zip(parameters, apart, strict=True)
+        }
+        head = (length, *divide_slots(line), *divide_slots(run), runs, elements)
+        return Geometry(GROUPS, -(-(length + lanes - 1) // (BLOCK // 32 * stretch)), head, strides)
 
     def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
         lanes, groups = lanes_of(self.operation, self.types, ROWS)

@@ -36,6 +36,7 @@ PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
+GROUPS = Variant("groups", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
@@ -110,13 +111,14 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
-    Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
-    counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
-    Tiles need two axes.
+    Groups need parameters, columns those that change along the last axis. With an unpacked element any axis may be the
+    last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
+    last one. Tiles need two axes.
     """
     if operation.over:
         return row_variants(operation, types)
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
+    groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
         ends = set()
         for dim in reversed(operation.space):
@@ -128,7 +130,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
     columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
-    return (*flat, ROWS, *columns, *planes, STRIDED)
+    return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -137,7 +139,7 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`, `row256x2`."""
+    """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x2`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
     if variant in (TILE, STRIDED):
@@ -165,7 +167,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (columns: rows at a time, else groups).
+    """Neighbours that a thread takes at once, and how often (columns: rows at a time; groups: turns; else groups).
 
     A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
     beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
@@ -182,6 +184,9 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     lanes = min(16, 128 // widest, 512 // max(inputs))
     if variant is ROWS:
         return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
+    if variant is GROUPS:  # what a warp prepares serves all of its turns
+        most = 1024 if len(inputs) == 1 else 512  # bits under way
+        return lanes, max(1, 8 // lanes, min(4, 32 // lanes, most // (lanes * sum(inputs))))
     return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 

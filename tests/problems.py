@@ -28,6 +28,10 @@ MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
 PLACES = ("plain", "shifted", "padded", "stepped")
+# Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
+GROUPED_MANY = ((37,), (), (46,), (61,))
+GROUPED_SINGLE = (1079, 131, 130)
+GROUPED_BLOCKS = (48, 64, 100)
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
@@ -121,6 +125,9 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     )
 
 
+_LARGE = (schedules.VEC, schedules.GROUPS)  # the schedules of many elements
+
+
 def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
     entry = dispatch.entry_of(sku)
@@ -131,8 +138,12 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
-    many, single = (TILED_MANY, TILED_SINGLE) if tiled else (MANY, SINGLE)
-    choices = [many if dim.many else single for dim in operation.dims] + [BLOCKS for _ in blocks]
+    many, single, sizes_of_blocks = MANY, SINGLE, BLOCKS
+    if tiled:
+        many, single = TILED_MANY, TILED_SINGLE
+    elif entry.variant is schedules.GROUPS:
+        many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
+    choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     if operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
@@ -154,7 +165,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in _LARGE)
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -226,7 +237,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant is schedules.VEC,
+            entry.variant in _LARGE,
         )
         for each, places in sizes
     ]

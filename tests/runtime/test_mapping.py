@@ -313,6 +313,101 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
 
 
+def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
+    """For each element that a groups launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    length, line, run = slots.one(), slots.divide(), slots.divide()
+    runs, elements = slots.one(), slots.one()
+    assert not slots.rest
+    inputs = [array for array in arrays if array.step is None and not array.output]
+    outputs = [array for array in arrays if array.output]
+    even = 2 if outputs[0].packed else 1
+    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even)
+    stretch = 32 * lanes * turns
+    assert stretch + 2 * MARGIN <= length and stretch <= line[0]
+
+    def run_at(element: int) -> tuple[int, int, int]:
+        """Its line, the place of its parameters, where they end."""
+        above = divide(line, element)
+        piece = divide(run, element - above * line[0])
+        assert (piece + 1) * run[0] < 1 << 31
+        return above, above * runs + piece, above * line[0] + min((piece + 1) * run[0], line[0])
+
+    def words(each: Array, first: int) -> list[int]:
+        """Words::load: where the lanes come from that begin at an element."""
+        size = max(4, lanes * each.bits // 8)
+        width, begin = min(16, size), each.byte(first)
+        skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
+        reached = begin - begin % width, begin - begin % width + size + width * (skip > 0)
+        assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
+        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
+        return [first + lane for lane in range(lanes)]
+
+    for warp in range(geometry.grid * BLOCK // 32):
+        start = warp * stretch - lead
+        if start >= length:
+            continue
+        assert start + stretch < 1 << 31
+        load = max(min(start, length - stretch - MARGIN), MARGIN)
+        number = divide(line, load)
+        first_run = run_at(max(start, 0))[1]
+        count = run_at(min(start + stretch, length) - 1)[1] - first_run + 1
+        assert 0 < count <= turns * lanes + 4
+        prepared = []
+        for index in range(first_run, first_run + count):
+            found = {}
+            for each in arrays:
+                if each.step is not None:
+                    size = each.bits // 8
+                    assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                    found[each.name] = each.read(index * each.step // size)
+            prepared.append(found)
+
+        def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
+            """The lanes of a vector, which has the parameters of another run from `split` on."""
+            assert outputs[0].lane_places(0, first, lanes, True)
+            for lane in range(lanes):
+                if elements == line[0] or (first + lane + 1) % line[0]:  # a nibble that pads becomes 0
+                    places = {name: found[lane] for name, found in loaded.items()}
+                    places |= {each.name: first + lane for each in outputs}
+                    yield places | (here if lane < split else other)
+
+        for vector in range(32 * turns):
+            place, first = load + vector * lanes, start + vector * lanes
+            within = load - number * line[0] + vector * lanes
+            beyond = within >= line[0]
+            loaded = {each.name: words(each, place + (number + beyond) * each.row) for each in inputs}
+            if fast and load == start:
+                within -= beyond * line[0]
+                piece = divide(run, within)
+                split = min((piece + 1) * run[0], line[0]) - within
+                slot = piece - first_run + (number + beyond) * runs
+                assert 0 <= slot <= slot + (split < lanes) < count
+                if within + lanes <= line[0] or not any(each.row for each in inputs):
+                    yield from whole(first, loaded, prepared[slot], prepared[slot + (split < lanes)], split)
+                    continue
+            limit = min(first + lanes, length)
+            if fast and first >= MARGIN and first + lanes + MARGIN <= length:
+                above, index, end = run_at(first)
+                stop = (above + 1) * line[0] - first
+                for each in inputs:  # across
+                    here = words(each, first + above * each.row)
+                    further = words(each, first + (above + 1) * each.row) if stop < lanes else []
+                    loaded[each.name] = here[:stop] + further[stop:]
+                here = prepared[index - first_run]
+                other = prepared[index - first_run + (end - first < lanes)]
+                yield from whole(first, loaded, here, other, end - first)
+                continue
+            for element in range(max(first, 0), limit):
+                above, index, _ = run_at(element)
+                if above * line[0] + elements > element:
+                    yield (
+                        {each.name: each.place(0, element + above * each.row) for each in inputs}
+                        | {each.name: element for each in outputs}
+                        | prepared[index - first_run]
+                    )
+
+
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
     """(line, unit of it) of each unit that read_lines or write_lines moves, of at most `most` to a line."""
     vectors = step == 1 and length == most and (start | line_step * size) % 16 == 0
@@ -587,8 +682,10 @@ def check(problem: Problem) -> str:
             tiled = variant is schedules.TILE
             shares = parameter and variant is not schedules.STRIDED and not tiled
             spans = by_row and not parameter and operand in operation.inputs
-            axes = 0 if variant.kernel == "vec" else AXES
-            in_lines = variant.kernel == "vec" and not parameter
+            axes = 0 if variant.kernel in ("vec", "groups") else AXES
+            in_lines = (variant.kernel == "vec" and not parameter) or (
+                variant is schedules.GROUPS and not parameter and operand in operation.inputs
+            )
             assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
             arrays.append(
                 Array(
@@ -617,9 +714,11 @@ def check(problem: Problem) -> str:
     elif variant.kernel in ("rows", "columns"):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = groups_places if variant is schedules.GROUPS else vec_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant is schedules.SHIFTED)) // numbers[0])
+        leads = variant in (schedules.SHIFTED, schedules.GROUPS)  # before the first element
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
@@ -717,7 +816,7 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
             "quantize_per_group",
             {"outer": (7,), "d": 100, "inner": (), "group_size": 32},
             "rows",
-        ),  # a ragged last group
+        ),  # a ragged last group shorter than a vector
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
         ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
@@ -803,6 +902,69 @@ def test_misaligned_operands_are_no_flat_row():
         problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
         assert problem.geometry().variant is schedules.SHIFTED
         check(problem)
+
+
+GROUPED = [
+    # name, elements, rows, columns, group, elements between the rows of the input
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 32, 0),
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 2, 1088, 64, 0),
+    ("quantize_per_group", {"T": "f64", "Q": "u4"}, 4, 679, 34, 0),
+    ("quantize_per_group", {"T": "bf16", "Q": "s8"}, 3, 1079, 50, 24),
+    ("dequantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 64, 0),
+    ("dequantize_per_group", {"T": "f64", "Q": "u4"}, 5, 359, 33, 0),
+    ("dequantize_per_group", {"T": "f32", "Q": "s4"}, 4, 608, 48, 6),
+    ("dequantize_per_group", {"T": "bf16", "Q": "u8"}, 3, 1091, 128, 0),
+    ("quantize_per_token", {"T": "f16", "Q": "s4"}, 3, 1077, None, 0),
+    ("fake_quantize_per_group", {"T": "f16"}, 3, 1055, 32, 0),
+    ("fake_quantize_per_group", {"T": "f64"}, 4, 384, 64, 9),
+    ("quantize_per_group_backward", {"T": "f32"}, 4, 553, 40, 8),
+]
+
+
+@pytest.mark.parametrize("name, types, rows, columns, group, more", GROUPED, ids=str)
+def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, group, more, monkeypatch):
+    """Ragged groups, lines that are padded or have gaps, and any alignment."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    operation = plan_class.operation
+    fields = {operation.element_fields[letter]: word for letter, word in types.items()}
+    sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
+    descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    monkeypatch.setattr(mapping.MapKernels, "few_blocks", 0)
+    served = []
+    for start in (0, 1, 3, 8):
+        arrays, pointers = {}, {}
+        for index, operand in enumerate(operation.operands):
+            if operand.dims:
+                full = operand.dims == operation.space
+                *outer, last = plan.stored[index]
+                wide = last + (more if full and operand in operation.inputs else 0)
+                arrays[operand.name] = np.arange(int(np.prod(outer)) * wide).reshape(*outer, wide)[..., :last]
+                pointers[operand.name] = (1 << 20) + full * start * DTYPES[plan.words[index]].storage.itemsize
+        served.append(check(Problem(plan, arrays, pointers)))
+    assert sum(each.startswith("groups") for each in served) >= 3, served  # an aligned one may take vec
+
+
+@pytest.mark.parametrize(
+    "rows, columns, group, variant",
+    [
+        (16384, 4095, 128, "groups"),
+        (16384, 4095, 32, "groups"),
+        (16384, 4096, 128, "vec"),
+        (16384, 4095, 31, "rows"),  # more runs than a warp has room for
+        (16384, 4097, 128, "rows"),  # a last group shorter than a vector
+        (16384, 511, 128, "rows"),  # a stretch of more than two lines
+        (400, 4095, 128, "rows"),  # too few stretches to keep a GPU busy
+    ],
+)
+def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "fake_quantize_per_group")
+    sizes = {"outer": (rows,), "d": columns, "inner": (), "group_size": group}
+    descriptor = plan_class.descriptor_type(**sizes, input_element="f16")
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    runs = -(-columns // group)
+    strides = tuple((step, 1) for step in (columns, runs, runs, columns))
+    assert plan._kernels.geometry(mapping.Layouts(strides, True)).variant.kernel == variant
 
 
 @pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])

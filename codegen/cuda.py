@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.lowering import Lowering, lowered
+from skuda.codegen.lowering import STORED, Lowering, lowered
 from skuda.codegen.nodes import BOOL, INT, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
@@ -82,19 +82,25 @@ class CudaPrinter(CppPrinter):
         rule = lowered(node, self.varies)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
 
+    def stored(self, node: Node, narrow: str | None) -> str:
+        """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
+        rule = lowered(node, self.varies, STORED) if narrow else None
+        return self.text(node) if rule is None else self.prepared(*rule, narrow)
+
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
         name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
         return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
-    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
+    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
         """The call that a lowering rule makes of a value."""
         once = tuple(found[name] for name in rule.once)
         stem = rule.holder.lower()
         taken = sum(key[0] == rule.holder for key in self.members)
         name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
         arguments = ", ".join(self.once.text(node) for node in once)
-        member = self.member((rule.holder, *once), f"{rule.holder}<C>", name, arguments, prepared=True)
+        type = f"{rule.holder}<{', '.join(('C', *elements))}>"
+        member = self.member((rule.holder, *elements, *once), type, name, arguments, prepared=True)
         varying = found[rule.each]
         text = self.text(varying)
         if not rule.ranged:
@@ -137,6 +143,11 @@ class ProgramInCuda:
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
 
+    def narrow(self, operand: Operand) -> str | None:
+        """The element of an output, where it is a float of 8 bits whatever the types are."""
+        words = {self.operation.word(operand, types) for types in self.operation.combinations}
+        return operand.element if all(DTYPES[word].narrow_float for word in words) else None
+
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
@@ -146,10 +157,8 @@ class ProgramInCuda:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
-        floats = [letter for letter in letters if _is_float(op, letter)]
-        primary = [letter for letter in floats if letter != "S"] or floats
-        return f"compute_t<{primary[0]}>" if primary else "f32"
+        floats = [letter for letter in op.types if letter in op.kernel_letters and op.is_float(letter)]
+        return f"compute_t<{floats[0]}>" if floats else "f32"
 
 
 class CudaProgram(ProgramInCuda):
@@ -176,7 +185,7 @@ class CudaProgram(ProgramInCuda):
                 operand,
                 CPP.get(node.kind, "C"),
                 tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
-                printer.text(node),
+                printer.stored(node, self.narrow(operand)),
             )
             for operand, node in formulas
         )
@@ -198,16 +207,6 @@ class CudaProgram(ProgramInCuda):
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
     """An operand or attribute as the methods of a formula take it: widened."""
     element = item.element if isinstance(item, Operand) else item.type
-    if element == "C":
+    if op.is_float(element):
         return Parameter("C", item.name)
-    if element in op.types:
-        return Parameter("C" if _is_float(op, element) else "i64", item.name)
-    kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
-    return Parameter(kind, item.name)
-
-
-def _is_float(op: Operation, letter: str) -> bool:
-    word = op.types[letter][0]
-    while word in op.types:
-        word = op.types[word][0]
-    return DTYPES[word].kind == "float"
+    return Parameter("bool" if element == "bool" else "i64", item.name)

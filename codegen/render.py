@@ -18,7 +18,7 @@ from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.schema import schema_text
-from skuda.operation import Operand
+from skuda.operation import Attribute, Operand
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def _environment(statement: str) -> jinja2.Environment:
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
         widened=_widened,
-        value_type=lambda value: "f64" if value.type == "C" else "i64",
+        value_type=_value_type,
         shared_call=_shared_call,
         python=_python,
         string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
@@ -145,6 +145,12 @@ def _cpp(element: str, program: CudaProgram) -> str:
 def _widened(item, program, value: str) -> str:
     """A value that a row shares, as its formulas take it."""
     return f"{parameter_of(program.operation, item).type}({value})"
+
+
+@jinja2.pass_context
+def _value_type(context, value: Attribute) -> str:
+    """An attribute as a kernel's argument holds it."""
+    return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

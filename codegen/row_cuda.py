@@ -186,7 +186,8 @@ class RowProgram(ProgramInCuda):
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
             parameters = tuple(self._types[each] for each in elements if each in node.names())
-            return Value(name, CPP.get(node.kind, "C"), parameters, printer.text(node), how, operand)
+            formula = printer.stored(node, self.narrow(operand)) if operand else printer.text(node)
+            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand)
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}

@@ -277,7 +277,7 @@ class Plan:
     def _check_view(self, operand: Operand, index: int, view: View) -> None:
         word = self.words[index]
         storage = DTYPES[word].storage
-        if view.storage != storage:
+        if view.storage != storage and not DTYPES[word].travels_as(view.storage):
             came = WORD_OF_STORAGE.get(view.storage, str(view.storage))
             travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
             raise ElementMismatch(f"{self.name}: {operand.name} has elements {came}, expected {travels}")
@@ -345,8 +345,8 @@ class Plan:
 
         operation = self.operation
         arrays = {
-            operand.name: as_numpy(value) if isinstance(value, View) else value
-            for operand, value in zip(operation.operands, checked, strict=True)
+            operand.name: as_numpy(value).view(DTYPES[word].storage) if isinstance(value, View) else value
+            for operand, word, value in zip(operation.operands, self.words, checked, strict=True)
         }
         reference.run(
             operation,

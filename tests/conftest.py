@@ -50,7 +50,8 @@ class Cuda:
         self.xp = cupy
 
     def array(self, array: np.ndarray):
-        return self.xp.asarray(np.ascontiguousarray(array).reshape(np.shape(array)))
+        raw = self.xp.asarray(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8))  # CuPy copies no fp8
+        return self.xp.ndarray(np.shape(array), array.dtype, raw.data)
 
     def numpy(self, array) -> np.ndarray:
         assert type(array) is self.xp.ndarray

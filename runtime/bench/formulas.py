@@ -126,6 +126,16 @@ def _quantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
     return lambda x, s: torch.clamp(x.to(wide) / spread(s), -high, high).to(out)
 
 
+def _quantize_fp8_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide, high = _spread(problem), wide_of(problem), problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+
+    def backward(g, x, s):
+        return torch.where((x.to(wide) / spread(s)).abs() <= high, g.to(wide) / spread(s), 0).to(out)
+
+    return backward
+
+
 def _dequantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
     spread, wide = _spread(problem), wide_of(problem)
     out = dtype_of(problem.case.operands[-1].word)
@@ -210,6 +220,7 @@ def _lerp_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, torch.
 
 _MAKERS = {
     "quantize_fp8": _quantize_fp8,
+    "quantize_fp8_backward": _quantize_fp8_backward,
     "dequantize_fp8": _dequantize_fp8,
     "dequantize_fp8_backward": _dequantize_backward,
     "quantize": _quantize,

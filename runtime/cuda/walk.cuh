@@ -194,13 +194,13 @@ template <> __device__ inline i64 read<u4>(const u8* array, i64 offset) {
 }
 // `last`: nothing follows it, so that the nibble which pads an odd row becomes 0; until then a low nibble leaves its
 // neighbour alone, which may be an input's that is yet to be read.
-template <typename E> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, compute_t<E> value) {
+template <typename E, typename V> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, V value) {
   array[offset] = narrow_to<E>::from(value);
 }
-template <> __device__ inline void write<u4>(u8* array, i64 offset, bool last, i64 value) {
+template <> __device__ inline void write<u4, i64>(u8* array, i64 offset, bool last, i64 value) {
   const u32 code = u32(value) & 15, byte = last ? 0 : array[offset >> 1];
   array[offset >> 1] = u8(offset & 1 ? (array[offset >> 1] & 15) | code << 4 : (byte & 240) | code);
 }
-template <> __device__ inline void write<s4>(u8* array, i64 offset, bool last, i64 value) {
+template <> __device__ inline void write<s4, i64>(u8* array, i64 offset, bool last, i64 value) {
   write<u4>(array, offset, last, value);
 }

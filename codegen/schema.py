@@ -67,7 +67,7 @@ def _schema() -> dict:
             "let": table(
                 r"^[\s\S]+$",
                 "name: formula, for the formulas below. Reductions: "
-                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}.",
+                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}; `over=(n, d)`, `over=d/size`.",
             ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(

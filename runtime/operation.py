@@ -114,7 +114,8 @@ class Operation(Record):
         exact: whether every intrinsic of its formulas is correctly rounded.
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
-        over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
+        over: what its reductions are over: `d`, `n, d` for several dimensions, or `d/group_size` for the blocks along
+            d; empty where there are none.
         chained: whether some formula names another output.
         of_some: whether some reduction of no elements has no value.
     """
@@ -169,9 +170,13 @@ class Operation(Record):
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
 
     @cached_property
-    def along(self) -> str:
-        """The dimension that rows lie along; empty where there are no reductions."""
-        return self.over.partition("/")[0]
+    def along(self) -> tuple[str, ...]:
+        """The dimensions that rows lie along, in the order of the space; none where there are no reductions.
+
+        The elements of a row are counted in row-major order of these, whatever lies between them.
+        """
+        names = [name.strip() for name in self.over.partition("/")[0].split(",")]
+        return tuple(dim.name for dim in self.space if dim.name in names)
 
     @cached_property
     def block(self) -> str:
@@ -179,8 +184,8 @@ class Operation(Record):
         return self.over.partition("/")[2]
 
     def runs_along(self, operand: Operand) -> bool:
-        """Whether an operand has an element for each place along a row."""
-        return any(dim.name == self.along and dim.block is None for dim in operand.dims)
+        """Whether an operand has elements of its own along a row, one for each place or shared by some."""
+        return any(dim.name in self.along and dim.block is None for dim in operand.dims)
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:

@@ -103,8 +103,9 @@ class Plan:
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
-        if operation.of_some and self.numel and not np.prod(self.sizes[operation.along]):
-            raise InvalidProblem(f"{name}: {operation.along} is 0, and there is no largest or smallest of no elements")
+        empty = [dim for dim in operation.along if not np.prod(self.sizes[dim])]
+        if operation.of_some and self.numel and empty:
+            raise InvalidProblem(f"{name}: {empty[0]} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
@@ -387,9 +388,12 @@ class Plan:
 
     def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
+        inputs = len(self.operation.inputs)
         for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
-            if view is None or operand.scalar:
+            if view is None or (operand.scalar and len(strides) < inputs):
                 strides.append(None)
+            elif operand.scalar:  # one value that is written, whatever the shape of its array
+                strides.append(())
             elif DTYPES[word].packed:
                 strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
             else:

@@ -102,8 +102,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
     for _ in range(100):
         plan, arrays = problem_of(plan_class, rng)
         operation = plan.operation
-        along = operation.over.partition("/")[0]
-        runs = {o.name: any(d.name == along and not d.block for d in o.dims) for o in operation.operands}
+        runs = {o.name: any(d.name in operation.along and not d.block for d in o.dims) for o in operation.operands}
         views = [
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)

@@ -76,7 +76,8 @@ class RowReader(Declarations):
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
-        used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
+        placed = {_between(operand) for operand in inputs}
+        used |= {a.name for a in attributes if a.places and a.axis_of in placed}
         for name, place in self.places.items():
             if name not in used:
                 message = f"`{self.name.value}` never uses `{name}`"
@@ -98,7 +99,7 @@ class RowReader(Declarations):
         for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
             hidden.setdefault(name.value, _BELOW)
         for attribute in attributes:
-            if attribute.type in ("size", "axis"):
+            if attribute.type == "size" or attribute.places:
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
@@ -402,7 +403,7 @@ class RowReader(Declarations):
 
 
 def _between(operand: Operand) -> str | None:
-    """The dimension between an operand's two `*names`."""
+    """The dimension between an operand's two `*names`, or the second of these where there is none."""
     stars = [index for index, dim in enumerate(operand.dims) if dim.many]
     return operand.dims[stars[0] + 1].name if len(stars) == 2 else None
 

@@ -19,7 +19,7 @@ from math import inf
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.reductions import MEAN, REDUCTION_NAMES, REDUCTIONS, Reduction
+from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
 from skuda.codegen.yaml_tree import Text
 
@@ -235,6 +235,8 @@ class _Reader:
         over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
         if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
             return self.reduced(name, node, over[0], depth)
+        if name == COUNT and name not in self.scope.functions:
+            return self.counted(node, over, depth)
         if node.keywords and name in REDUCTION_NAMES:
             other = next((keyword.arg or "**" for keyword in node.keywords if keyword.arg != "over"), "over")
             help = f"write `{name}(x, over=d)`"
@@ -244,7 +246,7 @@ class _Reader:
                 help = f"write `over={at.id}`" if value is not None and value.kind == DIM else help
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
         if node.keywords:
-            help = f"`over=` belongs to {', '.join(REDUCTION_NAMES)}" if over else None
+            help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}" if over else None
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
@@ -257,7 +259,7 @@ class _Reader:
             raise self.refuse(
                 node.func,
                 f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]),
+                meant(name, [*INTRINSICS, *REDUCTION_NAMES, COUNT, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
@@ -355,16 +357,12 @@ class _Reader:
         self.arity(node, name, 1)
         self.check_over(over)
         value, dim = self.all((node.args[0], over), depth, several=True)
-        if dim.kind != DIM or not dim.dims:
-            help = None
-            if isinstance(over, ast.Name) and over.id in value.dims and not self.stack:
-                help = f"`{over.id}` is an operand here; rename it, or the dimension"
-            raise self.refuse(over, "`over=` needs a dimension", help or _OVER)
+        self.want_dimension(over, dim, value)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
-        if value.kind not in reduction.kinds:
-            wanted = _KIND_NAME[reduction.kinds[0]]
-            message = f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}"
-            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, reduction))
+        kinds = (REAL,) if name == MEAN else reduction.kinds
+        if value.kind not in kinds:
+            message = f"`{name}` needs {_KIND_NAME[kinds[0]]}, this is {_KIND_NAME[value.kind]}"
+            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
         blocks = {dim.text} if "/" in dim.text else set()
         parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
         lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})
@@ -373,11 +371,31 @@ class _Reader:
             raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
         dims = value.dims - parts | blocks
         place = self.place(node)
-        total = Node(REDUCE + reduction.name, (value,), value.kind, dims, value.bits, dim.text, place)
+        kind = INT if reduction.place else value.kind
+        bits = LENGTH_BITS + 1 if reduction.place else self.width(node, kind, value.bits + reduction.wider)
+        total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total
-        count = Node("count", (), REAL, text=dim.text, place=place)
+        count = Node(COUNT, (), REAL, text=dim.text, place=place)
         return Node("/", (total, count), REAL, dims, place=place)
+
+    def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
+        """`count(over=d)`: how many elements a row has, as a real."""
+        if node.args or len(over) != len(node.keywords) or len(over) != 1:
+            help = "the elements for which something holds are `sum(where(condition, 1, 0), over=d)`"
+            raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help if node.args else f"write `{COUNT}(over=d)`")
+        self.check_over(over[0])
+        (dim,) = self.all(over, depth, several=True)
+        self.want_dimension(over[0], dim, None)
+        return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
+        if dim.kind == DIM and dim.dims:
+            return
+        help = _OVER
+        if isinstance(over, ast.Name) and reduced is not None and over.id in reduced.dims and not self.stack:
+            help = f"`{over.id}` is an operand here; rename it, or the dimension"
+        raise self.refuse(over, "`over=` needs a dimension", help)
 
     def check_over(self, over: ast.expr) -> None:
         """Refuses what no formula has behind `over=`, in words about dimensions."""
@@ -392,13 +410,13 @@ class _Reader:
         if isinstance(over, ast.Constant) and isinstance(over.value, str):
             raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
 
-    def instead(self, at: ast.expr, value: Node, reduction: Reduction) -> str | None:
+    def instead(self, at: ast.expr, value: Node, kinds: tuple[str, ...]) -> str | None:
         """How a value becomes one that the reduction takes, as a help text."""
-        if value.kind == BOOL:  # a sum takes reals, the largest is one of integers too
-            return f"use `where(condition, {'1, 0' if INT in reduction.kinds else '1.0, 0.0'})`"
+        if value.kind == BOOL:  # a product takes reals, a sum integers too
+            return f"use `where(condition, {'1, 0' if INT in kinds else '1.0, 0.0'})`"
         start = offset_of(self.text, at)
         source = " ".join(self.text.value[start : start + at.end_col_offset - at.col_offset].split())
-        if value.kind == INT and BOOL not in reduction.kinds:
+        if value.kind == INT and BOOL not in kinds:
             return f"write `to_real({source if len(source) <= 40 else 'i'})`"
         return f"write `{source if len(source) <= 40 else 'x'} != 0`" if value.kind != DIM else None
 

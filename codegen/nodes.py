@@ -52,6 +52,10 @@ class Node:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
 
+    def counts(self) -> list[Node]:
+        """The counts of elements in it, outside of means too."""
+        return [part for part in self.parts() if part.op == "count"]
+
     def parts(self) -> set[Node]:
         """The value and everything that it is made of."""
         return {self}.union(*(argument.parts() for argument in self.args))

@@ -27,11 +27,12 @@ class Value:
 
     Attributes:
         name: of a reduction (`Reduced0`), or of an output.
-        type: in C++.
+        type: in C++, of an element's value.
         parameters: the operands that it is made of.
         formula: its expression.
         how: class of runtime/cuda/reduce.cuh; empty for an output.
         operand: the output.
+        result: in C++, the type of a reduction's value.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Value:
     formula: str
     how: str = ""
     operand: Operand | None = None
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,8 @@ class RowProgram(ProgramInCuda):
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
             parameters = tuple(self._types[each] for each in elements if each in node.names())
-            return Value(name, CPP.get(node.kind, "C"), parameters, printer.text(node), how, operand)
+            result = self._types[name].type if how else ""
+            return Value(name, CPP.get(node.kind, "C"), parameters, printer.text(node), how, operand, result)
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}

@@ -188,16 +188,20 @@ class RowReader(Declarations):
     def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> str:
         """What the reductions of a section are over: `d`, `n, d`, `d/group_size`, or nothing."""
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
-        over = list(dict.fromkeys(r.text for r in reductions))
+        counts = [count for _, node in formulas.values() for count in node.counts()]
+        over = list(dict.fromkeys(r.text for r in (*reductions, *counts)))
+        for count in counts if not reductions else ():
+            message = f"`{section}:` counts the elements of rows, and reduces none"
+            self.error(count.place or self.place, message, "a count stands beside a reduction")
         for other in over[1:]:
-            place = next(r.place for r in reductions if r.text == other)
+            place = next(r.place for r in (*reductions, *counts) if r.text == other)
             message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
             self.error(place or self.place, message, "the reductions of one direction are over the same")
         name, _, block = over[0].partition("/") if over else ("", "", "")
         if block and self.dims[name].many:
-            place = next(r.place for r in reductions if r.text == over[0])
+            place = next(r.place for r in (*reductions, *counts) if r.text == over[0])
             self.error(place or self.place, f"`{name}` is any number of axes, blocks are along one")
-        return over[0] if over else ""
+        return over[0] if reductions else ""
 
     def check_rows(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether what a section reads and writes is one value a row that it reduces, or one an element."""

@@ -6,7 +6,7 @@ import json
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import IDENTIFIER
-from skuda.codegen.reductions import REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.dtypes import DTYPES
 
 
@@ -67,7 +67,8 @@ def _schema() -> dict:
             "let": table(
                 r"^[\s\S]+$",
                 "name: formula, for the formulas below. Reductions: "
-                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}; `over=(n, d)`, `over=d/size`.",
+                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
+                f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`.",
             ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(

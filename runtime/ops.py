@@ -176,7 +176,7 @@ def _select(
                 ranks[placing.axis_of] = len(axes.reduced)
             bound = operation.bind(operand, logical, axis, name, ranks)
             ranks = {key: len(size) for key, size in bound.items() if isinstance(size, tuple)} | ranks
-            sizes = {**bound, **sizes}
+            sizes = {**sizes, **bound} if operand.dims == operation.space else {**bound, **sizes}
     descriptor = plan_class.descriptor_type(
         **sizes,
         **attributes,

@@ -103,7 +103,9 @@ class Rows:
         return counts.astype(self._C).reshape([-1 if axis in self.axes else 1 for axis in range(len(self.shape))])
 
     def sum(self, values):
-        """The sum, in the order of this module; of nothing 0."""
+        """The sum, in the order of this module, of integers exactly; of nothing 0."""
+        if np.asarray(values).dtype.kind == "i":
+            return self._reduced(values, lambda rows: rows.sum(axis=-1))
         return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
 
     def prod(self, values):
@@ -117,6 +119,14 @@ class Rows:
     def min(self, values):
         """The smallest; NaN if any is NaN; -0 is below +0."""
         return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
+
+    def argmax(self, values):
+        """The place of the first of the largest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmax(axis=-1))
+
+    def argmin(self, values):
+        """The place of the first of the smallest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmin(axis=-1))
 
     def any(self, values):
         """Whether some element is true."""

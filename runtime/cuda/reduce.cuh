@@ -63,6 +63,48 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
+// The largest or smallest element with its place in the row: the first of equals, the first NaN if any is NaN. Any order
+// gives the same.
+template <typename V> struct Placed {
+  V value;
+  i64 place;
+};
+template <bool LARGEST> struct ExtremePlace {
+  template <typename P> static __device__ P nothing() {
+    using V = decltype(P::value);
+    if constexpr (LARGEST) return {Largest::nothing<V>(), i64(~0ull >> 1)};
+    else return {Smallest::nothing<V>(), i64(~0ull >> 1)};
+  }
+  template <typename P> static __device__ P empty() { return nothing<P>(); }  // refused by the plan
+  template <typename V> static __device__ Placed<V> of(const Placed<V>& a, const Placed<V>& b) {
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    const bool before = LARGEST ? a.value > b.value : a.value < b.value;
+    const bool same = a.value == b.value || (nan_a && nan_b);
+    return same ? (a.place < b.place ? a : b) : before || nan_a ? a : b;
+  }
+};
+struct LargestPlace : ExtremePlace<true> {};
+struct SmallestPlace : ExtremePlace<false> {};
+
+// What a reduction makes of values V while it goes on: V itself, or V with its place in the row.
+template <typename How, typename V> struct state { using type = V; };
+template <typename V> struct state<LargestPlace, V> { using type = Placed<V>; };
+template <typename V> struct state<SmallestPlace, V> { using type = Placed<V>; };
+template <typename How, typename V> using state_t = typename state<How, V>::type;
+template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 place) {
+  if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
+  else return {value, place};
+}
+template <typename V> __device__ inline V result_of(V value) { return value; }
+template <typename V> __device__ inline i64 result_of(const Placed<V>& found) { return found.place; }
+
+template <typename V> __device__ inline V from_lane(V value, int apart) {
+  return __shfl_xor_sync(0xffffffffu, value, apart);
+}
+template <typename V> __device__ inline Placed<V> from_lane(const Placed<V>& found, int apart) {
+  return {from_lane(found.value, apart), from_lane(found.place, apart)};
+}
+
 // A group made one by adding neighbours.
 template <typename How, typename V> __device__ inline V joined(V (&values)[GROUP]) {
 #pragma unroll
@@ -115,7 +157,7 @@ template <typename How, typename V, int THREADS> struct Partial {
   template <int LANES> static __device__ V across(V value) {
 #pragma unroll
     for (int lane = 1; lane < LANES; lane *= 2)
-      value = How::of(value, __shfl_xor_sync(0xffffffffu, value, lane));
+      value = How::of(value, from_lane(value, lane));
     return value;
   }
 };

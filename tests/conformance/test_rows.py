@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
@@ -21,7 +23,10 @@ LONG = [
     ("rms_norm", 65537, "f32"),
 ]
 WORDS = ("s8", "s4")
-EPS = {"rms_norm": "1e-6", "layer_norm": "1e-5", "l2_normalize": "1e-12", "rms_norm_dynamic_quantize": "1e-6"}
+EPS = dict.fromkeys(
+    ("rms_norm", "rms_normalize", "add_rms_norm", "rms_norm_dynamic_quantize", "add_rms_norm_dynamic_quantize"), "1e-6"
+)
+EPS |= dict.fromkeys(("layer_norm", "standardize", "layer_norm_dynamic_quantize"), "1e-5") | {"l2_normalize": "1e-12"}
 
 
 def rounded(values, element: str) -> list[int]:
@@ -100,15 +105,27 @@ PARAMETERS = {
     "layer_norm": lambda element, n: (parameter(element, n, 4), parameter(element, n, 5)),
     "rms_norm_dynamic_quantize": lambda element, n: (parameter(element, n, 4),),
     "silu_mul_dynamic_quantize": lambda element, n: (other_row(element, n),),
+    "add_rms_norm": lambda element, n: (other_row(element, n), parameter(element, n, 4)),
+    "add_rms_norm_dynamic_quantize": lambda element, n: (other_row(element, n), parameter(element, n, 4)),
+    "layer_norm_dynamic_quantize": lambda element, n: (parameter(element, n, 4), parameter(element, n, 5)),
     "softmax_backward": lambda element, n: (rounded(np.full(n, 1 / n), element),),
     "log_softmax_backward": lambda element, n: (rounded(np.linspace(-9, 0, n), element),),
 }
 REAL = (
-    "rms_norm", "layer_norm", "l2_normalize", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward",
+    "rms_norm", "rms_normalize", "layer_norm", "standardize", "l2_normalize", "softmax", "log_softmax",
+    "softmax_backward", "log_softmax_backward",
+)  # fmt: skip
+IN_ONE_PASS = (
+    "rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize", "add_rms_norm_dynamic_quantize",
+    "layer_norm_dynamic_quantize", "softmax_dynamic_quantize", "gelu_dynamic_quantize",
 )  # fmt: skip
 ONE_VALUE = {
     "sum": rows.total, "mean": rows.mean, "prod": rows.product, "amax": rows.largest, "amin": rows.smallest,
-    "norm1": rows.norm1, "norm2": rows.norm2, "logsumexp": rows.logsumexp,
+    "norm1": rows.norm1, "norm2": rows.norm2, "logsumexp": rows.logsumexp, "var": rows.variance, "std": rows.deviation,
+}  # fmt: skip
+WHOLE = {
+    "any": rows.some, "all": rows.each, "count_nonzero": rows.nonzero, "argmax": rows.first_largest,
+    "argmin": rows.first_smallest,
 }  # fmt: skip
 
 
@@ -152,6 +169,37 @@ def test_an_output_for_each_row(backend, name, element):
     for what, row in all_rows(element).items():
         expected = ONE_VALUE[name](row, element=element)
         assert_admitted(compute(backend, name, element, row), [expected], element, f"{name} {element} {what}")
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_truth_or_an_integer_for_each_row(backend, name, element):
+    ties = pattern(2, element)
+    for what, row in (all_rows(element) | {"equal at the end": [0] * 99 + [ties] * 7, "one": [ties]}).items():
+        for rolled in (row, row[len(row) // 2 :] + row[: len(row) // 2], row[::-1]):
+            actual = compute(backend, name, element, rolled)
+            assert actual.dtype == (np.bool_ if name in ("any", "all") else np.int64)
+            assert actual == WHOLE[name](rolled, element=element), f"{name} {element} {what}"
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_the_sum_of_two_and_its_norm(backend, element):
+    for what, row in all_rows(element).items():
+        other, weight = PARAMETERS["add_rms_norm"](element, len(row))
+        given = (backend.array(floats(each, element)) for each in (row, other, weight))
+        total, output = map(backend.numpy, skuda.add_rms_norm(*given))
+        stored, expected = rows.add_rms_norm(row, other, weight, eps_of("add_rms_norm", element), element=element)
+        assert_floats(total, stored, element)
+        assert_admitted(output, expected, element, f"add_rms_norm {element} {what}")
+
+
+@pytest.mark.parametrize("correction", ["0", "1", "0.5", "5", "20", "20.5", "-3"])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_what_the_divisor_of_a_variance_is_corrected_by(backend, name, correction):
+    for what, row in unusual_rows("f32").items():
+        expected = ONE_VALUE[name](row, Fraction(correction), element="f32")
+        actual = compute(backend, name, "f32", row, correction=float(correction))
+        assert_admitted(actual, [expected], "f32", f"{name} {what}")
 
 
 @pytest.mark.parametrize(("name", "length", "element"), LONG)
@@ -234,6 +282,58 @@ def test_reductions_over_any_axes(backend, axis, element):
         assert actual.shape == shape
         expected = [oracle(line, element=element) for line in bits_of(lines, element).tolist()]
         assert_admitted(actual.reshape(-1), expected, element, name)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), ()])
+def test_truths_and_integers_over_any_axes(backend, axis):
+    x = np.random.default_rng(17).integers(-2, 3, (4, 9, 5)).astype(np.float16)
+    x[1, :, 2] = x[2, 0, :] = 0
+    x[3, 1, 1] = np.nan
+    shape, lines = lines_over(x, axis)
+    for name, oracle in WHOLE.items():
+        actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
+        assert actual.shape == shape
+        expected = [oracle(line, element="f16") for line in bits_of(lines, "f16").tolist()]
+        assert actual.reshape(-1).tolist() == expected, name
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2)])
+def test_what_is_normalized_over_any_axes_is_so_over_the_last(backend, axis):
+    x = floats(random_row("f32", 4 * 9 * 5, 18), "f32").reshape(4, 9, 5)
+    y = floats(random_row("f32", 4 * 9 * 5, 19), "f32").reshape(4, 9, 5)
+    for name in ("softmax", "log_softmax", "l2_normalize", "rms_normalize", "standardize", "softmax_backward"):
+        given = (x, y) if name == "softmax_backward" else (x,)
+        actual = backend.numpy(getattr(skuda, name)(*map(backend.array, given), axis=axis))
+        assert actual.shape == x.shape
+        moved = (backend.array(lines_over(each, axis)[1]) for each in given)
+        np.testing.assert_array_equal(lines_over(actual, axis)[1], backend.numpy(getattr(skuda, name)(*moved)))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_the_axes_of_a_weight_are_normalized_together(backend, rank):
+    x, y = (floats(random_row("bf16", 4 * 9 * 5, seed), "bf16").reshape(4, 9, 5) for seed in (18, 19))
+    length = int(np.prod(x.shape[-rank:]))
+    weight, bias = (floats(parameter("bf16", length, seed), "bf16") for seed in (4, 5))
+    for name, given in {
+        "layer_norm": (x, weight, bias), "rms_norm": (x, weight), "add_rms_norm": (x, y, weight),
+    }.items():  # fmt: skip
+        shaped = [each.reshape(x.shape[-rank:]) if each.size == length and each.ndim == 1 else each for each in given]
+        flat = [each.reshape(-1, length) if each.ndim > 1 else each for each in given]
+        actual, expected = (getattr(skuda, name)(*map(backend.array, each)) for each in (shaped, flat))
+        for mine, other in zip(*(each if isinstance(each, tuple) else (each,) for each in (actual, expected))):
+            assert mine.shape == x.shape
+            np.testing.assert_array_equal(backend.numpy(mine), backend.numpy(other).reshape(x.shape))
+
+
+def test_a_weight_that_does_not_fit_is_refused(backend):
+    x = backend.array(np.zeros((3, 4, 5), np.float32))
+    for shape, message in {
+        (6,): r"weight has shape \(6,\), expected \(d,\) = \(5,\)",
+        (3, 5): r"weight has shape \(3, 5\), expected \(\*d,\) = \(4, 5\)",
+        (2, 3, 4, 5): r"input has shape \(3, 4, 5\), expected \(\*n, \*d\) with 4 axes of \*d",
+    }.items():
+        with pytest.raises(InvalidProblem, match=f"RmsNormPlan: {message}"):
+            skuda.rms_norm(x, backend.array(np.zeros(shape, np.float32)))
 
 
 @pytest.mark.parametrize("axis", [0, -1, None, (0, 1), (1, 2), ()])
@@ -396,26 +496,47 @@ def test_groups_of_packed_codes(backend):
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("element", FORMATS)
-@pytest.mark.parametrize("name", ["rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize"])
+@pytest.mark.parametrize("name", IN_ONE_PASS)
 def test_quantized_in_one_pass(backend, name, element, word):
     q_min, q_max = RANGE[word]
     open_codes = closed_codes = 0
     for what, row in all_rows(element).items():
-        given = (row, *PARAMETERS[name](element, len(row)))
+        given = (row, *PARAMETERS.get(name, lambda *_: ())(element, len(row)))
         results = getattr(skuda, name)(*(backend.array(floats(each, element)) for each in given), dtype=word)
-        scale, codes = map(backend.numpy, results)
+        *totals, scale, codes = map(backend.numpy, results)
         assert codes.shape == ((len(row) + 1) // 2 if word == "s4" else len(row),)
         codes = unpack(codes, len(row), True) if word == "s4" else codes
         stored = int(bits_of(scale, compute_format(element).word))
         eps = [eps_of(name, element)] if name in EPS else []
         oracle = getattr(rows, name)
-        expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        *sums, expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        for mine, other in zip(totals, sums, strict=True):
+            assert_floats(mine, other, element)
         assert_admitted(scale, [expected], compute_format(element).word, f"{name} {what}")
         for place, (code, (low, high)) in enumerate(zip(codes.tolist(), admitted, strict=True)):
             assert low <= code <= high, f"{name} {what} [{place}]: got {code}, expected {low} to {high}"
             open_codes += low < high
             closed_codes += low == high
     assert closed_codes > 10 * open_codes
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "group_size"), [((3, 20), -1, 6), ((20, 3), 0, 6), ((2, 9, 4), 1, 4), ((37,), -1, 64)]
+)
+def test_groups_quantized_in_one_pass(backend, shape, axis, group_size):
+    """Each group is as silu_mul_dynamic_quantize makes it of that group alone."""
+    gate, up = (floats(random_row("f16", int(np.prod(shape)), seed), "f16").reshape(shape) for seed in (21, 22))
+    results = skuda.silu_mul_dynamic_quantize_per_group(
+        backend.array(gate), backend.array(up), group_size=group_size, axis=axis
+    )
+    gate, up, scale, codes = (np.moveaxis(each, axis, -1) for each in (gate, up, *map(backend.numpy, results)))
+    for index in np.ndindex(gate.shape[:-1]):
+        for group in range(scale.shape[-1]):
+            part = slice(group * group_size, (group + 1) * group_size)
+            alone = (backend.array(each[index][part]) for each in (gate, up))
+            own_scale, own_codes = map(backend.numpy, skuda.silu_mul_dynamic_quantize(*alone))
+            assert scale[index][group] == own_scale
+            np.testing.assert_array_equal(codes[index][part], own_codes)
 
 
 def test_the_codes_are_of_the_scale_that_is_stored(backend):
@@ -436,7 +557,7 @@ def test_the_codes_are_of_the_scale_that_is_stored(backend):
 @pytest.mark.parametrize("shape", [(0,), (3, 0)])
 def test_the_largest_of_nothing_is_an_error(backend, shape):
     x = backend.array(np.zeros(shape, np.float32))
-    for name in ("amax", "amin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
+    for name in ("amax", "argmin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
         with pytest.raises(InvalidProblem, match="is 0, and there is no largest or smallest of no elements"):
             getattr(skuda, name)(x)
     for name in ("softmax", "log_softmax", "l2_normalize"):  # nothing to give, nothing to ask
@@ -451,6 +572,8 @@ def test_sums_and_products_of_nothing(backend, shape):
     for name, bits in (("sum", 0), ("norm1", 0), ("norm2", 0), ("prod", pattern(1, "f32")), ("mean", F32.nan)):
         actual = backend.numpy(getattr(skuda, name)(x, axis=-1))
         assert_floats(actual, np.full(shape[:-1], bits), "f32")
+    for name, value in (("any", False), ("all", True), ("count_nonzero", 0)):
+        assert np.all(backend.numpy(getattr(skuda, name)(x, axis=-1)) == value)
 
 
 def test_no_rows(backend):

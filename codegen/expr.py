@@ -141,6 +141,8 @@ class _Reader:
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
+        if node.id == COUNT:
+            raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
         if node.id in INTRINSICS or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
@@ -382,8 +384,10 @@ class _Reader:
     def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
         """`count(over=d)`: how many elements a row has, as a real."""
         if node.args or len(over) != len(node.keywords) or len(over) != 1:
-            help = "the elements for which something holds are `sum(where(condition, 1, 0), over=d)`"
-            raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help if node.args else f"write `{COUNT}(over=d)`")
+            of_dim = bool(over) or not any(value.kind == DIM for value in self.all(node.args, depth, several=True))
+            help = "how many elements are such is `sum(where(condition, 1, 0), over=d)`"
+            help = help if node.args and of_dim else f"write `{COUNT}(over=d)`"
+            raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
         self.check_over(over[0])
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)

@@ -101,6 +101,32 @@ ops:
       most: C[*n] = max(x * weight, over=(a, b))
       y: T[a, *n, b] = centered(x * weight, (b, a))
 
+  codes_of_rows:
+    types: {T: f32, Q: [s8, u8]}
+    inputs:
+      q: Q[*n, d]
+      weight: T[]
+    outputs:
+      total: i64[*n] = sum(q, over=d)
+      place: i64[*n] = argmax(q, over=d)
+      low: i32[*n] = argmin(q, over=d)
+      y: T[*n] = weight * sum(q, over=d) / count(over=d)
+
+  group_places:
+    inputs:
+      x: T[*outer, d, *inner]
+    attrs: {group_size: size, axis: axis of d = -1}
+    outputs:
+      place: i32[*outer, d/group_size, *inner] = argmax(x, over=d/group_size)
+      length: T[*outer, d/group_size, *inner] = 0 * max(x, over=d/group_size) + count(over=d/group_size)
+
+  one_hot:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      at: i64[*n] = argmax(x, over=d)
+      y: T[*n, d] = where(x == max(x, over=d), at, -1)
+
   product_of_row:
     inputs:
       x: T[*n, d]
@@ -264,6 +290,39 @@ def test_axes_with_others_between_are_refused_where_no_kernel_serves_them(ours):
     views = [view_of(np.zeros(shape, word), "x") for shape, word in zip(plan.shapes, ("f4",) * 4, strict=True)]
     with pytest.raises(Unsupported, match="the axes of a, b do not follow each other in memory"):
         plan._geometry(views)
+
+
+@pytest.mark.parametrize("storage", [np.int8, np.uint8])
+@pytest.mark.parametrize("length", [1, 7, 300, 70000])
+def test_sums_and_places_of_codes(run, storage, length):
+    q = np.random.default_rng(15).integers(0, 256, (3, length)).astype(np.uint8).view(storage)
+    q[0] = q.dtype.type(127)
+    total, place, low, y = run("codes_of_rows", q, 0.25)
+    assert (total.dtype, place.dtype, low.dtype) == (np.int64, np.int64, np.int32)
+    np.testing.assert_array_equal(total, q.sum(-1, dtype=np.int64))
+    np.testing.assert_array_equal(place, q.argmax(-1))
+    np.testing.assert_array_equal(low, q.argmin(-1))
+    np.testing.assert_array_equal(y, np.float32(0.25) * total.astype(np.float32) / np.float32(length))
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
+def test_a_place_is_counted_from_its_group_s_start(run, element, shape, axis, group_size):
+    x = integers(element, shape, 16)
+    place, length = run("group_places", x, group_size=group_size, axis=axis)
+    lines, place, length = (np.moveaxis(each, axis, -1) for each in (x, place, length))
+    for group in range(place.shape[-1]):
+        part = wide(lines[..., group * group_size : (group + 1) * group_size])
+        np.testing.assert_array_equal(place[..., group], part.argmax(-1))
+        assert (wide(length[..., group]) == part.shape[-1]).all()
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_a_place_may_be_used_for_each_element(run, element):
+    x = integers(element, (6, 33), 17)
+    at, y = run("one_hot", x)
+    np.testing.assert_array_equal(at, wide(x).argmax(-1))
+    same(y, np.where(x == x.max(-1, keepdims=True), at[:, None], -1).astype(wide(x).dtype), element)
 
 
 def test_a_product_and_a_parameter_of_the_row(run):

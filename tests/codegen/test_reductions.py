@@ -39,6 +39,7 @@ VALUES = {
 }
 FUNCTIONS = {
     "spread": Function("spread", ("a", "along"), Text("max(a, over=along) - min(a, over=along)", Place(2, 1))),
+    "rows": Function("rows", ("e",), Text("count(over=e)", Place(4, 1))),
     "twice_spread": Function("twice_spread", ("a", "e"), Text("spread(a, e) + spread(2 * a, e)", Place(3, 1))),
 }
 
@@ -95,6 +96,12 @@ def forward(inputs: str, outputs: str, let: str = "", attrs: str = "") -> Progra
         ("spread(x, d/size)", REAL, "n d/size"),
         ("twice_spread(x, d / size)", REAL, "n d/size"),
         ("sum(x, over=(n, d))", REAL, ""),
+        ("sum(q, over=d)", INT, "n"),
+        ("sum(where(b, 1, 0), over=(n, d))", INT, ""),
+        ("argmax(x, over=d)", INT, "n"),
+        ("argmin(q, over=n)", INT, "d"),
+        ("sum(x, over=d) / count(over=d)", REAL, "n"),
+        ("count(over=d/size) + count(over=(d, n))", REAL, ""),
         ("max(x, over=(n,))", REAL, "d"),
         ("sum(x * group, over=(d, n))", REAL, ""),
         ("x - mean(x, over=[d, n])", REAL, "n d"),
@@ -111,6 +118,19 @@ def test_the_width_of_an_integer_stays():
     assert formula("q - min(q, over=d)").bits == 9
 
 
+def test_the_width_of_a_sum_and_of_a_place():
+    """A row has fewer than 2^40 elements."""
+    assert formula("sum(q, over=d)").bits == 48
+    assert formula("argmax(x, over=d)").bits == formula("argmin(q, over=d)").bits == 41
+    with pytest.raises(SpecError, match=r"the integer could need 7\d bits, 64 are held exactly"):
+        formula("sum(q * 10000000, over=d)")
+
+
+def test_a_count_is_that_of_the_mean():
+    assert formula("mean(x, over=d)").args[1] == formula("sum(x, over=d) / count(over=d)").args[1]
+    assert formula("rows(d)") == formula("count(over=d)")
+
+
 def test_a_mean_is_a_sum_divided_by_a_count():
     node = formula("mean(x, over=d)")
     assert node.op == "/" and node.args[0] == formula("sum(x, over=d)")
@@ -125,6 +145,14 @@ def test_equal_reductions_are_one_and_those_inside_come_first():
     assert found[0] == total and len(found) == 3 and found.count(total) == 1
     for place, reduction in enumerate(found):
         assert all(inner in found[:place] for inner in reduction.args[0].reductions())
+
+
+def test_a_place_is_a_pair_while_it_is_looked_for():
+    outputs = "y: i64[*n] = argmax(2 * x, over=d); z: i64[*n] = sum(where(x > 0, 1, 0), over=d)"
+    written = RowProgram(forward("x: T[*n, d]", outputs))
+    assert [(v.how, v.type, v.result) for v in written.passes[0].values] == [
+        ("LargestPlace", "C", "i64"), ("Sum", "i64", "i64"),
+    ]  # fmt: skip
 
 
 def test_several_dimensions_are_the_same_in_any_order():

@@ -73,7 +73,7 @@ class _AsWritten(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if ast.unparse(node) == "row.count":
-            return ast.Call(ast.Name("count"), [ast.Name(self.over)], [])
+            return ast.Call(ast.Name("count"), [], [ast.keyword("over", ast.Name(self.over))])
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

@@ -5,6 +5,7 @@
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
+constexpr int INNER = 4;        // axes that a row may lie along
 
 // `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
 struct Sum {
@@ -178,13 +179,34 @@ struct RowSpace {
   }
 };
 
+// Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
+struct Along {
+  i64 axes;
+  i64 of[INNER];
+  Divide extent[INNER];
+
+  // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
+  __device__ i64 to(i64 place) const { return i32(axes) == 1 ? place * of[INNER - 1] : far_to(place); }
+  __device__ i64 far_to(i64 place) const {
+    i64 sum = 0;
+    const int outermost = INNER - i32(axes);
+#pragma unroll 1
+    for (int axis = INNER - 1; axis > outermost; --axis) {
+      const i64 above = extent[axis](place);
+      sum += (place - above * extent[axis].divisor) * of[axis];
+      place = above;
+    }
+    return sum + place * of[outermost];
+  }
+};
+
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
-// A thread's share of a row; what lies beyond the row reads as 0. Of a packed operand, `step` counts bytes.
+// A thread's share of a row; what lies beyond the row reads as 0.
 template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
+__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
   if constexpr (MODE == WHOLE) {
     return load<true, E, GROUP>(row, first, length);
   } else if constexpr (MODE == UNIT) {
@@ -195,12 +217,13 @@ __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 
     V lanes = {};
 #pragma unroll
     for (int unit = 0; unit < V::units; ++unit)
-      if (first + unit * each < length) lanes.data[unit] = row[(first / each + unit) * step];
+      if (first + unit * each < length) lanes.data[unit] = row[steps.to(first / each + unit)];
     return lanes;
   }
 }
 template <int MODE, typename E>
-__device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, const Lanes<E, GROUP>& lanes) {
+__device__ inline void keep(
+    storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
   if constexpr (MODE == WHOLE) {
     store<true, E, GROUP>(row, first, lanes);
   } else if constexpr (MODE == UNIT) {
@@ -215,7 +238,7 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
       storage_t<E> value = lanes.data[unit];
       if constexpr (each > 1)  // the nibble that pads an odd row is 0
         if (element + 1 == length) value &= 15;
-      row[element / each * step] = value;
+      row[steps.to(element / each)] = value;
     }
   }
 }

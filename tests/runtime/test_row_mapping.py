@@ -18,6 +18,7 @@ from skuda import dispatch
 from skuda.arrangement import chosen
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
+from skuda.row_mapping import INNER
 from skuda.rows import GROUP, places
 from skuda.schedules import RowMode, row_variants
 from skuda.sku import BackendKind
@@ -50,8 +51,24 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
         for element in range(own):
             yield row, element, {
-                name: starts[name] + (element * geometry.strides[name][AXES] if along[name] else 0) for name in names
+                name: starts[name] + (steps_to(geometry.strides[name][AXES:], element) if along[name] else 0)
+                for name in names
             }
+
+
+def steps_to(slots, place: int) -> int:
+    """Along::to."""
+    read = Slots(slots)
+    axes = read.one()
+    of = [read.one() for _ in range(INNER)]
+    extent = [read.divide() for _ in range(INNER)]
+    assert not read.rest and 1 <= axes <= INNER
+    total = 0
+    for axis in range(INNER - 1, INNER - axes, -1):
+        above = divide(extent[axis], place)
+        total += (place - above * extent[axis][0]) * of[axis]
+        place = above
+    return total + place * of[INNER - axes]
 
 
 def problem_of(plan_class, rng: random.Random):
@@ -100,7 +117,7 @@ def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)
-    modes = set()
+    modes, most = set(), 0
     for _ in range(100):
         plan, arrays = problem_of(plan_class, rng)
         operation = plan.operation
@@ -114,12 +131,14 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         except Unsupported:
             continue
         modes.add(geometry.variant.mode)
+        most = max([most, *(geometry.strides[name][AXES] for name in arrays if runs[name])])
         names = list(arrays)
         wanted = expected(plan, arrays)
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
     assert modes == set(RowMode)
+    assert most > 1 or not any(dim.many for dim in operation.space if dim.name in operation.along)
 
 
 def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():

@@ -180,10 +180,12 @@ class RowProgram(ProgramInCuda):
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
         printer = CudaPrinter(self._each | set(self.held.values()))
 
-        def renamed(node: Node) -> Node:
-            return node.replaced(
-                lambda part: Node("name", (), REAL, part.dims, text=self.held[part]) if part in self.held else None
-            )
+        def renamed(node: Node, but: Node | None = None) -> Node:
+            def name(part: Node) -> Node | None:
+                known = part in self.held and part != but
+                return Node("name", (), REAL, part.dims, text=self.held[part]) if known else None
+
+            return node.replaced(name)
 
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
@@ -193,10 +195,9 @@ class RowProgram(ProgramInCuda):
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}
+        inner_first = sorted(here, key=lambda part: (len(part.parts()), self.held[part]))
         held = tuple(
-            Held(method(name, part, "", None), part not in earlier)
-            for part, name in self.held.items()
-            if part in here
+            Held(method(self.held[part], renamed(part, but=part), "", None), part not in earlier) for part in inner_first
         )
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)

@@ -322,6 +322,17 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
     assert not once.held
 
 
+def test_what_is_held_is_made_of_what_is_held():
+    program = forward(X, "s: C[*n] = max(r / sum(r, over=d), over=d); y: T[*n, d] = r / sum(r, over=d) / s",
+                      let="r: exp(x)")  # fmt: skip
+    share = "divisor_.template quotient<FAST>(Held0)"
+    assert [[(held.value.formula, held.first) for held in each.held] for each in RowProgram(program).passes] == [
+        [("exponential(x)", True)],
+        [("exponential(x)", False), (share, True)],
+        [("exponential(x)", False), (share, False)],
+    ]
+
+
 def test_operands_are_of_an_element_a_column_a_row_or_all():
     program = forward(f"{X}; w: T[d]; r: T[*n]; g: C[]", "y: T[*n, d] = g * x * w / (r + sum(x * w, over=d))")
     written = RowProgram(program)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.lowering import Lowering, lowered
@@ -59,16 +60,21 @@ class CppPrinter(Printer):
 
 
 class CudaPrinter(CppPrinter):
-    """C++ of what is computed for each element; what a run shares becomes a member."""
+    """C++ of what is computed for each element; what a run shares becomes a member.
 
-    def __init__(self, each: set[str]):
+    Args:
+        each: the names that differ between the elements of a run, with their types.
+    """
+
+    def __init__(self, each: Mapping[str, str]):
         self.each = each
         self.members: dict[tuple, Member] = {}
+        self.ranges: dict[str, Node] = {}  # conditions on values of an element under which the fast forms hold
         self.once = CppPrinter()
 
     def varies(self, node: Node) -> bool:
         """Whether a value differs between the elements of a run."""
-        return bool(node.names() & self.each)
+        return bool(node.names() & self.each.keys())
 
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
@@ -89,7 +95,13 @@ class CudaPrinter(CppPrinter):
         name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
         arguments = ", ".join(self.once.text(node) for node in once)
         member = self.member((rule.holder, *once), f"{rule.holder}<C>", name, arguments, prepared=True)
-        return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
+        varying = found[rule.each]
+        text = self.text(varying)
+        if not rule.ranged:
+            return f"{member}.template {rule.method}<FAST>({text})"
+        element = self.each[varying.text] if varying.op == "name" else "C"
+        self.ranges[f"{member}.template within<{element}>({text})"] = varying
+        return f"{member}.template {rule.method}<FAST, {element}>({text})"
 
     def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
         if key not in self.members:
@@ -147,6 +159,8 @@ class CudaProgram(ProgramInCuda):
         members: what a run of elements shares.
         shared_parameters: what the members are made from.
         outputs: formulas, one method each.
+        ranges: conditions on an element under which all its fast forms hold; empty where they always do.
+        ranged: what those are made from.
         parameters: inputs that a run of elements shares.
     """
 
@@ -154,7 +168,7 @@ class CudaProgram(ProgramInCuda):
         super().__init__(program)
         op = program.operation
         self.parameters = self.shared
-        printer = CudaPrinter({operand.name for operand in self.arrays})
+        printer = CudaPrinter({operand.name: operand.element for operand in self.arrays})
         written_out = program.written_out
         formulas = [(operand, written_out[operand.name]) for operand in op.outputs]
         self.outputs = tuple(
@@ -167,6 +181,9 @@ class CudaProgram(ProgramInCuda):
             for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
+        self.ranges = tuple(printer.ranges)
+        names = {name for node in printer.ranges.values() for name in node.names()}
+        self.ranged = tuple(self.parameter(array) for array in self.arrays if array.name in names)
         self.shared_parameters = tuple(
             self.parameter(item)
             for item in (*self.parameters, *self.scalars, *self.values)

@@ -19,20 +19,24 @@ from skuda.codegen.yaml_tree import Text
 
 @dataclass(frozen=True)
 class Lowering:
-    """One rule: `pattern` becomes `holder(once...).method(each...)`."""
+    """One rule: `pattern` becomes `holder(once...).method(each...)`.
+
+    `ranged`: the fast form also wants `each` in a range, which `holder::within` tells; both are told its type.
+    """
 
     pattern: str
     once: tuple[str, ...]
     each: str
     holder: str
     method: str
+    ranged: bool = False
 
 
 LOWERINGS = (
     Lowering("to_real(clamp(round_to_int(x / s), low, high))", ("s", "low", "high"), "x", "Steps", "real"),
     Lowering("clamp(round_to_int(x / s), low, high)", ("s", "low", "high"), "x", "Steps", "value"),
     Lowering("low <= round_to_int(x / s) <= high", ("s", "low", "high"), "x", "Steps", "inside"),
-    Lowering("x / s", ("s",), "x", "Divisor", "quotient"),
+    Lowering("x / s", ("s",), "x", "Divisor", "quotient", ranged=True),
     Lowering("to_real(code - h)", ("h",), "code", "Offset", "difference"),
 )
 

@@ -113,7 +113,7 @@ class RowProgram(ProgramInCuda):
         op = program.operation
         self.columns = tuple(o for o in self.shared if op.runs_along(o))
         self.parameters = tuple(o for o in self.shared if o not in self.columns)
-        self._each = {operand.name for operand in (*self.arrays, *self.columns)}
+        self._each = {operand.name: operand.element for operand in (*self.arrays, *self.columns)}
         self._types = {o.name: parameter_of(op, o) for o in (*op.inputs, *self.values)}
         self._types[COUNT] = Parameter("C", COUNT)
         names: dict[Node, Node] = {}
@@ -152,7 +152,7 @@ class RowProgram(ProgramInCuda):
         for index, values in enumerate(passes):
             for value in values:
                 for part in value.node.parts():
-                    if part.kind == REAL and part.args and part.names() & self._each:
+                    if part.kind == REAL and part.args and part.names() & self._each.keys():
                         users.setdefault(part, set()).add(index)
         costly = {part for part, passes_of in users.items() if len(passes_of) > 1 and self._cost(part) >= _COSTLY}
         held: dict[Node, str] = {}
@@ -170,7 +170,7 @@ class RowProgram(ProgramInCuda):
 
     def _cost(self, node: Node) -> int:
         """Roughly, instructions for an element; what a row shares is free."""
-        if not node.names() & self._each:
+        if not node.names() & self._each.keys():
             return 0
         if node.op == "name":
             return 4 if node.text in {o.name for o in self.columns} else 0
@@ -178,7 +178,7 @@ class RowProgram(ProgramInCuda):
         return own + sum(map(self._cost, node.args))
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = CudaPrinter(self._each | set(self.held.values()))
+        printer = CudaPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
 
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
@@ -197,7 +197,8 @@ class RowProgram(ProgramInCuda):
         earlier = {part for values in before for value in values for part in value.node.parts()}
         inner_first = sorted(here, key=lambda part: (len(part.parts()), self.held[part]))
         held = tuple(
-            Held(method(self.held[part], renamed(part, but=part), "", None), part not in earlier) for part in inner_first
+            Held(method(self.held[part], renamed(part, but=part), "", None), part not in earlier)
+            for part in inner_first
         )
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)

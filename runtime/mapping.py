@@ -42,6 +42,7 @@ _LONGEST = 8  # shares that a thread of a rows kernel takes
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
+_STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
@@ -116,7 +117,7 @@ class MapKernels:
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
             axes[-1].strides[place] == 1 for place in full
         ):
-            row = self._best_row(axes, full, parameters)
+            row = self._best_row(axes, full, parameters, layouts.aligned)
             found = None
             if row is not None:
                 found = self._vec(layouts, arrays, axes, *row)
@@ -126,7 +127,7 @@ class MapKernels:
                 return found
         return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
 
-    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int], aligned: bool):
         """(start, length, run, period, step of each parameter): the axes that make the longest row, from `start` on,
         or a shorter one where vectors of that straddle too many runs; None where none do."""
         lanes = lanes_of(self.operation, self.types, ROWS)[0]
@@ -139,7 +140,8 @@ class MapKernels:
                 continue
             best = best or (start, *row)
             length, run = row[:2]
-            if run >= length or run % lanes == 0 or run >= _STRADDLE:
+            flat = aligned and not start and length < _MOST_FLAT  # all of it by `vec`
+            if run >= length or run % lanes == 0 or run >= (_STRADDLE_ALIGNED * lanes if flat else _STRADDLE):
                 return start, *row
         return best
 

@@ -290,6 +290,8 @@ def features(sku: KernelSku) -> set[tuple]:
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
+        seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
         if operand.dims != operation.space:

@@ -108,6 +108,9 @@ template <typename V> __device__ inline V remainder_floor(V a, V b) {
   return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(r, b);
 }
 
+// Both values are computed: a branch for each element would keep neighbours from being computed side by side.
+template <typename V> __device__ inline V chosen(bool first, V a, V b) { return first ? a : b; }
+
 template <typename C> __device__ inline C to_real(i64 x) { return C(x); }
 
 // Nearest integer, ties to even, saturating at +-2^53; NaN gives 0.

@@ -62,6 +62,14 @@ template <typename C> __device__ __noinline__ bool general_inside(C x, C s, i64 
   return low <= q && q <= high;
 }
 
+// Whether all values of an element type, widened, are in the range of dividends, or 0, infinite or NaN.
+template <typename E> constexpr bool NARROW = false;
+template <> constexpr bool NARROW<f16> = true;
+
+// How an element is computed: in general forms, whatever the shared values are; in fast ones; in fast ones and `within`
+// their range, so that not each of them has to look.
+enum { GENERAL, FAST_FORM, FAST_WITHIN };
+
 // x / s
 template <typename C> struct Divisor {
   C s, y;
@@ -70,17 +78,21 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
-  // The scheme itself, for values that nothing on the way takes out of range.
+  // The scheme itself, for values that nothing on the way takes out of range. Without a remainder q0 is the quotient,
+  // and has the right sign if it is 0; the remainder of an infinity or NaN is NaN, and q0 what is wanted.
   __device__ C refined(C x) const {
-    const C q0 = x * y;
-    return fused(fused(-s, q0, x), y, q0);
+    const C q0 = x * y, r = fused(-s, q0, x);
+    return absolute(r) > C(0) ? fused(r, y, q0) : q0;
   }
 
-  template <bool FAST> __device__ C quotient(C x) const {
-    if (!FAST) return general_quotient(x, s);
+  // Whether the scheme holds for a dividend of type E.
+  template <typename E> __device__ static bool within(C x) {
     const C size = absolute(x);
-    if (size >= limits<C>::value_low && size <= limits<C>::value_high) return refined(x);
-    return size == C(0) ? x * y : general_quotient(x, s);
+    return NARROW<E> || ((size >= limits<C>::value_low || size == C(0)) && size <= limits<C>::value_high);
+  }
+
+  template <int FAST, typename E> __device__ C quotient(C x) const {
+    return FAST == FAST_WITHIN || (FAST && within<E>(x)) ? refined(x) : general_quotient(x, s);
   }
 };
 
@@ -122,13 +134,13 @@ template <typename C> struct Steps {
     return nearest(fused(fused(-s, q0, cut), y, q0));
   }
 
-  template <bool FAST> __device__ i64 value(C x) const {
+  template <int FAST> __device__ i64 value(C x) const {
     return FAST ? cut_quotient(x) : general_steps(x, s, low, high);
   }
-  template <bool FAST> __device__ C real(C x) const {
+  template <int FAST> __device__ C real(C x) const {
     return FAST ? C(cut_quotient(x)) : C(general_steps(x, s, low, high));
   }
-  template <bool FAST> __device__ bool inside(C x) const {
+  template <int FAST> __device__ bool inside(C x) const {
     return FAST ? !(x < first) && !(x > last) : general_inside(x, s, low, high);
   }
 };
@@ -142,7 +154,7 @@ template <typename C> struct Offset {
   Offset() = default;
   __device__ explicit Offset(i64 h) : real_h(C(i32(h))), h(h), fast(h >= -(1 << 22) && h <= (1 << 22)) {}
 
-  template <bool FAST> __device__ C difference(i64 x) const {
+  template <int FAST> __device__ C difference(i64 x) const {
     return FAST ? C(i32(x)) - real_h : C(x - h);
   }
 };

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -48,7 +49,8 @@ def rules(program) -> set[tuple[str, str]]:
     for output in written.outputs:
         for name, holder in prepared.items():
             for rule in LOWERINGS:
-                if rule.holder == holder and f"{name}.template {rule.method}<FAST>(" in output.formula:
+                call = f"{name}.template {rule.method}<FAST{', ' if rule.ranged else '>'}"
+                if rule.holder == holder and call in output.formula:
                     found.add((holder, rule.method))
     assert {holder for holder, _ in found} == set(prepared.values())
     return found
@@ -147,11 +149,30 @@ def test_shared_values_are_made_once():
     [
         ("(s + 1) * x", "shared_0_ * x"),
         ("x - (s + s)", "x - shared_0_"),
-        ("s * (x / t)", "s_ * divisor_.template quotient<FAST>(x)"),
-        ("2 * where(x < s, x, s)", "C(2) * (x < s_ ? x : s_)"),
+        ("s * (x / t)", "s_ * divisor_.template quotient<FAST, T>(x)"),
+        ("2 * where(x < s, x, s)", "C(2) * ::chosen(x < s_, x, s_)"),
         ("-(s - x)", "-(s_ - x)"),
     ],
 )
 def test_parentheses_stand_only_where_they_are_needed(formula, expected):
     program = program_of(formula, f"{X}; s: T[*n]" + ("; t: T[*n]" if "t)" in formula else ""))
     assert CudaProgram(program).outputs[0].formula == expected
+
+
+@pytest.mark.parametrize(
+    "formula, ranges, ranged",
+    [
+        ("x / s", ["divisor_.template within<T>(x)"], ["x"]),
+        ("x / s + 2 * (x / s)", ["divisor_.template within<T>(x)"], ["x"]),
+        # a dividend that is computed may be any value of the compute type
+        ("(x + x) / s", ["divisor_.template within<C>(x + x)"], ["x"]),
+        ("z / s + x / t", ["divisor_.template within<T>(z)", "divisor_2_.template within<T>(x)"], ["x", "z"]),
+        ("x * clamp(round_to_int(x / s), -8, 7)", [], []),
+    ],
+)
+def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges, ranged):
+    operands = {"x": "T[*n, d]", "z": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
+    inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
+    program = CudaProgram(program_of(formula, inputs))
+    assert list(program.ranges) == ranges
+    assert [parameter.name for parameter in program.ranged] == ranged

@@ -707,6 +707,8 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
     "name, sizes, variant",
     [
         ("quantize_per_token", {"n": (300,), "d": 37}, "rows"),  # short rows that vectors would straddle
+        ("quantize_per_token", {"n": (300,), "d": 63}, "rows"),
+        ("quantize_per_token", {"n": (300,), "d": 65}, "vec"),  # but some vectors may
         ("quantize_per_token", {"n": (300,), "d": 48}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),

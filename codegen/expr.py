@@ -19,7 +19,7 @@ from math import inf
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.reductions import MEAN, REDUCTION_NAMES, REDUCTIONS, Reduction
+from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
 from skuda.codegen.yaml_tree import Text
 
@@ -27,6 +27,7 @@ _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dime
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -104,12 +105,14 @@ class _Reader:
     def place(self, node: ast.expr) -> Place:
         return self.text.at(offset_of(self.text, node))
 
-    def all(self, nodes, depth: int) -> list[Node]:
-        """Every operand, so that the mistakes of all of them are reported in one run."""
+    def all(self, nodes, depth: int, several: bool = False) -> list[Node]:
+        """Every operand, so that the mistakes of all of them are reported in one run; `several`: a tuple of dimensions
+        may be one."""
         values, refused = [], None
         for node in nodes:
             try:
-                values.append(self.value(node, depth))
+                dims = several and isinstance(node, (ast.Tuple, ast.List))
+                values.append(self.dimensions(node, depth) if dims else self.value(node, depth))
             except _Refused as error:
                 refused = error
         if refused is not None:
@@ -138,6 +141,8 @@ class _Reader:
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
+        if node.id == COUNT:
+            raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
         if node.id in INTRINSICS or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
@@ -232,6 +237,8 @@ class _Reader:
         over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
         if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
             return self.reduced(name, node, over[0], depth)
+        if name == COUNT and name not in self.scope.functions:
+            return self.counted(node, over, depth)
         if node.keywords and name in REDUCTION_NAMES:
             other = next((keyword.arg or "**" for keyword in node.keywords if keyword.arg != "over"), "over")
             help = f"write `{name}(x, over=d)`"
@@ -241,7 +248,7 @@ class _Reader:
                 help = f"write `over={at.id}`" if value is not None and value.kind == DIM else help
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
         if node.keywords:
-            help = f"`over=` belongs to {', '.join(REDUCTION_NAMES)}" if over else None
+            help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}" if over else None
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
@@ -254,7 +261,7 @@ class _Reader:
             raise self.refuse(
                 node.func,
                 f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]),
+                meant(name, [*INTRINSICS, *REDUCTION_NAMES, COUNT, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
@@ -308,12 +315,13 @@ class _Reader:
         if function.name in self.stack:
             message = f"with this call, `{function.name}` calls itself"
             raise self.refuse(node, message, "a formula has no recursion")
-        values = self.all(node.args, depth)
+        values = self.all(node.args, depth, several=True)
         self.arity(node, function.name, len(function.parameters))
         tree = parse_syntax(function.body, Diagnostics("", ""))  # its syntax has been checked where it stands
         if tree is None:
             raise _Refused()
-        scope = Scope(dict(zip(function.parameters, values, strict=True)), self.scope.functions)
+        values = dict(zip(function.parameters, values, strict=True))
+        scope = Scope(values, self.scope.functions, dims=self.scope.dims)
         place = self.called_at or self.place(node)
         inner = _Reader(function.body, scope, self.diagnostics, (*self.stack, function.name), place)
         inner.nodes = self.nodes
@@ -326,39 +334,72 @@ class _Reader:
         if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
             return None
         dim, size = (self.scope.values.get(name.id) for name in (node.left, node.right))
-        if dim is None or dim.kind != DIM or not dim.dims or "/" in dim.text:
+        if dim is None or dim.kind != DIM or len(dim.dims) != 1 or "/" in dim.text:
             return None
         if size is None or size.kind != DIM or size.dims:
             return None
         return Node("name", (), DIM, dim.dims, text=f"{dim.text}/{size.text}", place=self.place(node))
 
+    def dimensions(self, node: ast.Tuple | ast.List, depth: int) -> Node:
+        """`(n, d)`: several dimensions at once, whatever the order in which they are named."""
+        each = self.all(node.elts, depth)
+        names = set().union(*(value.dims for value in each))
+        for at, value in zip(node.elts, each, strict=True):
+            if value.kind != DIM or not value.dims:
+                raise self.refuse(at, "several values stand together only where they are dimensions", _OVER)
+            if "/" in value.text:
+                raise self.refuse(at, "blocks are along one dimension", f"write `over={value.text}`")
+        if not names or len(names) < sum(len(value.dims) for value in each):
+            raise self.refuse(node, "a dimension is named twice" if names else "no dimension is named", _OVER)
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return Node("name", (), DIM, frozenset(names), text=text, place=self.place(node))
+
     def reduced(self, name: str, node: ast.Call, over: ast.expr, depth: int) -> Node:
         """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
         self.arity(node, name, 1)
         self.check_over(over)
-        value, dim = self.all((node.args[0], over), depth)
-        if dim.kind != DIM or not dim.dims:
-            help = "name a dimension of the inputs, or blocks of it: `over=d`, `over=d/group_size`"
-            if isinstance(over, ast.Name) and over.id in value.dims and not self.stack:
-                help = f"`{over.id}` is an operand here; rename it, or the dimension"
-            raise self.refuse(over, "`over=` needs a dimension", help)
+        value, dim = self.all((node.args[0], over), depth, several=True)
+        self.want_dimension(over, dim, value)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
-        if value.kind not in reduction.kinds:
-            wanted = _KIND_NAME[reduction.kinds[0]]
-            message = f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}"
-            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, reduction))
-        name_of = dim.text.partition("/")[0]
-        parts = {entry for entry in value.dims if entry.partition("/")[0] == name_of}
-        if not parts or (dim.text != name_of and name_of not in parts):
-            message = f"what is reduced does not depend on `{name_of}`"
+        kinds = (REAL,) if name == MEAN else reduction.kinds
+        if value.kind not in kinds:
+            message = f"`{name}` needs {_KIND_NAME[kinds[0]]}, this is {_KIND_NAME[value.kind]}"
+            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
+        blocks = {dim.text} if "/" in dim.text else set()
+        parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
+        lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})
+        if lacking:
+            message = f"what is reduced does not depend on {', '.join(f'`{name}`' for name in sorted(lacking))}"
             raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
-        dims = value.dims - parts | ({dim.text} - {name_of})
+        dims = value.dims - parts | blocks
         place = self.place(node)
-        total = Node(REDUCE + reduction.name, (value,), value.kind, dims, value.bits, dim.text, place)
+        kind = INT if reduction.place else value.kind
+        bits = LENGTH_BITS + 1 if reduction.place else self.width(node, kind, value.bits + reduction.wider)
+        total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total
-        count = Node("count", (), REAL, text=dim.text, place=place)
+        count = Node(COUNT, (), REAL, text=dim.text, place=place)
         return Node("/", (total, count), REAL, dims, place=place)
+
+    def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
+        """`count(over=d)`: how many elements a row has, as a real."""
+        if node.args or len(over) != len(node.keywords) or len(over) != 1:
+            of_dim = bool(over) or not any(value.kind == DIM for value in self.all(node.args, depth, several=True))
+            help = "how many elements are such is `sum(where(condition, 1, 0), over=d)`"
+            help = help if node.args and of_dim else f"write `{COUNT}(over=d)`"
+            raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
+        self.check_over(over[0])
+        (dim,) = self.all(over, depth, several=True)
+        self.want_dimension(over[0], dim, None)
+        return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
+        if dim.kind == DIM and dim.dims:
+            return
+        help = _OVER
+        if isinstance(over, ast.Name) and reduced is not None and over.id in reduced.dims and not self.stack:
+            help = f"`{over.id}` is an operand here; rename it, or the dimension"
+        raise self.refuse(over, "`over=` needs a dimension", help)
 
     def check_over(self, over: ast.expr) -> None:
         """Refuses what no formula has behind `over=`, in words about dimensions."""
@@ -368,18 +409,18 @@ class _Reader:
             help = suggestion(over.id, dims, f"dimensions: {', '.join(dims)}")
             raise self.refuse(over, f"no input has the dimension `{over.id}`", help)
         if isinstance(over, (ast.Tuple, ast.List)):
-            message = "`over=` needs one dimension"
-            raise self.refuse(over, message, "`*name` in the operands is one, of any number of axes")
+            for each in over.elts:
+                self.check_over(each)
         if isinstance(over, ast.Constant) and isinstance(over.value, str):
             raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
 
-    def instead(self, at: ast.expr, value: Node, reduction: Reduction) -> str | None:
+    def instead(self, at: ast.expr, value: Node, kinds: tuple[str, ...]) -> str | None:
         """How a value becomes one that the reduction takes, as a help text."""
-        if value.kind == BOOL:  # a sum takes reals, the largest is one of integers too
-            return f"use `where(condition, {'1, 0' if INT in reduction.kinds else '1.0, 0.0'})`"
+        if value.kind == BOOL:  # a product takes reals, a sum integers too
+            return f"use `where(condition, {'1, 0' if INT in kinds else '1.0, 0.0'})`"
         start = offset_of(self.text, at)
         source = " ".join(self.text.value[start : start + at.end_col_offset - at.col_offset].split())
-        if value.kind == INT and BOOL not in reduction.kinds:
+        if value.kind == INT and BOOL not in kinds:
             return f"write `to_real({source if len(source) <= 40 else 'i'})`"
         return f"write `{source if len(source) <= 40 else 'x'} != 0`" if value.kind != DIM else None
 

@@ -1,6 +1,6 @@
 """The reductions: ONE table of what a formula may say `over=` dimensions, with the rule and every target's spelling.
 
-`mean` is a sum divided by the number of elements, so it is no row of its own.
+`mean` is a sum divided by the number of elements, so it is no row of its own; `count(over=d)` is that number.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ class Reduction:
 
     Attributes:
         name: how a formula calls it.
-        kinds: what it takes; its value is of the same kind.
+        kinds: what it takes; its value is of the same kind, if nothing else is said.
         cuda: a class of runtime/cuda/reduce.cuh.
         numpy: a method of skuda.reference.Rows.
         latex: spelling in documentation, `{0}` being what it is over and `{1}` what is reduced.
         rule: NaN, order, and what the reduction of nothing is.
         empty: whether there is a value for no elements at all.
+        place: whether its value is the place of an element within the row, an exact integer.
+        wider: how many bits more than an integer's own its value needs.
     """
 
     name: str
@@ -31,9 +33,16 @@ class Reduction:
     latex: str
     rule: str
     empty: bool = True
+    place: bool = False
+    wider: int = 0
 
 
+LENGTH_BITS = 40  # of the number of elements of a row: no memory holds more
 _ORDER = "in one order that depends on the length alone (docs/numerics.md), in C"
+_PLACE = (
+    "in its row, counted in row-major order; of the first of equals (0 and -0 are), of the first NaN if any is NaN; "
+    "of no elements an error"
+)
 
 REDUCTIONS: dict[str, Reduction] = {
     row.name: row
@@ -42,12 +51,18 @@ REDUCTIONS: dict[str, Reduction] = {
                   "NaN if any is NaN; +0 is above -0; of no elements an error", empty=False),
         Reduction("min", (REAL, INT), "Smallest", "min", r"\min_{{{0}}} {1}",
                   "NaN if any is NaN; -0 is below +0; of no elements an error", empty=False),
-        Reduction("sum", (REAL,), "Sum", "sum", r"\sum_{{{0}}} {1}", f"added {_ORDER}; of no elements 0"),
+        Reduction("sum", (REAL, INT), "Sum", "sum", r"\sum_{{{0}}} {1}",
+                  f"reals are added {_ORDER}, integers exactly; of no elements 0", wider=LENGTH_BITS),
         Reduction("prod", (REAL,), "Product", "prod", r"\prod_{{{0}}} {1}",
                   f"multiplied {_ORDER}; of no elements 1"),
+        Reduction("argmax", (REAL, INT), "LargestPlace", "argmax", r"\arg\max_{{{0}}} {1}",
+                  f"the place of the largest {_PLACE}", empty=False, place=True),
+        Reduction("argmin", (REAL, INT), "SmallestPlace", "argmin", r"\arg\min_{{{0}}} {1}",
+                  f"the place of the smallest {_PLACE}", empty=False, place=True),
         Reduction("any", (BOOL,), "Any", "any", r"\bigvee_{{{0}}} {1}", "of no elements false"),
         Reduction("all", (BOOL,), "All", "all", r"\bigwedge_{{{0}}} {1}", "of no elements true"),
     )
 }  # fmt: skip
 MEAN = "mean"
 REDUCTION_NAMES = (*REDUCTIONS, MEAN)
+COUNT = "count"  # of the elements of a row: takes `over=` alone

@@ -27,11 +27,12 @@ class Value:
 
     Attributes:
         name: of a reduction (`Reduced0`), or of an output.
-        type: in C++.
+        type: in C++, of an element's value.
         parameters: the operands that it is made of.
         formula: its expression.
         how: class of runtime/cuda/reduce.cuh; empty for an output.
         operand: the output.
+        result: in C++, the type of a reduction's value.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Value:
     formula: str
     how: str = ""
     operand: Operand | None = None
+    result: str = ""
 
 
 @dataclass(frozen=True)
@@ -178,23 +180,26 @@ class RowProgram(ProgramInCuda):
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
         printer = CudaPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
 
-        def renamed(node: Node) -> Node:
-            return node.replaced(
-                lambda part: Node("name", (), REAL, part.dims, text=self.held[part]) if part in self.held else None
-            )
+        def renamed(node: Node, but: Node | None = None) -> Node:
+            def name(part: Node) -> Node | None:
+                known = part in self.held and part != but
+                return Node("name", (), REAL, part.dims, text=self.held[part]) if known else None
+
+            return node.replaced(name)
 
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
             parameters = tuple(self._types[each] for each in elements if each in node.names())
             formula = printer.stored(node, self.narrow(operand)) if operand else printer.text(node)
-            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand)
+            result = self._types[name].type if how else ""
+            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand, result)
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}
+        inner_first = sorted(here, key=lambda part: (len(part.parts()), self.held[part]))
         held = tuple(
-            Held(method(name, part, "", None), part not in earlier)
-            for part, name in self.held.items()
-            if part in here
+            Held(method(self.held[part], renamed(part, but=part), "", None), part not in earlier)
+            for part in inner_first
         )
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)

@@ -6,7 +6,7 @@ import json
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import IDENTIFIER
-from skuda.codegen.reductions import REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.dtypes import DTYPES
 
 
@@ -58,7 +58,7 @@ def _schema() -> dict:
                 operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."
             ),
             "attrs": table(
-                r"^.+$", "name: type = default; types are a letter, i32, C, size, or `axis of d`."
+                r"^.+$", "name: type = default; types are a letter, i32, C, size, `axis of d`, or `axes of d`."
             ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",
@@ -67,7 +67,8 @@ def _schema() -> dict:
             "let": table(
                 r"^[\s\S]+$",
                 "name: formula, for the formulas below. Reductions: "
-                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}.",
+                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
+                f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`.",
             ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(

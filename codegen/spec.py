@@ -14,7 +14,7 @@ from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier, check_name
 from skuda.codegen.nodes import Function
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.reductions import REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.row_reader import RowReader
 from skuda.codegen.syntax import check_function
 from skuda.codegen.tree_reader import TreeReader
@@ -105,9 +105,10 @@ class _FileReader(TreeReader):
             if len(set(parts)) != len(parts):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
                 continue
-            if match["name"] in INTRINSICS or match["name"] in REDUCTION_NAMES or match["name"] in functions:
+            reductions = (*REDUCTION_NAMES, COUNT)
+            if match["name"] in INTRINSICS or match["name"] in reductions or match["name"] in functions:
                 other = "an intrinsic" if match["name"] in INTRINSICS else "another function"
-                other = "a reduction" if match["name"] in REDUCTION_NAMES else other
+                other = "a reduction" if match["name"] in reductions else other
                 self.error(
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"
                 )

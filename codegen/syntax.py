@@ -10,7 +10,7 @@ from collections.abc import Collection
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.intrinsics import INSTEAD, INTRINSICS
 from skuda.codegen.nodes import Function
-from skuda.codegen.reductions import REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.yaml_tree import Text
 
 # What an author may mean by a character that no formula has.
@@ -123,7 +123,7 @@ def check_function(function: Function, functions: Collection[str], diagnostics: 
     if tree is None:
         return
     used = set()
-    known = [*function.parameters, *functions, *INTRINSICS, *REDUCTION_NAMES]
+    known = [*function.parameters, *functions, *INTRINSICS, *REDUCTION_NAMES, COUNT]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             used.add(node.id)

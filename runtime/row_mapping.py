@@ -14,23 +14,36 @@ from skuda.records import Record
 from skuda.rows import GROUP
 from skuda.schedules import RowMode, row_variants
 
+INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
+
 
 class _Rows(Record):
     """The rows of a call.
 
     Attributes:
         axes: outside of a row.
-        length: elements of a row.
+        inner: what a row lies along: its elements are counted in row-major order of these.
         last: those of the last block of a blocked axis, which may be fewer.
         blocks: which of `axes` counts the blocks, where the last one is shorter; else None.
-        steps: of each operand from one element of a row to the next.
     """
 
     axes: list[Axis]
-    length: int
+    inner: list[Axis]
     last: int
     blocks: int | None
-    steps: tuple[int, ...]
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return prod(axis.extent for axis in self.inner)
+
+    def steps(self, place: int) -> tuple[int, ...]:
+        """Slots of reduce.cuh's Along of an operand."""
+        free = INNER - len(self.inner)
+        slots = [len(self.inner), *[0] * free, *(axis.strides[place] for axis in self.inner)]
+        for extent in [1] * free + [axis.extent for axis in self.inner]:
+            slots += divide_slots(extent or 1)
+        return tuple(slots)
 
 
 class RowKernels:
@@ -74,14 +87,15 @@ class RowKernels:
         strides = {
             operand.name: (0,) * free
             + tuple(axis.strides[place] for axis in rows.axes)
-            + ((rows.steps[place],) if runs else ())
+            + (rows.steps(place) if runs else ())
             for place, (operand, runs) in enumerate(zip(operands, along, strict=True))
         }
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
 
     def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""
-        if rows.length != 1 and any(step != 1 for step, runs in zip(rows.steps, along, strict=True) if runs):
+        steps = [step for step, runs in zip(rows.inner[-1].strides, along, strict=True) if runs]
+        if len(rows.inner) > 1 or (rows.length != 1 and any(step != 1 for step in steps)):
             return RowMode.STEPPED
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT
@@ -103,7 +117,7 @@ class RowKernels:
                     step_along(operand, of, dim.name, part, self.sizes)[0]
                     for operand, of in zip(operands, strides, strict=True)
                 )
-                if dim.name != self.along:
+                if dim.name not in self.along:
                     outer.append(Axis(extent, steps))
                 elif not self.block:
                     inner.append(Axis(extent, steps))
@@ -120,10 +134,11 @@ class RowKernels:
         inner = merged(inner, 1) if prod(axis.extent for axis in inner) else [Axis(0, (0,) * len(operands))]
         inner = [axis for axis in inner if axis.extent != 1] or [Axis(1, (0,) * len(operands))]
         inner = merged(inner, 1)
-        if len(inner) > 1:
+        if len(inner) > (1 if self.packed else INNER):
+            most = "4-bit codes are packed along one" if self.packed else f"at most {INNER} are served"
             raise Unsupported(
-                f"{self.operation.class_name}Plan: the axes of {self.along} do not follow each other in memory; copy "
-                "the operands to contiguous arrays"
+                f"{self.operation.class_name}Plan: {', '.join(self.along)} are {len(inner)} axes that do not follow "
+                f"each other in memory, {most}; copy the operands to contiguous arrays"
             )
         axes = []
         for axis in outer:
@@ -131,15 +146,16 @@ class RowKernels:
                 mergeable = axes and axis is not ragged and axes[-1] is not ragged
                 axes = [*axes[:-1], *merged([axes[-1], axis], 1)] if mergeable else [*axes, axis]
         where = next((index for index, axis in enumerate(axes) if axis is ragged), None)
-        return _Rows(axes, inner[0].extent, last, where, inner[0].strides)
+        return _Rows(axes, inner, last, where)
 
     def _check_packed(self) -> None:
         """Two elements of a byte must be neighbours along a row, and rows must start at bytes."""
         last = self.operation.space[-1]
         after = [d for d in reversed(self.operation.space) if not d.many or self.sizes[d.name]]
         name = self.operation.class_name
-        if after and after[0].name != self.along and last.name != self.along:
-            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {self.along} is not")
+        if after and after[0].name not in self.along and last.name not in self.along:
+            along = ", ".join(self.along)
+            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {along} is not")
         if self.block and self.sizes[self.block] % 2:
             raise Unsupported(
                 f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two "

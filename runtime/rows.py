@@ -16,7 +16,8 @@ added apart, by another block or another kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -78,13 +79,13 @@ class Rows:
 
     Args:
         shape: of the chunk.
-        axes: what a row lies along.
+        axes: what a row lies along, ascending: its elements are counted in row-major order of these.
         block: length of the blocks along the one axis, or None.
         types: element types by letter.
         C: the compute type.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: range, block: int | None, types: Types, C):
+    def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
         self.shape = shape
         self.axes = axes
         self.block = block
@@ -102,7 +103,9 @@ class Rows:
         return counts.astype(self._C).reshape([-1 if axis in self.axes else 1 for axis in range(len(self.shape))])
 
     def sum(self, values):
-        """The sum, in the order of this module; of nothing 0."""
+        """The sum, in the order of this module, of integers exactly; of nothing 0."""
+        if np.asarray(values).dtype.kind == "i":
+            return self._reduced(values, lambda rows: rows.sum(axis=-1))
         return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
 
     def prod(self, values):
@@ -116,6 +119,14 @@ class Rows:
     def min(self, values):
         """The smallest; NaN if any is NaN; -0 is below +0."""
         return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
+
+    def argmax(self, values):
+        """The place of the first of the largest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmax(axis=-1))
+
+    def argmin(self, values):
+        """The place of the first of the smallest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmin(axis=-1))
 
     def any(self, values):
         """Whether some element is true."""
@@ -134,19 +145,18 @@ class Rows:
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)
-        first, after = self.axes.start, self.axes.stop
-        lead, trail = full.shape[:first], full.shape[after:]
-        moved = np.moveaxis(full, tuple(self.axes), range(len(self.shape) - len(self.axes), len(self.shape)))
-        rows = moved.reshape(*lead, *trail, -1)
+        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
+        lead = [full.shape[axis] for axis in kept]
+        length = prod(full.shape[axis] for axis in self.axes)
+        rows = full.transpose(*kept, *self.axes).reshape(*lead, length)
         if self.block is None:
-            return reduce(rows).reshape(*lead, *(1 for _ in self.axes), *trail)
-        length = rows.shape[-1]
+            return np.expand_dims(reduce(rows), tuple(self.axes))
         whole = length // self.block * self.block
         parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
         if whole < length:
             parts.append(reduce(rows[..., whole:])[..., None])
         each = np.repeat(np.concatenate(parts, axis=-1), self.block, axis=-1)[..., :length]
-        return np.moveaxis(each, -1, first)
+        return np.moveaxis(each, -1, self.axes[0])
 
 
 def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:

@@ -65,7 +65,7 @@ class _AsWritten(ast.NodeTransformer):
     """
 
     def __init__(self, over: str):
-        self.over = over
+        self.over = f"({over})" if "," in over else over
         self.known: dict[str, ast.expr] = {}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:
@@ -73,7 +73,7 @@ class _AsWritten(ast.NodeTransformer):
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.expr:
         if ast.unparse(node) == "row.count":
-            return ast.Call(ast.Name("count"), [ast.Name(self.over)], [])
+            return ast.Call(ast.Name("count"), [], [ast.keyword("over", ast.Name(self.over))])
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:

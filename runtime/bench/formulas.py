@@ -73,7 +73,7 @@ def _broadcast(case: Case, operand: Operand, value: object) -> object:
     if not isinstance(value, torch.Tensor) or case.is_full(operand) or any(dim.block for dim in operand.dims):
         return value
     axes = case.axes_of(operand)
-    return value.reshape([extent if axis in axes else 1 for axis, extent in enumerate(case.shape.extents)])
+    return value.reshape([extent if axis in axes else 1 for axis, extent in enumerate(case.extents)])
 
 
 def _group(problem: Problem) -> int | None:
@@ -82,7 +82,7 @@ def _group(problem: Problem) -> int | None:
 
 def _spread(problem: Problem) -> Callable[[object], object]:
     """What makes a scale or zero point broadcast with the input."""
-    group, length = _group(problem), problem.case.shape.extents[-1]
+    group, length = _group(problem), problem.case.extents[-1]
     if group is None:
         return lambda parameter: parameter
     return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
@@ -145,7 +145,7 @@ def _dequantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
 def _dequantize(problem: Problem) -> Callable[..., torch.Tensor]:
     spread, wide = _spread(problem), wide_of(problem)
     out = dtype_of(problem.case.operands[-1].word)
-    length, signed = problem.case.shape.extents[-1], problem.q_min < 0
+    length, signed = problem.case.extents[-1], problem.q_min < 0
     packed = is_packed(problem)
 
     def dequantize(q, s, z):

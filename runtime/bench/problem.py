@@ -118,7 +118,7 @@ class Problem:
 
     def _reference_fault(self) -> str | None:
         axis, align = self._sampled()
-        extents = self.case.shape.extents
+        extents = self.case.extents
         if axis is None:
             raises = "exp" in self.case.plan_class.formula.__code__.co_names
             return None if raises and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
@@ -134,7 +134,7 @@ class Problem:
 
         That is the first axis that no reduction is over, or over blocks of which; None where there is none such.
         """
-        case, rank = self.case, len(self.case.shape.extents)
+        case, rank = self.case, len(self.case.extents)
         free = [axis for axis in range(rank) if axis not in case.reduced]
         if not case.operation.over:
             return 0, _ALIGN
@@ -146,7 +146,7 @@ class Problem:
         """What differs from the reference between two places of an axis; of everything where they are the same."""
         case, operation = self.case, self.case.operation
         whole = start == end
-        extents = case.shape.extents if whole else _with(case.shape.extents, axis, end - start)
+        extents = case.extents if whole else _with(case.extents, axis, end - start)
         sizes = case.sizes_of(extents)
         arguments, actual = {}, {}
         for placed in case.operands:
@@ -158,7 +158,7 @@ class Problem:
             if not whole and axis in axes:
                 place = axes.index(axis)
                 length = packed_shape(operation.shape_of(placed.operand, sizes), placed.word)[place]
-                before = case.sizes_of(_with(case.shape.extents, axis, start))
+                before = case.sizes_of(_with(case.extents, axis, start))
                 first = packed_shape(operation.shape_of(placed.operand, before), placed.word)[place]
                 part = part[(slice(None),) * place + (slice(first, first + length),)]
             host = _host(part)

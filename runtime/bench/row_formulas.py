@@ -46,7 +46,7 @@ def _blocks(problem: Problem, reduce: Callable[..., torch.Tensor]) -> Formula:
 
 
 def _spread(problem: Problem) -> Formula:
-    group, length = problem.case.attributes.get("group_size"), problem.case.shape.extents[-1]
+    group, length = problem.case.attributes.get("group_size"), problem.case.extents[-1]
     if group is None:
         return lambda parameter: parameter
     return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
@@ -209,6 +209,11 @@ _REDUCTIONS: dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]] 
     "amin": lambda x, axes: x.amin(axes),
     "argmax": lambda x, axes: x.argmax(_one(axes)),
     "argmin": lambda x, axes: x.argmin(_one(axes)),
+    "var": lambda x, axes: x.var(axes),
+    "std": lambda x, axes: x.std(axes),
+    "any": lambda x, axes: x.any(_one(axes)),
+    "all": lambda x, axes: x.all(_one(axes)),
+    "count_nonzero": lambda x, axes: x.count_nonzero(axes),
     "norm1": lambda x, axes: torch.linalg.vector_norm(x, 1, axes),
     "norm2": lambda x, axes: torch.linalg.vector_norm(x, 2, axes),
     "logsumexp": lambda x, axes: x.logsumexp(axes),
@@ -251,7 +256,7 @@ def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], obje
 
 
 def _native_normalization(case: Case, tensors: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = tensors["input"], case.shape.extents[-1:], epsilon(case)
+    x, width, eps = tensors["input"], case.extents[-1:], epsilon(case)
     if case.operation.name == "rms_norm":
         return lambda: functional.rms_norm(x, width, tensors["weight"], eps)
     return lambda: functional.layer_norm(x, width, tensors["weight"], tensors["bias"], eps)

@@ -91,6 +91,8 @@ _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
 # All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
 CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
+# Reductions and normalizations whose kernels differ from another's by a step or two: measured at these shapes alone.
+ALIKE = frozenset("amin argmin norm1 std any all count_nonzero rms_normalize standardize".split())
 AGAIN = {DECODE, MISALIGNED, *CORE}  # of maps that take the same ways as others
 GROUP = 128  # elements
 
@@ -110,7 +112,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     """The shapes of an operation with reductions, and the attributes that differ between rows."""
     names, space = reduced_names(operation), operation.space
     sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
-    movable = any(attribute.axis_of in names for attribute in operation.attributes if attribute.type == "axis")
+    movable = any(attribute.axis_of in names for attribute in operation.attributes)
     full = spans_output(operation)
     if sizes:
         found = [(shape, sizes) for shape in _GROUPED]
@@ -120,7 +122,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         found = []
         if movable or space[-1].name in names:
             found += [(shape, {}) for shape in (_ROWS if full else _REDUCED_ROWS)]
-        if movable or space[-1].name not in names:
+        if (movable and not full) or space[-1].name not in names:
             found += [(shape, {"axis": 0} if movable else {}) for shape in _COLUMNS]
         if movable and not full:
             found.append((FLAT, {}))

@@ -98,12 +98,24 @@ class Case:
     @cached_property
     def sizes(self) -> dict[str, int | tuple[int, ...]]:
         """Sizes of the dimensions and block lengths."""
-        return self.sizes_of(self.shape.extents)
+        return self.sizes_of(self.extents)
+
+    @cached_property
+    def extents(self) -> tuple[int, ...]:
+        """The shape's axes in the order of the index space."""
+        return tuple(self.shape.extents[axis] for axis in self._order)
+
+    @cached_property
+    def _order(self) -> tuple[int, ...]:
+        """The axes of the shape in the order of the index space, where the ones that a call names come last."""
+        rank = len(self.shape.extents)
+        last = self.attributes.get("axis", -1) % rank if self.operation.chooses_axes else rank - 1
+        return (*(axis for axis in range(rank) if axis != last), last)
 
     def sizes_of(self, extents: tuple[int, ...]) -> dict[str, int | tuple[int, ...]]:
-        """The same for another shape of as many axes."""
+        """The same for other extents of as many axes."""
         operation = self.operation
-        axis = self.attributes.get("axis", -1)
+        axis = -1 if operation.chooses_axes else self.attributes.get("axis", -1)
         bound = operation.bind(self._widest, extents, axis, operation.function)
         blocks = {name: value for name, value in self.attributes.items() if name != "axis"}
         return {**bound, **blocks}
@@ -136,7 +148,7 @@ class Case:
     def row_length(self) -> int:
         """Elements that one reduction takes, at most."""
         blocks = [value for name, value in self.attributes.items() if name != "axis"]
-        return prod(self.shape.extents[axis] for axis in self.reduced) if not blocks else blocks[0]
+        return prod(self.extents[axis] for axis in self.reduced) if not blocks else blocks[0]
 
     @property
     def reads_only(self) -> bool:
@@ -146,7 +158,7 @@ class Case:
     def descriptor(self, extents: tuple[int, ...] | None = None):
         """What the plan is selected by, at this shape or at another."""
         fields = {field: self.types[letter] for letter, field in self.operation.element_fields.items()}
-        return self.plan_class.descriptor_type(**self.sizes_of(extents or self.shape.extents), **fields)
+        return self.plan_class.descriptor_type(**self.sizes_of(extents or self.extents), **fields)
 
     def is_full(self, operand: Operand) -> bool:
         """Whether an operand has an element for each place of the index space."""
@@ -170,6 +182,9 @@ class Case:
         strides = tuple(prod(wide[axis + 1 :]) for axis in range(len(shape)))
         if layout is Layout.TRANSPOSED and not written:
             strides = tuple(prod(shape[:axis]) for axis in range(len(shape)))
+        if self.is_full(operand) and self._order != tuple(range(len(shape))):  # the axes that are reduced lie first
+            steps = [prod(self.shape.extents[axis + 1 :]) for axis in range(len(shape))]
+            strides = tuple(steps[axis] for axis in self._order)
         return Placed(operand, word, shape, strides, start, start + count(wide))
 
     @property
@@ -206,7 +221,7 @@ class Case:
             return SizeClass.FEW_ROWS
         if self._of_tensor:
             return SizeClass.WHOLE if self.reads_only else SizeClass.PER_TENSOR
-        if len(self.shape.extents) - 1 not in self.reduced:
+        if len(self.extents) - 1 not in [self._order[axis] for axis in self.reduced]:
             return SizeClass.COLUMNS
         if self.row_length >= _WIDE:
             return SizeClass.WIDE_ROWS
@@ -264,6 +279,7 @@ def _rows(
     """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
     every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
     if operation.over:
+        every = every and operation.name not in shapes.ALIKE
         for shape, attributes in shapes.reducing(operation):
             if every or shapes.is_core(shape):
                 yield shape, attributes

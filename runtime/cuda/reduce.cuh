@@ -5,6 +5,7 @@
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
+constexpr int INNER = 4;        // axes that a row may lie along
 
 // `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
 struct Sum {
@@ -63,6 +64,48 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
+// The largest or smallest element with its place in the row: the first of equals, the first NaN if any is NaN. Any order
+// gives the same.
+template <typename V> struct Placed {
+  V value;
+  i64 place;
+};
+template <bool LARGEST> struct ExtremePlace {
+  template <typename P> static __device__ P nothing() {
+    using V = decltype(P::value);
+    if constexpr (LARGEST) return {Largest::nothing<V>(), i64(~0ull >> 1)};
+    else return {Smallest::nothing<V>(), i64(~0ull >> 1)};
+  }
+  template <typename P> static __device__ P empty() { return nothing<P>(); }  // refused by the plan
+  template <typename V> static __device__ Placed<V> of(const Placed<V>& a, const Placed<V>& b) {
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    const bool before = LARGEST ? a.value > b.value : a.value < b.value;
+    const bool same = a.value == b.value || (nan_a && nan_b);
+    return same ? (a.place < b.place ? a : b) : before || nan_a ? a : b;
+  }
+};
+struct LargestPlace : ExtremePlace<true> {};
+struct SmallestPlace : ExtremePlace<false> {};
+
+// What a reduction makes of values V while it goes on: V itself, or V with its place in the row.
+template <typename How, typename V> struct state { using type = V; };
+template <typename V> struct state<LargestPlace, V> { using type = Placed<V>; };
+template <typename V> struct state<SmallestPlace, V> { using type = Placed<V>; };
+template <typename How, typename V> using state_t = typename state<How, V>::type;
+template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 place) {
+  if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
+  else return {value, place};
+}
+template <typename V> __device__ inline V result_of(V value) { return value; }
+template <typename V> __device__ inline i64 result_of(const Placed<V>& found) { return found.place; }
+
+template <typename V> __device__ inline V from_lane(V value, int apart) {
+  return __shfl_xor_sync(0xffffffffu, value, apart);
+}
+template <typename V> __device__ inline Placed<V> from_lane(const Placed<V>& found, int apart) {
+  return {from_lane(found.value, apart), from_lane(found.place, apart)};
+}
+
 // A group made one by adding neighbours.
 template <typename How, typename V> __device__ inline V joined(V (&values)[GROUP]) {
 #pragma unroll
@@ -115,7 +158,7 @@ template <typename How, typename V, int THREADS> struct Partial {
   template <int LANES> static __device__ V across(V value) {
 #pragma unroll
     for (int lane = 1; lane < LANES; lane *= 2)
-      value = How::of(value, __shfl_xor_sync(0xffffffffu, value, lane));
+      value = How::of(value, from_lane(value, lane));
     return value;
   }
 };
@@ -139,14 +182,34 @@ struct RowSpace {
 // What counts the elements of a row: 32 bits where threads hold all of it.
 template <bool KEEP> struct index { using type = i64; };
 template <> struct index<true> { using type = i32; };
+// Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
+struct Along {
+  i64 axes;
+  i64 of[INNER];
+  Divide extent[INNER];
+
+  // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
+  __device__ i64 to(i64 place) const { return i32(axes) == 1 ? place * of[INNER - 1] : far_to(place); }
+  __device__ i64 far_to(i64 place) const {
+    i64 sum = 0;
+    const int outermost = INNER - i32(axes);
+#pragma unroll 1
+    for (int axis = INNER - 1; axis > outermost; --axis) {
+      const i64 above = extent[axis](place);
+      sum += (place - above * extent[axis].divisor) * of[axis];
+      place = above;
+    }
+    return sum + place * of[outermost];
+  }
+};
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
-// A thread's share of a row; what lies beyond the row reads as 0. Of a packed operand, `step` counts bytes.
+// A thread's share of a row; what lies beyond the row reads as 0.
 template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
+__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
   if constexpr (MODE == WHOLE) {
     return load<true, E, GROUP>(row, first, length);
   } else if constexpr (MODE == UNIT) {
@@ -157,12 +220,13 @@ __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 
     V lanes = {};
 #pragma unroll
     for (int unit = 0; unit < V::units; ++unit)
-      if (first + unit * each < length) lanes.data[unit] = row[(first / each + unit) * step];
+      if (first + unit * each < length) lanes.data[unit] = row[steps.to(first / each + unit)];
     return lanes;
   }
 }
 template <int MODE, typename E>
-__device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, const Lanes<E, GROUP>& lanes) {
+__device__ inline void keep(
+    storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
   if constexpr (MODE == WHOLE) {
     store<true, E, GROUP>(row, first, lanes);
   } else if constexpr (MODE == UNIT) {
@@ -177,7 +241,7 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
       storage_t<E> value = lanes.data[unit];
       if constexpr (each > 1)  // the nibble that pads an odd row is 0
         if (element + 1 == length) value &= 15;
-      row[element / each * step] = value;
+      row[steps.to(element / each)] = value;
     }
   }
 }

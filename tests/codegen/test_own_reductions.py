@@ -16,8 +16,10 @@ from skuda import dispatch, schedules
 from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
 from skuda.compile import compile_cubin
-from skuda.errors import InvalidProblem, SpecError
+from skuda.errors import InvalidProblem, SpecError, Unsupported
 from skuda.schedules import RowMode
+from skuda.sku import BackendKind
+from skuda.tensor import view_of
 
 SPEC = """\
 functions:
@@ -83,6 +85,47 @@ ops:
       x: T[*n, d]
     outputs:
       y: T[*n, d] = x / 3 + sum(x / 5, over=d) / 7
+
+  center_all:
+    inputs:
+      x: T[*shape]
+    outputs:
+      middle: C[] = mean(x, over=shape)
+      y: T[*shape] = x - middle
+
+  center_planes:
+    inputs:
+      x: T[a, *n, b]
+      weight: T[b]
+    outputs:
+      most: C[*n] = max(x * weight, over=(a, b))
+      y: T[a, *n, b] = centered(x * weight, (b, a))
+
+  codes_of_rows:
+    types: {T: f32, Q: [s8, u8]}
+    inputs:
+      q: Q[*n, d]
+      weight: T[]
+    outputs:
+      total: i64[*n] = sum(q, over=d)
+      place: i64[*n] = argmax(q, over=d)
+      low: i32[*n] = argmin(q, over=d)
+      y: T[*n] = weight * sum(q, over=d) / count(over=d)
+
+  group_places:
+    inputs:
+      x: T[*outer, d, *inner]
+    attrs: {group_size: size, axis: axis of d = -1}
+    outputs:
+      place: i32[*outer, d/group_size, *inner] = argmax(x, over=d/group_size)
+      length: T[*outer, d/group_size, *inner] = 0 * max(x, over=d/group_size) + count(over=d/group_size)
+
+  one_hot:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      at: i64[*n] = argmax(x, over=d)
+      y: T[*n, d] = where(x == max(x, over=d), at, -1)
 
   product_of_row:
     inputs:
@@ -207,6 +250,85 @@ def test_a_chain_of_outputs_without_a_reduction(run, element):
     tenth, y = run("stepwise", x)
     same(tenth, wide(x) * C(0.1), element)
     same(y, wide(tenth) * C(10), element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (3, 64), (2, 3, 9), (0, 3), ()])
+def test_everything_reduced(run, element, shape):
+    x = integers(element, shape, 11)
+    middle, y = run("center_all", x)
+    C = wide(x).dtype.type
+    with np.errstate(invalid="ignore"):
+        expected = wide(x).sum() / C(x.size)
+    assert middle.shape == () and middle.dtype == C
+    np.testing.assert_array_equal(middle, expected)
+    same(y, wide(x) - expected, element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4, 7), (2, 3, 2, 8), (3, 1, 5)])
+def test_a_reduction_over_axes_with_others_between(run, element, shape):
+    x, weight = integers(element, shape, 12), integers(element, shape[-1:], 13)
+    most, y = run("center_planes", x, weight)
+    product = wide(x) * wide(weight)
+    around = (0, len(shape) - 1)
+    np.testing.assert_array_equal(most, product.max(around))
+    count = product.dtype.type(shape[0] * shape[-1])
+    same(y, product - product.sum(around, keepdims=True) / count, element)
+
+
+def test_one_value_may_be_written_to_any_array_of_one_element(run, ours, backend):
+    x = integers("f32", (4, 5), 14)
+    middle, y = backend.array(np.zeros((1, 1), np.float32)), backend.array(x)
+    ours.center_all(backend.array(x), out=(middle, y))
+    np.testing.assert_array_equal(backend.numpy(middle).reshape(()), run("center_all", x)[0])
+
+
+def test_too_many_axes_with_gaps_between_are_refused(ours):
+    plan_class = ours.CenterAllPlan
+    for rank in (4, 5):
+        shape = (2,) * rank
+        plan = plan_class.select(ours.CenterAllDescriptor(shape=shape), preference=BackendKind.REFERENCE)
+        x = np.zeros((3,) * rank, np.float32)[tuple(slice(0, 2) for _ in shape)]
+        views = [view_of(array, "x") for array in (x, np.zeros((), np.float32), x)]
+        if rank == 4:
+            assert plan._geometry(views).variant.mode is RowMode.STEPPED
+            continue
+        with pytest.raises(Unsupported, match="shape are 5 axes that do not follow .*, at most 4 are served"):
+            plan._geometry(views)
+
+
+@pytest.mark.parametrize("storage", [np.int8, np.uint8])
+@pytest.mark.parametrize("length", [1, 7, 300, 70000])
+def test_sums_and_places_of_codes(run, storage, length):
+    q = np.random.default_rng(15).integers(0, 256, (3, length)).astype(np.uint8).view(storage)
+    q[0] = q.dtype.type(127)
+    total, place, low, y = run("codes_of_rows", q, 0.25)
+    assert (total.dtype, place.dtype, low.dtype) == (np.int64, np.int64, np.int32)
+    np.testing.assert_array_equal(total, q.sum(-1, dtype=np.int64))
+    np.testing.assert_array_equal(place, q.argmax(-1))
+    np.testing.assert_array_equal(low, q.argmin(-1))
+    np.testing.assert_array_equal(y, np.float32(0.25) * total.astype(np.float32) / np.float32(length))
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
+def test_a_place_is_counted_from_its_group_s_start(run, element, shape, axis, group_size):
+    x = integers(element, shape, 16)
+    place, length = run("group_places", x, group_size=group_size, axis=axis)
+    lines, place, length = (np.moveaxis(each, axis, -1) for each in (x, place, length))
+    for group in range(place.shape[-1]):
+        part = wide(lines[..., group * group_size : (group + 1) * group_size])
+        np.testing.assert_array_equal(place[..., group], part.argmax(-1))
+        assert (wide(length[..., group]) == part.shape[-1]).all()
+
+
+@pytest.mark.parametrize("element", FLOATS)
+def test_a_place_may_be_used_for_each_element(run, element):
+    x = integers(element, (6, 33), 17)
+    at, y = run("one_hot", x)
+    np.testing.assert_array_equal(at, wide(x).argmax(-1))
+    same(y, np.where(x == x.max(-1, keepdims=True), at[:, None], -1).astype(wide(x).dtype), element)
 
 
 def test_a_product_and_a_parameter_of_the_row(run):

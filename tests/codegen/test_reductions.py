@@ -39,6 +39,7 @@ VALUES = {
 }
 FUNCTIONS = {
     "spread": Function("spread", ("a", "along"), Text("max(a, over=along) - min(a, over=along)", Place(2, 1))),
+    "rows": Function("rows", ("e",), Text("count(over=e)", Place(4, 1))),
     "twice_spread": Function("twice_spread", ("a", "e"), Text("spread(a, e) + spread(2 * a, e)", Place(3, 1))),
 }
 
@@ -94,6 +95,17 @@ def forward(inputs: str, outputs: str, let: str = "", attrs: str = "") -> Progra
         ("spread(x, d)", REAL, "n"),
         ("spread(x, d/size)", REAL, "n d/size"),
         ("twice_spread(x, d / size)", REAL, "n d/size"),
+        ("sum(x, over=(n, d))", REAL, ""),
+        ("sum(q, over=d)", INT, "n"),
+        ("sum(where(b, 1, 0), over=(n, d))", INT, ""),
+        ("argmax(x, over=d)", INT, "n"),
+        ("argmin(q, over=n)", INT, "d"),
+        ("sum(x, over=d) / count(over=d)", REAL, "n"),
+        ("count(over=d/size) + count(over=(d, n))", REAL, ""),
+        ("max(x, over=(n,))", REAL, "d"),
+        ("sum(x * group, over=(d, n))", REAL, ""),
+        ("x - mean(x, over=[d, n])", REAL, "n d"),
+        ("spread(x, (d, n))", REAL, ""),
     ],
 )
 def test_kind_and_dimensions(text, kind, dims):
@@ -104,6 +116,19 @@ def test_kind_and_dimensions(text, kind, dims):
 def test_the_width_of_an_integer_stays():
     assert formula("max(q, over=d)").bits == formula("q").bits == 8
     assert formula("q - min(q, over=d)").bits == 9
+
+
+def test_the_width_of_a_sum_and_of_a_place():
+    """A row has fewer than 2^40 elements."""
+    assert formula("sum(q, over=d)").bits == 48
+    assert formula("argmax(x, over=d)").bits == formula("argmin(q, over=d)").bits == 41
+    with pytest.raises(SpecError, match=r"the integer could need 7\d bits, 64 are held exactly"):
+        formula("sum(q * 10000000, over=d)")
+
+
+def test_a_count_is_that_of_the_mean():
+    assert formula("mean(x, over=d)").args[1] == formula("sum(x, over=d) / count(over=d)").args[1]
+    assert formula("rows(d)") == formula("count(over=d)")
 
 
 def test_a_mean_is_a_sum_divided_by_a_count():
@@ -120,6 +145,20 @@ def test_equal_reductions_are_one_and_those_inside_come_first():
     assert found[0] == total and len(found) == 3 and found.count(total) == 1
     for place, reduction in enumerate(found):
         assert all(inner in found[:place] for inner in reduction.args[0].reductions())
+
+
+def test_a_place_is_a_pair_while_it_is_looked_for():
+    outputs = "y: i64[*n] = argmax(2 * x, over=d); z: i64[*n] = sum(where(x > 0, 1, 0), over=d)"
+    written = RowProgram(forward("x: T[*n, d]", outputs))
+    assert [(v.how, v.type, v.result) for v in written.passes[0].values] == [
+        ("LargestPlace", "C", "i64"), ("Sum", "i64", "i64"),
+    ]  # fmt: skip
+
+
+def test_several_dimensions_are_the_same_in_any_order():
+    assert formula("mean(x, over=(d, n))") == formula("mean(x, over=(n, d))")
+    assert formula("mean(x, over=(d, n))").args[1].text == "n, d"
+    assert formula("spread(x, (d, n))") == formula("spread(x, (n, d))")
 
 
 def test_a_function_that_takes_a_dimension_is_its_formula():
@@ -149,9 +188,12 @@ def test_what_one_direction_reduces_over():
         ("x: T[d, *n]", "y: T[d] = sum(x, over=n)", "", "n"),
         (blocked, "y: T[*o, d/g, *i] = s * sum(x, over=d/g)", attrs, "d/g"),
         ("x: T[*n, d]", "y: T[*n, d] = 2 * x", "", ""),
+        ("x: T[*n]", "y: T[] = sum(x, over=n)", "", "n"),
+        ("x: T[a, b, c]", "y: T[b] = sum(x, over=(c, a))", "", "a, c"),
     ]:
         operation = forward(inputs, outputs, attrs=options).operation
         assert operation.over == over
+        assert operation.along == tuple(filter(None, over.partition("/")[0].split(", ")))
         assert operation.exact
     assert forward("x: T[*n, d]", "y: T[*n] = max(x, over=d)").operation.of_some
     assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.of_some
@@ -258,6 +300,14 @@ def test_one_value_a_row_takes_no_pass_of_its_own():
     ]  # fmt: skip
 
 
+def test_rows_along_several_dimensions_share_what_lacks_one_of_them():
+    """`w` has elements of its own along a row, `v` does not; the order of a row is that of the space."""
+    program = forward("w: T[c]; v: T[b]; x: T[a, b, c]", "y: T[a, b, c] = v * x * w / sum(x * w, over=(c, a))")
+    assert program.operation.along == ("a", "c")
+    written = RowProgram(program)
+    assert [[o.name for o in each] for each in (written.columns, written.parameters)] == [["w"], ["v"]]
+
+
 def test_what_several_passes_compute_is_held_where_it_costs_something():
     dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
     assert list(dear.held.values()) == ["Held0"]
@@ -270,6 +320,17 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
     assert not cheap.held
     once = RowProgram(forward(X, "y: T[*n, d] = x / sum(exp(x), over=d)"))
     assert not once.held
+
+
+def test_what_is_held_is_made_of_what_is_held():
+    program = forward(X, "s: C[*n] = max(r / sum(r, over=d), over=d); y: T[*n, d] = r / sum(r, over=d) / s",
+                      let="r: exp(x)")  # fmt: skip
+    share = "divisor_.template quotient<FAST>(Held0)"
+    assert [[(held.value.formula, held.first) for held in each.held] for each in RowProgram(program).passes] == [
+        [("exponential(x)", True)],
+        [("exponential(x)", False), (share, True)],
+        [("exponential(x)", False), (share, False)],
+    ]
 
 
 def test_operands_are_of_an_element_a_column_a_row_or_all():

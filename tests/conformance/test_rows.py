@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
@@ -21,7 +23,10 @@ LONG = [
     ("rms_norm", 65537, "f32"),
 ]
 WORDS = ("s8", "s4")
-EPS = {"rms_norm": "1e-6", "layer_norm": "1e-5", "l2_normalize": "1e-12", "rms_norm_dynamic_quantize": "1e-6"}
+EPS = dict.fromkeys(
+    ("rms_norm", "rms_normalize", "add_rms_norm", "rms_norm_dynamic_quantize", "add_rms_norm_dynamic_quantize"), "1e-6"
+)
+EPS |= dict.fromkeys(("layer_norm", "standardize", "layer_norm_dynamic_quantize"), "1e-5") | {"l2_normalize": "1e-12"}
 
 
 def rounded(values, element: str) -> list[int]:
@@ -100,15 +105,27 @@ PARAMETERS = {
     "layer_norm": lambda element, n: (parameter(element, n, 4), parameter(element, n, 5)),
     "rms_norm_dynamic_quantize": lambda element, n: (parameter(element, n, 4),),
     "silu_mul_dynamic_quantize": lambda element, n: (other_row(element, n),),
+    "add_rms_norm": lambda element, n: (other_row(element, n), parameter(element, n, 4)),
+    "add_rms_norm_dynamic_quantize": lambda element, n: (other_row(element, n), parameter(element, n, 4)),
+    "layer_norm_dynamic_quantize": lambda element, n: (parameter(element, n, 4), parameter(element, n, 5)),
     "softmax_backward": lambda element, n: (rounded(np.full(n, 1 / n), element),),
     "log_softmax_backward": lambda element, n: (rounded(np.linspace(-9, 0, n), element),),
 }
 REAL = (
-    "rms_norm", "layer_norm", "l2_normalize", "softmax", "log_softmax", "softmax_backward", "log_softmax_backward",
+    "rms_norm", "rms_normalize", "layer_norm", "standardize", "l2_normalize", "softmax", "log_softmax",
+    "softmax_backward", "log_softmax_backward",
+)  # fmt: skip
+IN_ONE_PASS = (
+    "rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize", "add_rms_norm_dynamic_quantize",
+    "layer_norm_dynamic_quantize", "softmax_dynamic_quantize", "gelu_dynamic_quantize",
 )  # fmt: skip
 ONE_VALUE = {
     "sum": rows.total, "mean": rows.mean, "prod": rows.product, "amax": rows.largest, "amin": rows.smallest,
-    "norm1": rows.norm1, "norm2": rows.norm2, "logsumexp": rows.logsumexp,
+    "norm1": rows.norm1, "norm2": rows.norm2, "logsumexp": rows.logsumexp, "var": rows.variance, "std": rows.deviation,
+}  # fmt: skip
+WHOLE = {
+    "any": rows.some, "all": rows.each, "count_nonzero": rows.nonzero, "argmax": rows.first_largest,
+    "argmin": rows.first_smallest,
 }  # fmt: skip
 
 
@@ -152,6 +169,37 @@ def test_an_output_for_each_row(backend, name, element):
     for what, row in all_rows(element).items():
         expected = ONE_VALUE[name](row, element=element)
         assert_admitted(compute(backend, name, element, row), [expected], element, f"{name} {element} {what}")
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_truth_or_an_integer_for_each_row(backend, name, element):
+    ties = pattern(2, element)
+    for what, row in (all_rows(element) | {"equal at the end": [0] * 99 + [ties] * 7, "one": [ties]}).items():
+        for rolled in (row, row[len(row) // 2 :] + row[: len(row) // 2], row[::-1]):
+            actual = compute(backend, name, element, rolled)
+            assert actual.dtype == (np.bool_ if name in ("any", "all") else np.int64)
+            assert actual == WHOLE[name](rolled, element=element), f"{name} {element} {what}"
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_the_sum_of_two_and_its_norm(backend, element):
+    for what, row in all_rows(element).items():
+        other, weight = PARAMETERS["add_rms_norm"](element, len(row))
+        given = (backend.array(floats(each, element)) for each in (row, other, weight))
+        total, output = map(backend.numpy, skuda.add_rms_norm(*given))
+        stored, expected = rows.add_rms_norm(row, other, weight, eps_of("add_rms_norm", element), element=element)
+        assert_floats(total, stored, element)
+        assert_admitted(output, expected, element, f"add_rms_norm {element} {what}")
+
+
+@pytest.mark.parametrize("correction", ["0", "1", "0.5", "5", "20", "20.5", "-3"])
+@pytest.mark.parametrize("name", ["var", "std"])
+def test_what_the_divisor_of_a_variance_is_corrected_by(backend, name, correction):
+    for what, row in unusual_rows("f32").items():
+        expected = ONE_VALUE[name](row, Fraction(correction), element="f32")
+        actual = compute(backend, name, "f32", row, correction=float(correction))
+        assert_admitted(actual, [expected], "f32", f"{name} {what}")
 
 
 @pytest.mark.parametrize(("name", "length", "element"), LONG)
@@ -211,17 +259,117 @@ def test_rows_are_those_of_the_last_axis(backend, shape):
                 np.testing.assert_array_equal(backend.numpy(output)[index], backend.numpy(part))
 
 
+def lines_over(x: np.ndarray, axis) -> tuple[tuple[int, ...], np.ndarray]:
+    """The shape of a reduction over some axes as NumPy has it, and the elements of each of its rows."""
+    named = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    reduced = {each % x.ndim for each in named}
+    kept = [each for each in range(x.ndim) if each not in reduced]
+    shape = tuple(x.shape[each] for each in kept)
+    return shape, x.transpose(*kept, *sorted(reduced)).reshape(int(np.prod(shape)), -1)
+
+
 @pytest.mark.parametrize("element", FORMATS)
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_reductions_along_an_axis(backend, axis, element):
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (-1, 1), (2, 0), (0, 1, 2), ()])
+def test_reductions_over_any_axes(backend, axis, element):
     x = floats(random_row(element, 4 * 9 * 5, 10), element).reshape(4, 9, 5)
-    rows_of = np.moveaxis(x, axis, -1)
+    shape, lines = lines_over(x, axis)
     for name, oracle in ONE_VALUE.items():
         actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
-        assert actual.shape == rows_of.shape[:-1]
-        lines = bits_of(rows_of.reshape(-1, x.shape[axis]), element).tolist()
-        expected = [oracle(line, element=element) for line in lines]
+        assert actual.shape == shape
+        expected = [oracle(line, element=element) for line in bits_of(lines, element).tolist()]
         assert_admitted(actual.reshape(-1), expected, element, name)
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (0, 2), ()])
+def test_truths_and_integers_over_any_axes(backend, axis):
+    x = np.random.default_rng(17).integers(-2, 3, (4, 9, 5)).astype(np.float16)
+    x[1, :, 2] = x[2, 0, :] = 0
+    x[3, 1, 1] = np.nan
+    shape, lines = lines_over(x, axis)
+    for name, oracle in WHOLE.items():
+        actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
+        assert actual.shape == shape
+        expected = [oracle(line, element="f16") for line in bits_of(lines, "f16").tolist()]
+        assert actual.reshape(-1).tolist() == expected, name
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (2, 0)])
+def test_what_is_normalized_over_any_axes_is_so_over_the_last(backend, axis):
+    x = floats(random_row("f32", 4 * 9 * 5, 18), "f32").reshape(4, 9, 5)
+    y = floats(random_row("f32", 4 * 9 * 5, 19), "f32").reshape(4, 9, 5)
+    for name in ("softmax", "log_softmax", "l2_normalize", "rms_normalize", "standardize", "softmax_backward"):
+        given = (x, y) if name == "softmax_backward" else (x,)
+        actual = backend.numpy(getattr(skuda, name)(*map(backend.array, given), axis=axis))
+        assert actual.shape == x.shape
+        moved = (backend.array(lines_over(each, axis)[1]) for each in given)
+        np.testing.assert_array_equal(lines_over(actual, axis)[1], backend.numpy(getattr(skuda, name)(*moved)))
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_the_axes_of_a_weight_are_normalized_together(backend, rank):
+    x, y = (floats(random_row("bf16", 4 * 9 * 5, seed), "bf16").reshape(4, 9, 5) for seed in (18, 19))
+    length = int(np.prod(x.shape[-rank:]))
+    weight, bias = (floats(parameter("bf16", length, seed), "bf16") for seed in (4, 5))
+    for name, given in {
+        "layer_norm": (x, weight, bias), "rms_norm": (x, weight), "add_rms_norm": (x, y, weight),
+    }.items():  # fmt: skip
+        shaped = [each.reshape(x.shape[-rank:]) if each.size == length and each.ndim == 1 else each for each in given]
+        flat = [each.reshape(-1, length) if each.ndim > 1 else each for each in given]
+        actual, expected = (getattr(skuda, name)(*map(backend.array, each)) for each in (shaped, flat))
+        for mine, other in zip(*(each if isinstance(each, tuple) else (each,) for each in (actual, expected))):
+            assert mine.shape == x.shape
+            np.testing.assert_array_equal(backend.numpy(mine), backend.numpy(other).reshape(x.shape))
+
+
+def test_a_weight_that_does_not_fit_is_refused(backend):
+    x = backend.array(np.zeros((3, 4, 5), np.float32))
+    for shape, message in {
+        (6,): r"weight has shape \(6,\), expected \(d,\) = \(5,\)",
+        (3, 5): r"weight has shape \(3, 5\), expected \(\*d,\) = \(4, 5\)",
+        (2, 3, 4, 5): r"input has shape \(3, 4, 5\), expected \(\*n, \*d\) with 4 axes of \*d",
+    }.items():
+        with pytest.raises(InvalidProblem, match=f"RmsNormPlan: {message}"):
+            skuda.rms_norm(x, backend.array(np.zeros(shape, np.float32)))
+
+
+@pytest.mark.parametrize("axis", [0, -1, None, (0, 1), (1, 2), ()])
+def test_the_reduced_axes_may_be_kept(backend, axis):
+    x = backend.array(floats(random_row("f16", 4 * 9 * 5, 10), "f16").reshape(4, 9, 5))
+    for view in (x, x.transpose(2, 0, 1), x[::2, ::-1]):
+        plain = backend.numpy(skuda.sum(view, axis=axis))
+        kept = skuda.sum(view, axis=axis, keepdims=True)
+        assert kept.shape == np.empty(view.shape).sum(axis, keepdims=True).shape
+        np.testing.assert_array_equal(backend.numpy(kept).reshape(plain.shape), plain)
+        out = backend.array(np.zeros(kept.shape, np.float16))
+        for _ in range(3):
+            assert skuda.sum(view, axis=axis, keepdims=True, out=out) is out
+        np.testing.assert_array_equal(backend.numpy(out), backend.numpy(kept))
+        with pytest.raises(InvalidProblem, match=r"SumPlan: output has shape \(2, 2\), expected "):
+            skuda.sum(view, axis=axis, keepdims=True, out=backend.array(np.zeros((2, 2), np.float16)))
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        (3, r"axis is 3, expected -3 to 2 for input of shape \(4, 9, 5\)"),
+        ((0, -4), r"axis is \(0, -4\), expected -3 to 2 for input"),
+        ((1, -2), r"axis is \(1, -2\), which names axis 1 of input twice"),
+        (1.0, r"axis is 1.0, expected an integer, a tuple of integers, or None for all axes"),
+        ((0, "x"), r"axis is \(0, 'x'\), expected an integer, a tuple of integers"),
+        (True, r"axis is True, expected an integer"),
+    ],
+)
+def test_axes_that_an_array_does_not_have(backend, axis, message):
+    with pytest.raises(InvalidProblem, match=f"SumPlan: {message}"):
+        skuda.sum(backend.array(np.zeros((4, 9, 5), np.float32)), axis=axis)
+
+
+def test_axes_of_one_value(backend):
+    x = backend.array(np.array(3, np.float32))
+    for axis in (None, ()):
+        assert backend.numpy(skuda.sum(x, axis=axis)) == 3
+    with pytest.raises(InvalidProblem, match=r"axis is 0, expected \(\) or None for input of shape \(\)"):
+        skuda.sum(x, axis=0)
 
 
 def test_a_row_that_is_all_one_value_has_no_deviation(backend):
@@ -374,26 +522,47 @@ def test_groups_of_packed_codes(backend):
 
 @pytest.mark.parametrize("word", WORDS)
 @pytest.mark.parametrize("element", FORMATS)
-@pytest.mark.parametrize("name", ["rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize"])
+@pytest.mark.parametrize("name", IN_ONE_PASS)
 def test_quantized_in_one_pass(backend, name, element, word):
     q_min, q_max = RANGE[word]
     open_codes = closed_codes = 0
     for what, row in all_rows(element).items():
-        given = (row, *PARAMETERS[name](element, len(row)))
+        given = (row, *PARAMETERS.get(name, lambda *_: ())(element, len(row)))
         results = getattr(skuda, name)(*(backend.array(floats(each, element)) for each in given), dtype=word)
-        scale, codes = map(backend.numpy, results)
+        *totals, scale, codes = map(backend.numpy, results)
         assert codes.shape == ((len(row) + 1) // 2 if word == "s4" else len(row),)
         codes = unpack(codes, len(row), True) if word == "s4" else codes
         stored = int(bits_of(scale, compute_format(element).word))
         eps = [eps_of(name, element)] if name in EPS else []
         oracle = getattr(rows, name)
-        expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        *sums, expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        for mine, other in zip(totals, sums, strict=True):
+            assert_floats(mine, other, element)
         assert_admitted(scale, [expected], compute_format(element).word, f"{name} {what}")
         for place, (code, (low, high)) in enumerate(zip(codes.tolist(), admitted, strict=True)):
             assert low <= code <= high, f"{name} {what} [{place}]: got {code}, expected {low} to {high}"
             open_codes += low < high
             closed_codes += low == high
     assert closed_codes > 10 * open_codes
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "group_size"), [((3, 20), -1, 6), ((20, 3), 0, 6), ((2, 9, 4), 1, 4), ((37,), -1, 64)]
+)
+def test_groups_quantized_in_one_pass(backend, shape, axis, group_size):
+    """Each group is as silu_mul_dynamic_quantize makes it of that group alone."""
+    gate, up = (floats(random_row("f16", int(np.prod(shape)), seed), "f16").reshape(shape) for seed in (21, 22))
+    results = skuda.silu_mul_dynamic_quantize_per_group(
+        backend.array(gate), backend.array(up), group_size=group_size, axis=axis
+    )
+    gate, up, scale, codes = (np.moveaxis(each, axis, -1) for each in (gate, up, *map(backend.numpy, results)))
+    for index in np.ndindex(gate.shape[:-1]):
+        for group in range(scale.shape[-1]):
+            part = slice(group * group_size, (group + 1) * group_size)
+            alone = (backend.array(each[index][part]) for each in (gate, up))
+            own_scale, own_codes = map(backend.numpy, skuda.silu_mul_dynamic_quantize(*alone))
+            assert scale[index][group] == own_scale
+            np.testing.assert_array_equal(codes[index][part], own_codes)
 
 
 def test_the_codes_are_of_the_scale_that_is_stored(backend):
@@ -414,8 +583,8 @@ def test_the_codes_are_of_the_scale_that_is_stored(backend):
 @pytest.mark.parametrize("shape", [(0,), (3, 0)])
 def test_the_largest_of_nothing_is_an_error(backend, shape):
     x = backend.array(np.zeros(shape, np.float32))
-    for name in ("amax", "amin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
-        with pytest.raises(InvalidProblem, match="d is 0, and there is no largest or smallest of no elements"):
+    for name in ("amax", "argmin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
+        with pytest.raises(InvalidProblem, match="is 0, and there is no largest or smallest of no elements"):
             getattr(skuda, name)(x)
     for name in ("softmax", "log_softmax", "l2_normalize"):  # nothing to give, nothing to ask
         assert backend.numpy(getattr(skuda, name)(x)).shape == shape
@@ -427,13 +596,15 @@ def test_the_largest_of_nothing_is_an_error(backend, shape):
 def test_sums_and_products_of_nothing(backend, shape):
     x = backend.array(np.zeros(shape, np.float32))
     for name, bits in (("sum", 0), ("norm1", 0), ("norm2", 0), ("prod", pattern(1, "f32")), ("mean", F32.nan)):
-        actual = backend.numpy(getattr(skuda, name)(x))
+        actual = backend.numpy(getattr(skuda, name)(x, axis=-1))
         assert_floats(actual, np.full(shape[:-1], bits), "f32")
+    for name, value in (("any", False), ("all", True), ("count_nonzero", 0)):
+        assert np.all(backend.numpy(getattr(skuda, name)(x, axis=-1)) == value)
 
 
 def test_no_rows(backend):
     x = backend.array(np.zeros((0, 5), np.float32))
     assert backend.numpy(skuda.softmax(x)).shape == (0, 5)
-    assert backend.numpy(skuda.amax(x)).shape == (0,)
+    assert backend.numpy(skuda.amax(x, axis=1)).shape == (0,)
     scale, codes = skuda.dynamic_quantize_per_token(x)
     assert (backend.numpy(scale).shape, backend.numpy(codes).shape) == ((0,), (0, 5))

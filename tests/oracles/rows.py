@@ -7,9 +7,10 @@ lie before it is stored (spans.py says why); `wanted` are the places of the row 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 
 from . import affine, spans
-from .floats import FORMATS, Value, compute_format, decode, divide, encode, encode_fraction, integer, subtract
+from .floats import FORMATS, Value, add, compute_format, decode, divide, encode, encode_fraction, integer, subtract
 from .spans import ANY, Span, point, real
 
 Codes = list[tuple[int, int]]
@@ -58,18 +59,37 @@ def rms_norm(row, weight, eps: int, *, element, wanted=None) -> list[Span]:
     return [spans.multiply(spans.multiply(x[i], factor, compute), weight[i], compute) for i in places]
 
 
+def rms_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
+    """x * (1 / sqrt(mean(x^2) + eps))."""
+    compute = compute_format(element)
+    x = _points(row, element)
+    factor = _one_over_root(x, eps, compute)
+    return [spans.multiply(x[i], factor, compute) for i in _places(row, wanted)]
+
+
+def add_rms_norm(row, residual, weight, eps: int, *, element, wanted=None) -> tuple[list[int], list[Span]]:
+    """(x + residual as it is stored, rms_norm of that)."""
+    stored = _stored_sums(row, residual, element)
+    return stored, rms_norm(stored, weight, eps, element=element, wanted=wanted)
+
+
 def layer_norm(row, weight, bias, eps: int, *, element, wanted=None) -> list[Span]:
     """y * (1 / sqrt(mean(y^2) + eps)) * weight + bias, y = x - mean(x)."""
     compute = compute_format(element)
-    x, weight, bias = (_points(each, element) for each in (row, weight, bias))
-    mean = _mean(x, compute)
-    y = [spans.subtract(each, mean, compute) for each in x]
+    weight, bias = (_points(each, element) for each in (weight, bias))
+    places = _places(row, wanted)
+    return [
+        spans.add(spans.multiply(y, weight[i], compute), bias[i], compute)
+        for i, y in zip(places, standardize(row, eps, element=element, wanted=places), strict=True)
+    ]
+
+
+def standardize(row, eps: int, *, element, wanted=None) -> list[Span]:
+    """y * (1 / sqrt(mean(y^2) + eps)), y = x - mean(x)."""
+    compute = compute_format(element)
+    y = _centered(_points(row, element), compute)
     factor = _one_over_root(y, eps, compute)
-    found = []
-    for i in _places(row, wanted):
-        product = spans.multiply(spans.multiply(y[i], factor, compute), weight[i], compute)
-        found.append(spans.add(product, bias[i], compute))
-    return found
+    return [spans.multiply(y[i], factor, compute) for i in _places(row, wanted)]
 
 
 def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
@@ -138,6 +158,39 @@ def silu_mul_dynamic_quantize(gate, up, q_min, q_max, scale, *, element, wanted=
     return _quantized(products, q_min, q_max, scale, element, wanted)
 
 
+def add_rms_norm_dynamic_quantize(row, residual, weight, eps, q_min, q_max, scale, *, element, wanted=None):
+    """(x + residual as it is stored, scale, codes of rms_norm of that); `scale` as in rms_norm_dynamic_quantize."""
+    stored = _stored_sums(row, residual, element)
+    return stored, *rms_norm_dynamic_quantize(
+        stored, weight, eps, q_min, q_max, scale, element=element, wanted=wanted
+    )
+
+
+def layer_norm_dynamic_quantize(row, weight, bias, eps, q_min, q_max, scale, *, element, wanted=None):
+    """(scale, codes) of layer_norm before it is stored; `scale` as in rms_norm_dynamic_quantize."""
+    values = layer_norm(row, weight, bias, eps, element=element)
+    return _quantized(values, q_min, q_max, scale, element, wanted)
+
+
+def softmax_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+    """(scale, codes) of softmax before it is stored; `scale` as in rms_norm_dynamic_quantize."""
+    return _quantized(softmax(row, element=element), q_min, q_max, scale, element, wanted)
+
+
+def gelu_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+    """(scale, codes) of x (1 + tanh u) / 2 = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3), before it is
+    stored; `scale` as in rms_norm_dynamic_quantize."""
+    compute = compute_format(element)
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("-1.5957691216057308", "0.044715"))
+    values = []
+    for x in _points(row, element):
+        cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
+        inner = spans.add(x, spans.multiply(cubic, cube, compute), compute)
+        below = spans.add(_one(compute), spans.exp(spans.multiply(doubled, inner, compute), compute), compute)
+        values.append(spans.divide(x, below, compute))
+    return _quantized(values, q_min, q_max, scale, element, wanted)
+
+
 def total(row, *, element) -> Span:
     """The sum."""
     return spans.total(_points(row, element), compute_format(element))
@@ -179,6 +232,67 @@ def logsumexp(row, *, element) -> Span:
     x = _points(row, element)
     rest = spans.log(spans.total(_raised(x, compute), compute), compute)
     return spans.add(spans.largest(x), rest, compute)
+
+
+def variance(row, correction: Fraction = Fraction(1), *, element) -> Span:
+    """The sum of squares of x - mean(x) / the number of elements less the correction, 0 if that is less."""
+    compute = compute_format(element)
+    squares = _squares(_centered(_points(row, element), compute), compute)
+    divisor = max(Fraction(len(row)) - correction, Fraction(0))
+    whole = spans.total(squares, compute)
+    if not divisor and whole.finite and not whole.exact and whole.low.signed <= 0 <= whole.high.signed:
+        return ANY  # 0 / 0, or something else / 0
+    return spans.divide(whole, point(real(divisor, compute)), compute)
+
+
+def deviation(row, correction: Fraction = Fraction(1), *, element) -> Span:
+    """The square root of the variance."""
+    return spans.sqrt(variance(row, correction, element=element), compute_format(element))
+
+
+def some(row, *, element) -> bool:
+    """Whether an element is not a zero; a NaN is none."""
+    return nonzero(row, element=element) > 0
+
+
+def each(row, *, element) -> bool:
+    """Whether no element is a zero."""
+    return nonzero(row, element=element) == len(row)
+
+
+def nonzero(row, *, element) -> int:
+    """How many elements are no zeros."""
+    return sum(not value.zero for value in _decoded(row, element))
+
+
+def first_largest(row, *, element) -> int:
+    """The place of the first NaN, else that of the first of the largest; zeros of both signs are equal."""
+    return _first(row, element, max)
+
+
+def first_smallest(row, *, element) -> int:
+    """The place of the first NaN, else that of the first of the smallest; zeros of both signs are equal."""
+    return _first(row, element, min)
+
+
+def _first(row, element: str, extreme) -> int:
+    values = _decoded(row, element)
+    kinds = [value.kind for value in values]
+    if "nan" in kinds:
+        return kinds.index("nan")
+    keys = [spans.order(value)[:2] for value in values]
+    return keys.index(extreme(keys))
+
+
+def _stored_sums(row, other, element: str) -> list[int]:
+    compute = compute_format(element)
+    pairs = zip(_decoded(row, element), _decoded(other, element), strict=True)
+    return [encode(add(*pair, compute), FORMATS[element]) for pair in pairs]
+
+
+def _centered(values: Sequence[Span], compute) -> list[Span]:
+    mean = _mean(values, compute)
+    return [spans.subtract(each, mean, compute) for each in values]
 
 
 def _decoded(bits: Iterable[int], element: str) -> list[Value]:

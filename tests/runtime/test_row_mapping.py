@@ -13,9 +13,12 @@ import numpy as np
 import pytest
 from test_mapping import AXES, Slots, addresses, divide, outer_offset, view_over
 
+import skuda
 from skuda import dispatch
+from skuda.arrangement import chosen
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
+from skuda.row_mapping import INNER
 from skuda.rows import GROUP, places
 from skuda.schedules import RowMode, row_variants
 from skuda.sku import BackendKind
@@ -48,8 +51,24 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
         for element in range(own):
             yield row, element, {
-                name: starts[name] + (element * geometry.strides[name][AXES] if along[name] else 0) for name in names
+                name: starts[name] + (steps_to(geometry.strides[name][AXES:], element) if along[name] else 0)
+                for name in names
             }
+
+
+def steps_to(slots, place: int) -> int:
+    """Along::to."""
+    read = Slots(slots)
+    axes = read.one()
+    of = [read.one() for _ in range(INNER)]
+    extent = [read.divide() for _ in range(INNER)]
+    assert not read.rest and 1 <= axes <= INNER
+    total = 0
+    for axis in range(INNER - 1, INNER - axes, -1):
+        above = divide(extent[axis], place)
+        total += (place - above * extent[axis][0]) * of[axis]
+        place = above
+    return total + place * of[INNER - axes]
 
 
 def problem_of(plan_class, rng: random.Random):
@@ -57,7 +76,7 @@ def problem_of(plan_class, rng: random.Random):
     operation = plan_class.operation
     types = rng.choice([t for t in operation.combinations if not any(DTYPES[w].packed for w in t.values())])
     sizes = {
-        dim.name: tuple(rng.randint(1, 4) for _ in range(rng.randint(0, 2))) if dim.many else rng.choice([1, 8, 13, 40])
+        dim.name: tuple(rng.choices([1, 2, 3, 4, 8], k=rng.randint(0, 2))) if dim.many else rng.choice([1, 8, 13, 40])
         for dim in operation.dims
     }
     sizes |= {a.name: rng.choice([1, 4, 7, 8, 50]) for a in operation.attributes if a.type == "size"}
@@ -98,12 +117,11 @@ def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)
-    modes = set()
+    modes, most = set(), 0
     for _ in range(100):
         plan, arrays = problem_of(plan_class, rng)
         operation = plan.operation
-        along = operation.over.partition("/")[0]
-        runs = {o.name: any(d.name == along and not d.block for d in o.dims) for o in operation.operands}
+        runs = {o.name: any(d.name in operation.along and not d.block for d in o.dims) for o in operation.operands}
         views = [
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)
@@ -113,12 +131,14 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         except Unsupported:
             continue
         modes.add(geometry.variant.mode)
+        most = max([most, *(geometry.strides[name][AXES] for name in arrays if runs[name])])
         names = list(arrays)
         wanted = expected(plan, arrays)
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
     assert modes == set(RowMode)
+    assert most > 1 or not any(dim.many for dim in operation.space if dim.name in operation.along)
 
 
 def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
@@ -130,3 +150,17 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
                     assert places(max(1, variant.elements - GROUP)) == variant.threads
                 else:
                     assert variant.threads == places(1 << 20)
+
+
+@pytest.mark.parametrize("axis", [None, -1, (1, 2), (2, 1), (0, 1, 2)])
+def test_trailing_axes_are_one_row_of_whole_shares(axis):
+    """Any axes may be reduced; those at the end of a contiguous array are a row, however many they are."""
+    x = np.empty((5, 6, 8), np.float32)
+    axes = chosen(axis, x.shape, "axis", "input")
+    sizes = {name: tuple(x.shape[each] for each in of) for name, of in (("kept", axes.kept), ("reduced", axes.reduced))}
+    plan = skuda.SumPlan.select(skuda.SumDescriptor(**sizes, element="f32"), preference=BackendKind.REFERENCE)
+    views = [view_over(np.arange(x.size).reshape(plan.shapes[0]), np.dtype(np.float32)), 0]
+    views[1] = view_over(np.arange(max(1, int(np.prod(sizes["kept"])))).reshape(plan.shapes[1]), np.dtype(np.float32))
+    geometry = plan._geometry(views)
+    assert geometry.variant.mode is RowMode.WHOLE
+    assert geometry.head[:2] == (np.prod(sizes["kept"], dtype=int), np.prod(sizes["reduced"]))

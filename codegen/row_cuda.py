@@ -8,10 +8,11 @@ start with a capital, which no operand's does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
+from skuda.codegen.lowering import Lowering
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -19,6 +20,26 @@ from skuda.operation import Operand
 
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
+
+
+class RowPrinter(CudaPrinter):
+    """C++ of what is computed for each element of a row: first in quick forms, which say where they do not hold."""
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "exp" or (node.op == "/" and node.kind == REAL):
+            arguments = ", ".join(self.text(argument) for argument in node.args)
+            quick = {"exp": "quick_exponential", "/": "quick_quotient"}[node.op]
+            general = super().written(node, own)
+            return f"(FAST ? {quick}({arguments}, usual_) : {general})"
+        return super().written(node, own)
+
+    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
+        text = super().prepared(rule, found)
+        if rule.method != "quotient":
+            return text
+        divisor = text.partition(".")[0]
+        x = self.text(found[rule.each])
+        return f"(FAST ? quick_quotient({x}, {divisor}.s, {divisor}.y, usual_) : {text})"
 
 
 @dataclass(frozen=True)
@@ -76,6 +97,11 @@ class Pass:
         """Everything that is computed for each element."""
         return (*(held.value for held in self.held), *self.values)
 
+    @property
+    def careful(self) -> bool:
+        """Whether some of it has quick forms, which do not hold for all numbers."""
+        return any("FAST" in value.formula for value in self.methods)
+
 
 @dataclass(frozen=True)
 class _Wanted:
@@ -89,9 +115,10 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class RowValue:
-    """An output that a row has one of."""
+    """An output that a row has one of, and the name of its value as it is stored."""
 
     operand: Operand
+    name: str
     type: str
     formula: str
 
@@ -128,7 +155,7 @@ class RowProgram(ProgramInCuda):
         full = [operand for operand in op.outputs if operand.dims == op.space]
         wanted: list[list[_Wanted]] = [
             [
-                _Wanted(names[r].text, _named(r.args[0], names), REDUCTIONS[r.op.removeprefix(REDUCE)].cuda, None)
+                _Wanted(names[r].text, *_reduced(r, names), None)
                 for r in names
                 if levels[r] == level
             ]
@@ -137,12 +164,23 @@ class RowProgram(ProgramInCuda):
         wanted.append([_Wanted(o.name, _named(formulas[o.name], names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
-        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
-        self.row_values = tuple(
-            RowValue(o, CPP.get(formulas[o.name].kind, "C"), CppPrinter().text(_named(formulas[o.name], names)))
-            for o in op.outputs
-            if o not in full
+        self.row_values, stored = self._row_values(
+            {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
         )
+        wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
+        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
+
+    def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
+        """The outputs that a row has one of, and what stands for them in the formulas of others."""
+        values: list[RowValue] = []
+        stored: dict[Node, Node] = {}
+        for operand, node in formulas.items():
+            kind, name = CPP.get(node.kind, "C"), f"Stored{len(values)}"
+            whole = Node("stored", (node,), REAL, node.dims, text=operand.element) if node.kind == REAL else node
+            values.append(RowValue(operand, name, kind, CppPrinter().text(whole.replaced(stored.get))))
+            stored[whole] = Node("name", (), node.kind, node.dims, node.bits, name)
+            self._types[name] = Parameter(kind, name)
+        return tuple(values), stored
 
     def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""
@@ -176,7 +214,7 @@ class RowProgram(ProgramInCuda):
         return own + sum(map(self._cost, node.args))
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = CudaPrinter(self._each | set(self.held.values()))
+        printer = RowPrinter(self._each | set(self.held.values()))
 
         def renamed(node: Node) -> Node:
             return node.replaced(
@@ -198,6 +236,19 @@ class RowProgram(ProgramInCuda):
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)
         return Pass(tuple(printer.members.values()), arguments, held, values)
+
+
+def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
+    """What a reduction is of, and its class of runtime/cuda/reduce.cuh.
+
+    A largest magnitude of what is finite asks whether elements are finite group by group.
+    """
+    node, how = reduction.args[0], REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
+    if how == "Largest" and node.op == "where":
+        test, chosen, other = node.args
+        if test.op == "isfinite" and chosen.op == "abs" and chosen.args == test.args and other.text in ("0", "0.0"):
+            return _named(test.args[0], names), "LargestMagnitude"
+    return _named(node, names), how
 
 
 def _named(node: Node, names: Mapping[Node, Node]) -> Node:

@@ -84,6 +84,19 @@ template <typename C> struct Divisor {
   }
 };
 
+// x / s for usual numbers, s > 0; where one is unusual, `usual` becomes false and the result is anything. The remainder
+// has its sign changed twice, so that a quotient of -0 keeps its own.
+template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {
+  const C size = absolute(x);
+  usual = usual && s >= limits<C>::scale_low && s <= limits<C>::scale_high && size <= limits<C>::value_high &&
+          (size >= limits<C>::value_low || x == C(0));
+  const C q0 = x * y;
+  return fused(-fused(s, q0, -x), y, q0);
+}
+template <typename C> __device__ inline C quick_quotient(C x, C s, bool& usual) {
+  return quick_quotient(x, s, inverse(s), usual);
+}
+
 // The largest x > 0 whose quotient by s > 0, rounded to C and then to an integer, is at most `bound` >= 0.
 //
 // With h = bound + 1/2 (exact), the last quotient that rounds to `bound` is h itself where `bound` is even, for ties go

@@ -1,10 +1,18 @@
 // Reductions over a row that the threads of a warp's part, of a warp or of a block hold together. Sums and products are
 // made in one order, which depends on the row's length alone and which skuda.rows describes: the reference's bits.
 #pragma once
+#include "shift.cuh"
 #include "walk.cuh"
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
+__device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+// Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers.
+__device__ constexpr int blocks_of(int threads, int chunks, int bits) {
+  const int registers = chunks * GROUP * bits / 32 + 24;
+  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+}
+constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
 
 // `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
 struct Sum {
@@ -63,13 +71,47 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
+// The largest magnitude of the finite values; 0 if there are none.
+struct LargestMagnitude : Largest {
+  template <typename V> static __device__ V nothing() { return V(0); }
+  template <typename V> static __device__ V empty() { return Largest::empty<V>(); }
+};
+
 // A group made one by adding neighbours.
-template <typename How, typename V> __device__ inline V joined(V (&values)[GROUP]) {
+template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
+  V values[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = group[i];
 #pragma unroll
   for (int apart = 1; apart < GROUP; apart *= 2)
 #pragma unroll
     for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
+}
+
+// Whether values are finite is asked of their group first.
+template <typename How, typename V> struct Group {
+  static __device__ V of(V (&values)[GROUP]) { return joined<How>(values); }
+};
+template <typename V> struct Group<LargestMagnitude, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
+    V largest = joined<Largest>(values);
+    if (!is_finite(largest)) {
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) values[i] = is_finite(values[i]) ? values[i] : V(0);
+      largest = joined<Largest>(values);
+    }
+    return largest;
+  }
+};
+
+// What a pass found of the elements that a row does not have counts for nothing.
+template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
+  if (count >= GROUP) return;
+#pragma unroll
+  for (int i = 1; i < GROUP; ++i) values[i] = i < count ? values[i] : How::template nothing<V>();
 }
 
 // The sums of segments, as a tree of neighbours: one of each height waits for the one beside it.
@@ -98,16 +140,16 @@ template <typename How, typename V, int THREADS> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   V place = How::template nothing<V>();
 
-  __device__ void add(V (&group)[GROUP]) { place = How::of(place, joined<How>(group)); }
+  __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group)); }
 
-  // The value of the whole row, in every thread of it. `scratch` has a place for each warp, and no thread may still
+  // The value of the whole row, in every thread of it. `scratch` has a place for each warp of the block, and no thread may still
   // read what another reduction left there.
   __device__ V total(V* scratch) const {
     V value = across<(THREADS < 32 ? THREADS : 32)>(place);
     if constexpr (WARPS > 1) {
       if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
       __syncthreads();
-      value = across<WARPS>(scratch[threadIdx.x % WARPS]);
+      value = across<WARPS>(scratch[threadIdx.x / THREADS * WARPS + threadIdx.x % WARPS]);
     }
     return value;
   }
@@ -127,20 +169,31 @@ struct RowSpace {
   i64 block_axis, last_length;  // block_axis: AXES where rows are whole
   Outer outer;
 
-  __device__ i64 length_of(i64 row) const {
-    if (block_axis == AXES) return length;
+  __device__ i64 length_of(i64 row) const { return i32(block_axis) == AXES ? length : block_length(row); }
+  __device__ __noinline__ i64 block_length(i64 row) const {
 #pragma unroll 1
     for (int axis = AXES - 1; axis > block_axis; --axis) row = outer.extent[axis](row);
     const Divide& blocks = outer.extent[block_axis];
     return row - blocks(row) * blocks.divisor == blocks.divisor - 1 ? last_length : length;
   }
+
+  // Elements between an operand's start and that of a row.
+  __device__ i64 offset(i64 row, const Strides& strides) const {
+    return i32(outer.first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+  }
+  __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const { return outer.far_offset(row, strides); }
 };
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
-// A thread's share of a row; what lies beyond the row reads as 0. Of a packed operand, `step` counts bytes.
+// The first element of a row in an operand.
+template <typename E, typename P> __device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strides& strides) {
+  return at<E>(array, rows.offset(row, strides));
+}
+
+// A thread's share of a row; what lies beyond the row is anything. Of a packed operand, `step` counts bytes.
 template <int MODE, typename E>
 __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
   if constexpr (MODE == WHOLE) {
@@ -157,6 +210,77 @@ __device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 
     return lanes;
   }
 }
+
+// Words that begin `skip` bytes, WORD words and a rest, after the first of others.
+template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u32* to, const u32* from, i32 skip) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(from[WORD + i], from[WORD + i + 1], (skip & 3) * 8) : from[WORD + i];
+}
+
+// All that a thread holds of a row: on its way from memory from `load` to `arrive`.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
+  Lanes<E, GROUP> lanes[CHUNKS];
+
+  __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64 step, const storage_t<E>*, const Span&) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= length) break;
+      lanes[chunk] = share<MODE, E>(row, first, length, step);
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {}
+};
+
+// Neighbours from any element on: the aligned words around each share. All of a thread's shares lie alike in theirs.
+template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUNKS> {
+  using A = Around<E, GROUP>;
+  static constexpr i32 APART = THREADS * GROUP;
+  static_assert(!A::single);
+  Lanes<E, GROUP> lanes[CHUNKS];
+  A around[CHUNKS];
+  bool inside;
+
+  __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64, const storage_t<E>* array, const Span& span) {
+    const i32 first = thread * GROUP, last = first + max(0, length - 1 - first) / APART * APART;
+    inside = A::inside(at<E>(row, first), array, span) && A::inside(at<E>(row, last), array, span);
+    if (!inside) return;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if (first + chunk * APART >= length) break;
+      around[chunk].load(at<E>(row, first + chunk * APART), GROUP);
+    }
+  }
+
+  __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
+    const i32 first = thread * GROUP;
+    if (!inside) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 left = length - first - chunk * APART;
+        if (left > 0) lanes[chunk] = gather<E, GROUP>(at<E>(row, first + chunk * APART), min(left, GROUP));
+      }
+      return;
+    }
+    const i32 skip = A::skip(at<E>(row, first));
+    switch (skip / 4) {  // the same in the whole row
+      case 0: place<0>(skip); break;
+      case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
+      case 2: if constexpr (A::width > 8) place<2>(skip); break;
+      case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+    }
+  }
+
+ private:
+  template <int WORD> __device__ void place(i32 skip) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+      shifted<WORD, A::bytes / 4, A::unit>(reinterpret_cast<u32*>(lanes[chunk].data), around[chunk].w, skip);
+  }
+};
+
+// Stores a thread's share of a row.
 template <int MODE, typename E>
 __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, const Lanes<E, GROUP>& lanes) {
   if constexpr (MODE == WHOLE) {
@@ -177,3 +301,67 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
     }
   }
 }
+
+// Shares that the lanes of a warp, or of a part of it, have of a stretch of a row: they go through shared memory, so that
+// the stretch, which starts at any element, is written in aligned words by neighbouring lanes, and only its ends unit by
+// unit. ALIGNED: it is of whole words; wide elements take this way for the neighbouring lanes.
+template <typename E, int LANES, int SHARES> struct Stretch {
+  using V = Lanes<E, GROUP>;
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = sizeof(V) < 16 ? int(sizeof(V)) : 16;
+  static constexpr int per = GROUP / V::units;                  // elements of a unit
+  static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
+  static constexpr int bytes = own + 16;                        // a word beyond the last one is read
+  using W = typename word<width>::type;
+  u8* memory;
+
+  // Whether shares are to go this way.
+  static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
+
+  __device__ void put(int lane, int share, const V& lanes) const {
+    *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
+  }
+
+  // All lanes at once; `count` elements of the stretch exist.
+  template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {
+    __syncwarp();
+    const i32 end = (count + per - 1) / per * unit;
+    const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1)), words = (end - head) / width;
+    u8* const start = reinterpret_cast<u8*>(to) + head;
+    switch (ALIGNED ? 0 : head / 4) {  // the same in the whole stretch
+      case 0: write<0>(start, words, lane, head); break;
+      case 1: if constexpr (!ALIGNED && width > 4 && unit <= 4) write<1>(start, words, lane, head); break;
+      case 2: if constexpr (!ALIGNED && width > 8) write<2>(start, words, lane, head); break;
+      case 3: if constexpr (!ALIGNED && width > 8 && unit <= 4) write<3>(start, words, lane, head); break;
+    }
+    if constexpr (!ALIGNED) {  // what is left before and after the words
+      const i32 left = end - words * width;
+#pragma unroll
+      for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
+        i32 at = i + lane * unit;
+        if (at >= left) break;
+        if (at >= head) at += words * width;
+        using U = storage_t<E>;
+        U value = *reinterpret_cast<const U*>(memory + at);
+        if constexpr (per > 1)  // the nibble that pads an odd row is 0
+          if (at + 1 == end && count % 2) value &= 15;
+        to[at / unit] = value;
+      }
+    }
+    __syncwarp();
+  }
+
+ private:
+  template <int WORD> __device__ void write(u8* to, i32 words, int lane, i32 head) const {
+#pragma unroll
+    for (int i = 0; i < own / width / LANES; ++i) {
+      const int at = lane + i * LANES;
+      if (at >= words) break;
+      union { W words[2]; u32 w[width / 2]; } from;
+      union { W word; u32 w[width / 4]; } moved;
+      from.words[0] = reinterpret_cast<const W*>(memory)[at];
+      if (WORD > 0 || unit < 4) from.words[1] = reinterpret_cast<const W*>(memory)[at + 1];
+      shifted<WORD, width / 4, unit>(moved.w, from.w, head);
+      reinterpret_cast<W*>(to)[at] = moved.word;
+    }
+  }
+};

@@ -160,7 +160,10 @@ def _row_lanes(parameters) -> str:
 def _row_share(operand: Operand, program) -> str:
     """A thread's share of a row, read where it is used."""
     name = operand.name
-    return f"::share<MODE, {_cpp(operand.element, program)}>({name}_row_, first_, length_, args_.{name}_step_)"
+    return (
+        f"::share<MODE, {_cpp(operand.element, program)}>("
+        f"{name}_row_, first_, length_, args_.{name}_step_, args_.{name}, args_.{name}_span_)"
+    )
 
 
 def _bits_of(operands, program) -> str:

@@ -241,13 +241,16 @@ class RowProgram(ProgramInCuda):
 def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
     """What a reduction is of, and its class of runtime/cuda/reduce.cuh.
 
-    A largest magnitude of what is finite asks whether elements are finite group by group.
+    Extremes of what is finite ask whether elements are finite group by group.
     """
     node, how = reduction.args[0], REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
-    if how == "Largest" and node.op == "where":
-        test, chosen, other = node.args
-        if test.op == "isfinite" and chosen.op == "abs" and chosen.args == test.args and other.text in ("0", "0.0"):
-            return _named(test.args[0], names), "LargestMagnitude"
+    if how in ("Largest", "Smallest") and node.op == "where" and node.args[0].op == "isfinite":
+        (test, chosen, other), (x,) = node.args, node.args[0].args
+        if other.op == "number" and float(other.text) == 0:
+            if how == "Largest" and chosen == Node("abs", (x,), REAL, x.dims):
+                return _named(x, names), "LargestMagnitude"
+            if chosen == x:
+                return _named(x, names), f"{how}Finite"
     return _named(node, names), how
 
 

@@ -74,7 +74,7 @@ class RowKernels:
             operand.name: (0,) * free
             + tuple(axis.strides[place] for axis in rows.axes)
             + ((rows.steps[place],) if runs else ())
-            + (self._span(rows, place, index) if self.full[index] and index < len(self.operation.inputs) else ())
+            + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
             for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)

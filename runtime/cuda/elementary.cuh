@@ -56,12 +56,12 @@ __device__ inline f64 exponential(f64 x) {
 // The same bits for usual arguments, in fewer instructions; where an argument is unusual, `usual` becomes false and the
 // result is anything.
 __device__ inline f32 quick_exponential(f32 x, bool& usual) {
-  usual = usual && fabsf(x) <= 87.0f;
+  usual &= fabsf(x) <= 87.0f;
   const f32 power = exponential_power(x);
   return exponential_near(x, power - 0x1.8p23f) * __int_as_float((__float_as_int(power) << 23) + 0x3f800000);
 }
 __device__ inline f64 quick_exponential(f64 x, bool& usual) {
-  usual = usual && fabs(x) <= 708.0;
+  usual &= fabs(x) <= 708.0;
   const f64 power = exponential_power(x);
   const i64 bits = (__double_as_longlong(power) << 52) + 0x3ff0000000000000ll;
   return exponential_near(x, power - 0x1.8p52) * __longlong_as_double(bits);

@@ -88,8 +88,8 @@ template <typename C> struct Divisor {
 // has its sign changed twice, so that a quotient of -0 keeps its own.
 template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {
   const C size = absolute(x);
-  usual = usual && s >= limits<C>::scale_low && s <= limits<C>::scale_high && size <= limits<C>::value_high &&
-          (size >= limits<C>::value_low || x == C(0));
+  usual &= (s >= limits<C>::scale_low) & (s <= limits<C>::scale_high) & (size <= limits<C>::value_high) &
+           ((size >= limits<C>::value_low) | (x == C(0)));
   const C q0 = x * y;
   return fused(-fused(s, q0, -x), y, q0);
 }

@@ -10,7 +10,7 @@ __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 // Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers.
 __device__ constexpr int blocks_of(int threads, int chunks, int bits) {
   const int registers = chunks * GROUP * bits / 32 + 24;
-  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads < 256 || chunks > 4 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
 
@@ -77,6 +77,10 @@ struct LargestMagnitude : Largest {
   template <typename V> static __device__ V empty() { return Largest::empty<V>(); }
 };
 
+// The largest and the smallest where values that are not finite count as 0.
+struct LargestFinite : Largest {};
+struct SmallestFinite : Smallest {};
+
 // A group made one by adding neighbours.
 template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
   V values[GROUP];
@@ -89,6 +93,12 @@ template <typename How, typename V> __device__ inline V joined(const V (&group)[
   return values[0];
 }
 
+template <typename How, typename V> __device__ inline V of_finite(V (&values)[GROUP]) {
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = is_finite(values[i]) ? values[i] : V(0);
+  return joined<How>(values);
+}
+
 // Whether values are finite is asked of their group first.
 template <typename How, typename V> struct Group {
   static __device__ V of(V (&values)[GROUP]) { return joined<How>(values); }
@@ -97,19 +107,28 @@ template <typename V> struct Group<LargestMagnitude, V> {
   static __device__ V of(V (&values)[GROUP]) {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
-    V largest = joined<Largest>(values);
-    if (!is_finite(largest)) {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) values[i] = is_finite(values[i]) ? values[i] : V(0);
-      largest = joined<Largest>(values);
-    }
-    return largest;
+    const V largest = joined<Largest>(values);
+    return is_finite(largest) ? largest : of_finite<Largest>(values);
+  }
+};
+
+// Where the largest is positive and finite, values that count as 0 make no difference.
+template <typename V> struct Group<LargestFinite, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+    const V largest = joined<Largest>(values);
+    return largest > V(0) && is_finite(largest) ? largest : of_finite<Largest>(values);
+  }
+};
+template <typename V> struct Group<SmallestFinite, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+    const V smallest = joined<Smallest>(values);
+    return smallest < V(0) && is_finite(smallest) ? smallest : of_finite<Smallest>(values);
   }
 };
 
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
-  if (count >= GROUP) return;
+  if (__builtin_expect(count >= GROUP, 1)) return;
 #pragma unroll
   for (int i = 1; i < GROUP; ++i) values[i] = i < count ? values[i] : How::template nothing<V>();
 }
@@ -193,24 +212,6 @@ template <typename E, typename P> __device__ inline P* row_of(P* array, const Ro
   return at<E>(array, rows.offset(row, strides));
 }
 
-// A thread's share of a row; what lies beyond the row is anything. Of a packed operand, `step` counts bytes.
-template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, i64 step) {
-  if constexpr (MODE == WHOLE) {
-    return load<true, E, GROUP>(row, first, length);
-  } else if constexpr (MODE == UNIT) {
-    return load_some<false, E, GROUP>(row, first, length);
-  } else {
-    using V = Lanes<E, GROUP>;
-    constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
-    V lanes = {};
-#pragma unroll
-    for (int unit = 0; unit < V::units; ++unit)
-      if (first + unit * each < length) lanes.data[unit] = row[(first / each + unit) * step];
-    return lanes;
-  }
-}
-
 // Words that begin `skip` bytes, WORD words and a rest, after the first of others.
 template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u32* to, const u32* from, i32 skip) {
 #pragma unroll
@@ -218,57 +219,71 @@ template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u3
     to[i] = UNIT_BYTES < 4 ? __funnelshift_r(from[WORD + i], from[WORD + i + 1], (skip & 3) * 8) : from[WORD + i];
 }
 
-// All that a thread holds of a row: on its way from memory from `load` to `arrive`.
+// CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the row
+// is anything. Of a packed operand, `step` counts bytes.
 template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
-  Lanes<E, GROUP> lanes[CHUNKS];
+  using V = Lanes<E, GROUP>;
+  V lanes[CHUNKS];
 
   __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64 step, const storage_t<E>*, const Span&) {
+    constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if (first >= length) break;
-      lanes[chunk] = share<MODE, E>(row, first, length, step);
+      if constexpr (MODE == WHOLE) {
+        lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
+      } else {
+#pragma unroll
+        for (int unit = 0; unit < V::units; ++unit)
+          lanes[chunk].data[unit] = first + unit * each < length ? row[(first / each + unit) * step] : storage_t<E>{};
+      }
     }
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {}
 };
 
-// Neighbours from any element on: the aligned words around each share. All of a thread's shares lie alike in theirs.
+// Neighbours from any element on: the aligned words around each share. All shares of a row lie alike in theirs.
 template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUNKS> {
   using A = Around<E, GROUP>;
-  static constexpr i32 APART = THREADS * GROUP;
+  using W = typename word<A::width>::type;
   static_assert(!A::single);
   Lanes<E, GROUP> lanes[CHUNKS];
   A around[CHUNKS];
-  bool inside;
+  i32 within;   // the words around shares from here on leave the operand's bytes
+  bool before;  // those around the first share do
 
   __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64, const storage_t<E>* array, const Span& span) {
-    const i32 first = thread * GROUP, last = first + max(0, length - 1 - first) / APART * APART;
-    inside = A::inside(at<E>(row, first), array, span) && A::inside(at<E>(row, last), array, span);
-    if (!inside) return;
+    const i32 skip = A::skip(row);
+    const i64 from = i64(row) - skip - i64(array) - span.low;
+    within = i32(min(u64(length), u64(max(i64(0), span.size - from + A::bytes - 1)) / A::bytes * GROUP));
+    before = from < 0 && thread == 0;
+    const W* const words = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(row) - skip + i64(thread) * A::bytes);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if (first + chunk * APART >= length) break;
-      around[chunk].load(at<E>(row, first + chunk * APART), GROUP);
+      if ((chunk * THREADS + thread) * GROUP >= within) break;
+      if (chunk == 0 && before) continue;
+#pragma unroll
+      for (int i = 0; i < A::words; ++i)
+        if (i + 1 < A::words || skip != 0)
+          reinterpret_cast<W&>(around[chunk].w[i * (A::width / 4)]) = words[chunk * (THREADS * A::bytes / A::width) + i];
     }
   }
 
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
-    const i32 first = thread * GROUP;
-    if (!inside) {
-#pragma unroll
-      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-        const i32 left = length - first - chunk * APART;
-        if (left > 0) lanes[chunk] = gather<E, GROUP>(at<E>(row, first + chunk * APART), min(left, GROUP));
-      }
-      return;
-    }
-    const i32 skip = A::skip(at<E>(row, first));
+    const i32 skip = A::skip(row);
     switch (skip / 4) {  // the same in the whole row
       case 0: place<0>(skip); break;
       case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
       case 2: if constexpr (A::width > 8) place<2>(skip); break;
       case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+    }
+    if (__builtin_expect(!before && within >= length, 1)) return;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first < length && (first >= within || (chunk == 0 && before)))
+        lanes[chunk] = gather<E, GROUP>(at<E>(row, first), min(length - first, GROUP));
     }
   }
 
@@ -279,6 +294,18 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
       shifted<WORD, A::bytes / 4, A::unit>(reinterpret_cast<u32*>(lanes[chunk].data), around[chunk].w, skip);
   }
 };
+
+// One share of a row, at `first`.
+template <int MODE, typename E>
+__device__ inline Lanes<E, GROUP> share(
+    const storage_t<E>* row, i64 first, i64 length, i64 step, const storage_t<E>* array, const Span& span) {
+  Own<MODE, E, 1, 1> own;
+  const storage_t<E>* const from = at<E>(row, MODE == STEPPED ? first * step : first);
+  const i32 left = i32(min(length - first, i64(GROUP)));
+  own.load(from, 0, left, step, array, span);
+  own.arrive(from, 0, left);
+  return own.lanes[0];
+}
 
 // Stores a thread's share of a row.
 template <int MODE, typename E>

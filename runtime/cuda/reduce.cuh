@@ -344,7 +344,13 @@ template <typename E, int LANES, int SHARES> struct Stretch {
   // Whether shares are to go this way.
   static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
 
-  __device__ void put(int lane, int share, const V& lanes) const {
+  // `left`: elements from the share's first to the end of the row.
+  __device__ void put(int lane, int share, V lanes, i32 left) const {
+    if constexpr (per > 1) {  // the nibble that pads an odd row is 0
+#pragma unroll
+      for (int i = 0; i < V::units; ++i)
+        if (2 * i + 1 == left) lanes.data[i] &= 15;
+    }
     *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
   }
 
@@ -367,11 +373,7 @@ template <typename E, int LANES, int SHARES> struct Stretch {
         i32 at = i + lane * unit;
         if (at >= left) break;
         if (at >= head) at += words * width;
-        using U = storage_t<E>;
-        U value = *reinterpret_cast<const U*>(memory + at);
-        if constexpr (per > 1)  // the nibble that pads an odd row is 0
-          if (at + 1 == end && count % 2) value &= 15;
-        to[at / unit] = value;
+        to[at / unit] = *reinterpret_cast<const storage_t<E>*>(memory + at);
       }
     }
     __syncwarp();

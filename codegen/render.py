@@ -131,6 +131,7 @@ def _environment(statement: str) -> jinja2.Environment:
         row_share=_row_share,
         bits_of=_bits_of,
         row_bits=_row_bits,
+        row_others=lambda k: 24 + 2 * max(len(p.values) for p in k.passes),
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         widened=_widened,
         value_type=lambda value: "f64" if value.type == "C" else "i64",

@@ -23,14 +23,12 @@ _COSTLY = 4  # instructions that are worth a register
 
 
 class RowPrinter(CudaPrinter):
-    """C++ of what is computed for each element of a row: first in quick forms, which say where they do not hold."""
+    """C++ of what is computed for each element of a row: in quick forms first, which say where they do not hold."""
 
     def written(self, node: Node, own: int) -> str:
         if node.op == "exp" or (node.op == "/" and node.kind == REAL):
             arguments = ", ".join(self.text(argument) for argument in node.args)
-            quick = {"exp": "quick_exponential", "/": "quick_quotient"}[node.op]
-            general = super().written(node, own)
-            return f"(FAST ? {quick}({arguments}, usual_) : {general})"
+            return f"{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
         return super().written(node, own)
 
     def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
@@ -38,8 +36,7 @@ class RowPrinter(CudaPrinter):
         if rule.method != "quotient":
             return text
         divisor = text.partition(".")[0]
-        x = self.text(found[rule.each])
-        return f"(FAST ? quick_quotient({x}, {divisor}.s, {divisor}.y, usual_) : {text})"
+        return f"quotient<FAST>({self.text(found[rule.each])}, {divisor}, usual_)"
 
 
 @dataclass(frozen=True)

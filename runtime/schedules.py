@@ -85,6 +85,7 @@ _CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
+_OTHERS_UNALIGNED = 48  # where elements do not lie in whole vectors
 assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _CHUNKS)
 
 
@@ -103,7 +104,8 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in _CHUNKS:
-            if chunks * GROUP * bits // 32 <= min(256, _REGISTERS // threads) - _OTHER_REGISTERS:
+            most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
+            if chunks * GROUP * bits // 32 <= most:
                 found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
             elif threads < _REREAD[0]:
                 found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))

@@ -84,8 +84,8 @@ template <typename C> struct Divisor {
   }
 };
 
-// x / s for usual numbers, s > 0; where one is unusual, `usual` becomes false and the result is anything. The remainder
-// has its sign changed twice, so that a quotient of -0 keeps its own.
+// x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is anything,
+// so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps its own.
 template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {
   const C size = absolute(x);
   usual &= (s >= limits<C>::scale_low) & (s <= limits<C>::scale_high) & (size <= limits<C>::value_high) &
@@ -93,8 +93,11 @@ template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& us
   const C q0 = x * y;
   return fused(-fused(s, q0, -x), y, q0);
 }
-template <typename C> __device__ inline C quick_quotient(C x, C s, bool& usual) {
-  return quick_quotient(x, s, inverse(s), usual);
+template <bool FAST, typename C> __device__ inline C quotient(C x, C s, bool& usual) {
+  return FAST ? quick_quotient(x, s, inverse(s), usual) : divided(x, s);
+}
+template <bool FAST, typename C> __device__ inline C quotient(C x, const Divisor<C>& by, bool& usual) {
+  return FAST ? quick_quotient(x, by.s, by.y, usual) : by.template quotient<false>(x);
 }
 
 // The largest x > 0 whose quotient by s > 0, rounded to C and then to an integer, is at most `bound` >= 0.

@@ -7,9 +7,10 @@
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
-// Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers.
-__device__ constexpr int blocks_of(int threads, int chunks, int bits) {
-  const int registers = chunks * GROUP * bits / 32 + 24;
+// Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
+// `others` beside them.
+__device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
+  const int registers = chunks * GROUP * bits / 32 + others;
   return threads < 256 || chunks > 4 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
@@ -248,12 +249,25 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   using A = Around<E, GROUP>;
   using W = typename word<A::width>::type;
   static_assert(!A::single);
+  static constexpr bool TOGETHER = THREADS < 1024;  // so many threads have no registers for all words at once
   Lanes<E, GROUP> lanes[CHUNKS];
-  A around[CHUNKS];
+  A around[TOGETHER ? CHUNKS : 1];
   i32 within;   // the words around shares from here on leave the operand's bytes
   bool before;  // those around the first share do
 
   __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64, const storage_t<E>* array, const Span& span) {
+    if constexpr (!TOGETHER) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (first >= length) break;
+        Own<UNIT, E, 1, 1> own;
+        own.load(at<E>(row, first), 0, length - first, 1, array, span);
+        own.arrive(at<E>(row, first), 0, length - first);
+        lanes[chunk] = own.lanes[0];
+      }
+      return;
+    }
     const i32 skip = A::skip(row);
     const i64 from = i64(row) - skip - i64(array) - span.low;
     within = i32(min(u64(length), u64(max(i64(0), span.size - from + A::bytes - 1)) / A::bytes * GROUP));
@@ -266,11 +280,13 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
 #pragma unroll
       for (int i = 0; i < A::words; ++i)
         if (i + 1 < A::words || skip != 0)
-          reinterpret_cast<W&>(around[chunk].w[i * (A::width / 4)]) = words[chunk * (THREADS * A::bytes / A::width) + i];
+          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+              words[chunk * (THREADS * A::bytes / A::width) + i];
     }
   }
 
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
+    if constexpr (!TOGETHER) return;
     const i32 skip = A::skip(row);
     switch (skip / 4) {  // the same in the whole row
       case 0: place<0>(skip); break;
@@ -291,7 +307,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   template <int WORD> __device__ void place(i32 skip) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
-      shifted<WORD, A::bytes / 4, A::unit>(reinterpret_cast<u32*>(lanes[chunk].data), around[chunk].w, skip);
+      shifted<WORD, A::bytes / 4, A::unit>(
+          reinterpret_cast<u32*>(lanes[chunk].data), around[TOGETHER ? chunk : 0].w, skip);
   }
 };
 

@@ -131,7 +131,7 @@ def _environment(statement: str) -> jinja2.Environment:
         row_share=_row_share,
         bits_of=_bits_of,
         row_bits=_row_bits,
-        row_others=lambda k: 24 + 2 * max(len(p.values) for p in k.passes),
+        row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         widened=_widened,
         value_type=lambda value: "f64" if value.type == "C" else "i64",
@@ -170,6 +170,11 @@ def _row_share(operand: Operand, program) -> str:
 def _bits_of(operands, program) -> str:
     """The bits of one element of each operand."""
     return " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in operands)
+
+
+def _row_others(program) -> int:
+    """Registers of a thread beside the elements that it holds, where spills begin."""
+    return 24 + 2 * max(len(each.values) for each in program.passes)
 
 
 def _row_bits(program) -> str:

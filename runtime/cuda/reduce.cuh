@@ -11,7 +11,7 @@ __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 // `others` beside them.
 __device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
   const int registers = chunks * GROUP * bits / 32 + others;
-  return threads < 256 || chunks > 4 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
 
@@ -249,7 +249,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   using A = Around<E, GROUP>;
   using W = typename word<A::width>::type;
   static_assert(!A::single);
-  static constexpr bool TOGETHER = THREADS < 1024;  // so many threads have no registers for all words at once
+  // Whether the threads of a block have registers for all words at once.
+  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
   Lanes<E, GROUP> lanes[CHUNKS];
   A around[TOGETHER ? CHUNKS : 1];
   i32 within;   // the words around shares from here on leave the operand's bytes

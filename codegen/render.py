@@ -129,6 +129,7 @@ def _environment(statement: str) -> jinja2.Environment:
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=_row_lanes,
         row_share=_row_share,
+        made_from=lambda arguments: f"({', '.join(a.name for a in arguments)})" if arguments else "{}",
         bits_of=_bits_of,
         row_bits=_row_bits,
         row_others=_row_others,

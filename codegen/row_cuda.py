@@ -242,12 +242,12 @@ def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
     """
     node, how = reduction.args[0], REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
     if how in ("Largest", "Smallest") and node.op == "where" and node.args[0].op == "isfinite":
-        (test, chosen, other), (x,) = node.args, node.args[0].args
-        if other.op == "number" and float(other.text) == 0:
-            if how == "Largest" and chosen == Node("abs", (x,), REAL, x.dims):
-                return _named(x, names), "LargestMagnitude"
-            if chosen == x:
-                return _named(x, names), f"{how}Finite"
+        (x,), chosen, other = node.args[0].args, *node.args[1:]
+        zero = other.op == "number" and float(other.text) == 0
+        if zero and how == "Largest" and chosen == Node("abs", (x,), REAL, x.dims):
+            return _named(x, names), "LargestMagnitude"
+        if zero and chosen == x:
+            return _named(x, names), f"{how}Finite"
     return _named(node, names), how
 
 

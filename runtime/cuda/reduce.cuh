@@ -162,8 +162,8 @@ template <typename How, typename V, int THREADS> struct Partial {
 
   __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group)); }
 
-  // The value of the whole row, in every thread of it. `scratch` has a place for each warp of the block, and no thread may still
-  // read what another reduction left there.
+  // The value of the whole row, in every thread of it. `scratch` has a place for each warp of the block, and no thread
+  // may still read what another reduction left there.
   __device__ V total(V* scratch) const {
     V value = across<(THREADS < 32 ? THREADS : 32)>(place);
     if constexpr (WARPS > 1) {
@@ -201,7 +201,9 @@ struct RowSpace {
   __device__ i64 offset(i64 row, const Strides& strides) const {
     return i32(outer.first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
   }
-  __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const { return outer.far_offset(row, strides); }
+  __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const {
+    return outer.far_offset(row, strides);
+  }
 };
 
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
@@ -209,7 +211,8 @@ struct RowSpace {
 enum { WHOLE, UNIT, STEPPED };
 
 // The first element of a row in an operand.
-template <typename E, typename P> __device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strides& strides) {
+template <typename E, typename P>
+__device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strides& strides) {
   return at<E>(array, rows.offset(row, strides));
 }
 
@@ -220,8 +223,8 @@ template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u3
     to[i] = UNIT_BYTES < 4 ? __funnelshift_r(from[WORD + i], from[WORD + i + 1], (skip & 3) * 8) : from[WORD + i];
 }
 
-// CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the row
-// is anything. Of a packed operand, `step` counts bytes.
+// CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
+// row is anything. Of a packed operand, `step` counts bytes.
 template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
@@ -256,7 +259,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   i32 within;   // the words around shares from here on leave the operand's bytes
   bool before;  // those around the first share do
 
-  __device__ void load(const storage_t<E>* row, i32 thread, i32 length, i64, const storage_t<E>* array, const Span& span) {
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, i64, const storage_t<E>* array, const Span& span) {
     if constexpr (!TOGETHER) {
 #pragma unroll
       for (int chunk = 0; chunk < CHUNKS; ++chunk) {
@@ -347,9 +351,9 @@ __device__ inline void keep(storage_t<E>* row, i64 first, i64 length, i64 step, 
   }
 }
 
-// Shares that the lanes of a warp, or of a part of it, have of a stretch of a row: they go through shared memory, so that
-// the stretch, which starts at any element, is written in aligned words by neighbouring lanes, and only its ends unit by
-// unit. ALIGNED: it is of whole words; wide elements take this way for the neighbouring lanes.
+// Shares that the lanes of a warp, or of a part of it, have of a stretch of a row: they go through shared memory, so
+// that the stretch, which starts at any element, is written in aligned words by neighbouring lanes, and only its ends
+// unit by unit. Aligned rows of wide elements go this way too: a lane's own share would leave gaps in a warp's store.
 template <typename E, int LANES, int SHARES> struct Stretch {
   using V = Lanes<E, GROUP>;
   static constexpr int unit = int(sizeof(storage_t<E>)), width = sizeof(V) < 16 ? int(sizeof(V)) : 16;

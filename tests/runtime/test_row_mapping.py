@@ -95,6 +95,19 @@ def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
+def assert_spans_are_inside(operation, plan, geometry, wanted, runs):
+    """The words around a share that a span admits hold bytes of the operand alone."""
+    for operand, word in zip(operation.operands, plan.words, strict=True):
+        if operand not in operation.inputs or not runs[operand.name] or not wanted[operand.name].size:
+            continue
+        bytes_each, (low, size) = DTYPES[word].bits // 8, geometry.strides[operand.name][AXES + 1 :]
+        share = GROUP * bytes_each
+        first, end = wanted[operand.name].min() * bytes_each, (wanted[operand.name].max() + 1) * bytes_each
+        assert low >= first
+        assert size == 0 or low + size - 1 + share + min(16, share) <= end
+        assert size > 0 or end - first < 2 * share
+
+
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)
@@ -118,6 +131,8 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
+        if geometry.variant.mode is not RowMode.STEPPED:
+            assert_spans_are_inside(operation, plan, geometry, wanted, runs)
     assert modes == set(RowMode)
 
 

@@ -13,9 +13,10 @@ CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
 
-demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights of a real model, and draw what it costs
+demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights and activations of a real model, and show what it costs
 	$(BIN)/skuda generate
 	$(BIN)/skuda demo quantize --scheme per_channel:s8 --scheme per_group:s4
+	$(BIN)/skuda demo activations
 
 test: $(VENV)/.test ## check the generated files, then run every test that this machine can
 	$(BIN)/skuda check

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.lowering import Lowering, lowered
+from skuda.codegen.lowering import STORED, Lowering, lowered
 from skuda.codegen.nodes import BOOL, INT, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
@@ -59,16 +60,21 @@ class CppPrinter(Printer):
 
 
 class CudaPrinter(CppPrinter):
-    """C++ of what is computed for each element; what a run shares becomes a member."""
+    """C++ of what is computed for each element; what a run shares becomes a member.
 
-    def __init__(self, each: set[str]):
+    Args:
+        each: the names that differ between the elements of a run, with their types.
+    """
+
+    def __init__(self, each: Mapping[str, str]):
         self.each = each
         self.members: dict[tuple, Member] = {}
+        self.ranges: dict[str, Node] = {}  # conditions on values of an element under which the fast forms hold
         self.once = CppPrinter()
 
     def varies(self, node: Node) -> bool:
         """Whether a value differs between the elements of a run."""
-        return bool(node.names() & self.each)
+        return bool(node.names() & self.each.keys())
 
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
@@ -76,20 +82,32 @@ class CudaPrinter(CppPrinter):
         rule = lowered(node, self.varies)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
 
+    def stored(self, node: Node, narrow: str | None) -> str:
+        """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
+        rule = lowered(node, self.varies, STORED) if narrow else None
+        return self.text(node) if rule is None else self.prepared(*rule, narrow)
+
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
         name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
         return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
-    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
+    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
         """The call that a lowering rule makes of a value."""
         once = tuple(found[name] for name in rule.once)
         stem = rule.holder.lower()
         taken = sum(key[0] == rule.holder for key in self.members)
         name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
         arguments = ", ".join(self.once.text(node) for node in once)
-        member = self.member((rule.holder, *once), f"{rule.holder}<C>", name, arguments, prepared=True)
-        return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
+        type = f"{rule.holder}<{', '.join(('C', *elements))}>"
+        member = self.member((rule.holder, *elements, *once), type, name, arguments, prepared=True)
+        varying = found[rule.each]
+        text = self.text(varying)
+        if not rule.ranged:
+            return f"{member}.template {rule.method}<FAST>({text})"
+        element = self.each[varying.text] if varying.op == "name" else "C"
+        self.ranges[f"{member}.template within<{element}>({text})"] = varying
+        return f"{member}.template {rule.method}<FAST, {element}>({text})"
 
     def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
         if key not in self.members:
@@ -125,6 +143,11 @@ class ProgramInCuda:
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
 
+    def narrow(self, operand: Operand) -> str | None:
+        """The element of an output, where it is a float of 8 bits whatever the types are."""
+        words = {self.operation.word(operand, types) for types in self.operation.combinations}
+        return operand.element if all(DTYPES[word].narrow_float for word in words) else None
+
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
@@ -134,10 +157,8 @@ class ProgramInCuda:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        letters = [o.element for o in (*op.outputs, *op.inputs) if o.element in op.types]
-        floats = [letter for letter in letters if _is_float(op, letter)]
-        primary = [letter for letter in floats if letter != "S"] or floats
-        return f"compute_t<{primary[0]}>" if primary else "f32"
+        floats = [letter for letter in op.types if letter in op.kernel_letters and op.is_float(letter)]
+        return f"compute_t<{floats[0]}>" if floats else "f32"
 
 
 class CudaProgram(ProgramInCuda):
@@ -147,6 +168,8 @@ class CudaProgram(ProgramInCuda):
         members: what a run of elements shares.
         shared_parameters: what the members are made from.
         outputs: formulas, one method each.
+        ranges: conditions on an element under which all its fast forms hold; empty where they always do.
+        ranged: what those are made from.
         parameters: inputs that a run of elements shares.
     """
 
@@ -154,7 +177,7 @@ class CudaProgram(ProgramInCuda):
         super().__init__(program)
         op = program.operation
         self.parameters = self.shared
-        printer = CudaPrinter({operand.name for operand in self.arrays})
+        printer = CudaPrinter({operand.name: operand.element for operand in self.arrays})
         written_out = program.written_out
         formulas = [(operand, written_out[operand.name]) for operand in op.outputs]
         self.outputs = tuple(
@@ -162,11 +185,14 @@ class CudaProgram(ProgramInCuda):
                 operand,
                 CPP.get(node.kind, "C"),
                 tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
-                printer.text(node),
+                printer.stored(node, self.narrow(operand)),
             )
             for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
+        self.ranges = tuple(printer.ranges)
+        names = {name for node in printer.ranges.values() for name in node.names()}
+        self.ranged = tuple(self.parameter(array) for array in self.arrays if array.name in names)
         self.shared_parameters = tuple(
             self.parameter(item)
             for item in (*self.parameters, *self.scalars, *self.values)
@@ -181,16 +207,6 @@ class CudaProgram(ProgramInCuda):
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
     """An operand or attribute as the methods of a formula take it: widened."""
     element = item.element if isinstance(item, Operand) else item.type
-    if element == "C":
+    if op.is_float(element):
         return Parameter("C", item.name)
-    if element in op.types:
-        return Parameter("C" if _is_float(op, element) else "i64", item.name)
-    kind = {"f": "C", "b": "bool" if element == "bool" else "C"}.get(element[0], "i64")
-    return Parameter(kind, item.name)
-
-
-def _is_float(op: Operation, letter: str) -> bool:
-    word = op.types[letter][0]
-    while word in op.types:
-        word = op.types[word][0]
-    return DTYPES[word].kind == "float"
+    return Parameter("bool" if element == "bool" else "i64", item.name)

@@ -92,7 +92,7 @@ class Declarations(TreeReader):
             for item in items:
                 if not isinstance(item, Text):
                     self.error(item.place, "a type letter takes a list of element types")
-                elif item.value in DTYPES or item.value in types:
+                elif item.value in DTYPES or item.value in types or (item.value == COMPUTE and types):
                     words.append(item.value)
                 else:
                     help = suggestion(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
@@ -199,10 +199,11 @@ class Declarations(TreeReader):
         letters = [
             letter
             for letter, words in self.types.items()
-            if all(word in DTYPES and DTYPES[word].kind == "int" for word in words)
+            if all(word in DTYPES and DTYPES[word].code and DTYPES[word].kind != "bool" for word in words)
         ]
-        integer_letter = kind in letters
-        if not integer_letter and kind not in ("i32", COMPUTE, "size", "axis"):
+        of_codes = kind in letters
+        real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
+        if not of_codes and kind not in ("i32", COMPUTE, "size", "axis"):
             self.error(
                 text.at(match.start("type"), len(kind)),
                 f"`{kind}` is not a type of attribute",
@@ -219,15 +220,17 @@ class Declarations(TreeReader):
         if default is not None:
             at = text.at(match.start("default"), len(default))
             limits = {f"lowest({kind})": "lowest", f"highest({kind})": "highest"}
-            if integer_letter and default in limits:
+            if of_codes and default in limits:
                 value = limits[default]
             elif not _NUMBER.fullmatch(default) or len(default) > 40:
-                choices = f"a number, {' or '.join(limits)}" if integer_letter else "a number"
+                choices = f"a number, {' or '.join(limits)}" if of_codes else "a number"
                 self.error(at, f"`{default}` is not a default for `{kind}`", f"use {choices}")
-            elif kind == COMPUTE:
+            elif real:
                 value = float(default)
                 if not isfinite(value):
                     self.error(at, f"`{default}` does not fit a double")
+                elif of_codes:
+                    self.check_default(value, kind, at)
             elif re.search(r"[.eE]", default):
                 self.error(at, f"`{name}` is an integer, its default is `{default}`")
             else:
@@ -235,13 +238,15 @@ class Declarations(TreeReader):
                 self.check_default(value, kind, at)
         return Attribute(name, kind, value, of)
 
-    def check_default(self, value: int, kind: str, place: Place) -> None:
-        """An integer default must be a value of each type that the attribute may have."""
+    def check_default(self, value: float, kind: str, place: Place) -> None:
+        """A default must be a value of each type that the attribute may have."""
         if kind == "size" and value < 1:
             self.error(place, f"`{value}` is not a size", "sizes start at 1")
         for word in self.words(kind) if kind not in ("size", "axis") else ():
-            if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
-                limits = f"{DTYPES[word].lowest} to {DTYPES[word].highest}"
+            if not DTYPES[word].holds(value):
+                limits = f"{DTYPES[word].lowest:g} to {DTYPES[word].highest:g}"
+                if DTYPES[word].kind == "int":
+                    limits = f"{DTYPES[word].lowest} to {DTYPES[word].highest}"
                 help = f"use lowest({kind}) or highest({kind})" if kind in self.types else None
                 self.error(place, f"`{value}` does not fit {word}: {limits}", help)
                 break
@@ -317,6 +322,10 @@ class Declarations(TreeReader):
             return INT, max(DTYPES[word].bits + (not DTYPES[word].signed) for word in words)
         return (BOOL, 0) if kinds == {"bool"} else (REAL, 0)
 
+    def of_codes(self, element: str) -> bool:
+        """Whether an operand of this element holds what a quantization gives: no gradient has its type."""
+        return all(DTYPES[word].code for word in self.words(element))
+
     def words(self, element: str, types: Mapping[str, tuple[str, ...]] | None = None) -> tuple[str, ...]:
         """Every element type that a letter may be."""
         types = self.types if types is None else types
@@ -328,10 +337,8 @@ class Declarations(TreeReader):
 
     def needed(self, letters: set[str]) -> set[str]:
         """The letters, and those that they or C are defined by."""
-        needed = set(letters & self.types.keys()) | ({"T"} if COMPUTE in letters else set())
-        for letter in tuple(needed):
-            needed |= {word for word in self.types[letter] if word in self.types}
-        return needed
+        used = letters | {word for letter in letters & self.types.keys() for word in self.types[letter]}
+        return set(used & self.types.keys()) | ({"T"} if COMPUTE in used else set())
 
 
 def _entries(operand: Operand) -> frozenset[str]:

@@ -76,8 +76,8 @@ class DescribedProgram:
         op = self.operation
         fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
         chosen = [a for a in op.attributes if a.type != "axis"]
-        fields += [f"{a.name}: {_python_type(a)}" for a in chosen if a.default is None]
-        fields += [f"{a.name}: {_python_type(a)} | None = None" for a in chosen if a.default is not None]
+        fields += [f"{a.name}: {self._python_type(a)}" for a in chosen if a.default is None]
+        fields += [f"{a.name}: {self._python_type(a)} | None = None" for a in chosen if a.default is not None]
         return fields + [f"{field}: str | None = None" for field in op.element_fields.values()]
 
     @cached_property
@@ -86,7 +86,7 @@ class DescribedProgram:
         op = self.operation
         axes = {True: "any number of axes: an int, or a tuple of them", False: "one axis"}
         lines = [f"{d.name}: length of {axes[d.many]}." for d in op.dims]
-        lines += [f"{a.name}: {_attribute_doc(a)}." for a in op.attributes if a.type != "axis"]
+        lines += [f"{a.name}: {self._attribute_doc(a)}." for a in op.attributes if a.type != "axis"]
         for letter, field in op.element_fields.items():
             lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
         return lines
@@ -104,17 +104,29 @@ class DescribedProgram:
     def options(self) -> list[str]:
         """Keyword arguments that the function hands on, `stream` aside."""
         names = []
-        if self.operation.asked_letter:
-            names.append("dtype")
+        names += self.operation.asked.values()
+        if self.reads_bytes:
+            names.append("input_dtype")
         if self.reads_packed:
-            names += ["input_dtype", "shape"]
+            names.append("shape")
         return names
+
+    @cached_property
+    def output_dtypes(self) -> list[str]:
+        """Keywords beside `dtype` that name the element type of an output."""
+        return list(self.operation.asked.values())[1:]
 
     @cached_property
     def reads_packed(self) -> bool:
         """Whether some input may hold two elements to a byte."""
         op = self.operation
         return any(op.may_be_packed(operand.element) for operand in op.inputs)
+
+    @cached_property
+    def reads_bytes(self) -> bool:
+        """Whether some input may be an array of uint8 that does not show its element type."""
+        op = self.operation
+        return any(op.may_be_bytes(operand.element) for operand in op.inputs)
 
     @cached_property
     def signature(self) -> str:
@@ -162,15 +174,16 @@ class DescribedProgram:
         op = self.operation
         rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
-        rows += [(a.name, a.type, _attribute_doc(a) + ".") for a in ordered]
-        if op.asked_letter:
-            rows.append(
-                ("dtype", op.asked_letter, f"element type {op.asked_letter}: {self.words(op.asked_letter)}.")
-            )
+        rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
+        for letter, keyword in op.asked.items():
+            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}."))
         if self.reads_packed:
             rows.append(
                 ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
             )
+        elif self.reads_bytes:
+            rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
+        if self.reads_packed:
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
         out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
         rows.append(
@@ -195,7 +208,7 @@ class DescribedProgram:
         op = self.operation
         letters = [f"{letter}: {' '.join(options)}" for letter, options in op.types.items()]
         uses = {operand.element for operand in op.operands}
-        if COMPUTE in uses:
+        if COMPUTE in uses.union(*op.types.values()):
             letters.append("C: f64 where T is f64, else f32")
         return "; ".join(letters)
 
@@ -222,6 +235,28 @@ class DescribedProgram:
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
         return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 
+    def _python_type(self, attribute: Attribute) -> str:
+        return "float" if self.operation.is_float(attribute.type) else "int"
+
+    def _attribute_doc(self, attribute: Attribute) -> str:
+        if attribute.type == "axis":
+            text = f"which axis {attribute.axis_of} is; may be negative"
+        elif attribute.type == "size":
+            text = "a positive length"
+        elif attribute.type == COMPUTE:
+            text = "a number in the compute type"
+        elif attribute.type == "i32":
+            text = "an integer"
+        else:
+            kind = "a number" if self.operation.is_float(attribute.type) else "an integer"
+            text = f"{kind} that {attribute.type} can hold"
+        if attribute.default is None:
+            return text
+        default = attribute.default
+        if isinstance(default, str):
+            default = f"the {default} of {attribute.type}"
+        return f"{text}; {default} if not given"
+
 
 def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
     """The reference: (name, expression) of what is computed on the way, and an expression for each output."""
@@ -244,26 +279,3 @@ def _operand_meaning(operand: Operand) -> str:
     if operand.scalar:
         return "one value: a number, or an array of one element (read on the device, no synchronisation)."
     return "array, any strides."
-
-
-def _python_type(attribute: Attribute) -> str:
-    return "float" if attribute.type == COMPUTE else "int"
-
-
-def _attribute_doc(attribute: Attribute) -> str:
-    if attribute.type == "axis":
-        text = f"which axis {attribute.axis_of} is; may be negative"
-    elif attribute.type == "size":
-        text = "a positive length"
-    elif attribute.type == COMPUTE:
-        text = "a number in the compute type"
-    elif attribute.type == "i32":
-        text = "an integer"
-    else:
-        text = f"an integer that {attribute.type} can hold"
-    if attribute.default is None:
-        return text
-    default = attribute.default
-    if isinstance(default, str):
-        default = f"the {default} of {attribute.type}"
-    return f"{text}; {default} if not given"

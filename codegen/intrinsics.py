@@ -61,7 +61,7 @@ _NEAREST = "within the library's error bound; NaN gives NaN"
 
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
-    Intrinsic("where", "bxx", "x", "({0} ? {1} : {2})", "where({0}, {1}, {2})",
+    Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",
               r"\begin{{cases}}{1} & {0}\\{2} & \text{{otherwise}}\end{{cases}}",
               "the second where the first holds, else the third; the other one is not looked at", exact=True),
     Intrinsic("min", "nn", "n", "minimum({0}, {1})", "minimum({0}, {1})", r"\min({0}, {1})",

@@ -19,28 +19,39 @@ from skuda.codegen.yaml_tree import Text
 
 @dataclass(frozen=True)
 class Lowering:
-    """One rule: `pattern` becomes `holder(once...).method(each...)`."""
+    """One rule: `pattern` becomes `holder(once...).method(each...)`.
+
+    `ranged`: the fast form also wants `each` in a range, which `holder::within` tells; both are told its type.
+    """
 
     pattern: str
     once: tuple[str, ...]
     each: str
     holder: str
     method: str
+    ranged: bool = False
 
 
 LOWERINGS = (
     Lowering("to_real(clamp(round_to_int(x / s), low, high))", ("s", "low", "high"), "x", "Steps", "real"),
     Lowering("clamp(round_to_int(x / s), low, high)", ("s", "low", "high"), "x", "Steps", "value"),
     Lowering("low <= round_to_int(x / s) <= high", ("s", "low", "high"), "x", "Steps", "inside"),
-    Lowering("x / s", ("s",), "x", "Divisor", "quotient"),
+    Lowering("abs(x / s) <= bound", ("s", "bound"), "x", "Magnitude", "inside"),
+    Lowering("x / s", ("s",), "x", "Divisor", "quotient", ranged=True),
     Lowering("to_real(code - h)", ("h",), "code", "Offset", "difference"),
 )
+
+# For what an output of 8-bit floats stores: the holder knows the output's element type too.
+STORED = (Lowering("clamp(x / s, least, most)", ("s", "least", "most"), "x", "Saturated", "value"),)
 
 _PATTERN_NAMES = {
     "x": Node("name", (), REAL, text="x"),
     "s": Node("name", (), REAL, text="s"),
     "low": Node("name", (), INT, bits=33, text="low"),
     "high": Node("name", (), INT, bits=33, text="high"),
+    "least": Node("name", (), REAL, text="least"),
+    "most": Node("name", (), REAL, text="most"),
+    "bound": Node("name", (), REAL, text="bound"),
     "code": Node("name", (), INT, bits=9, text="code"),
     "h": Node("name", (), INT, bits=33, text="h"),
 }
@@ -53,12 +64,14 @@ def _compiled(rule: Lowering) -> Node:
     return tree
 
 
-_COMPILED = tuple((rule, _compiled(rule)) for rule in LOWERINGS)
+_COMPILED = {rules: tuple((rule, _compiled(rule)) for rule in rules) for rules in (LOWERINGS, STORED)}
 
 
-def lowered(node: Node, varies: Callable[[Node], bool]) -> tuple[Lowering, dict[str, Node]] | None:
+def lowered(
+    node: Node, varies: Callable[[Node], bool], rules: tuple[Lowering, ...] = LOWERINGS
+) -> tuple[Lowering, dict[str, Node]] | None:
     """The first rule that a value fits, with what its names stand for."""
-    for rule, pattern in _COMPILED:
+    for rule, pattern in _COMPILED[rules]:
         found: dict[str, Node] = {}
         if (
             _fits(pattern, node, found)

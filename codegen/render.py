@@ -18,7 +18,7 @@ from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.schema import schema_text
-from skuda.operation import Operand
+from skuda.operation import Attribute, Operand
 
 
 @dataclass(frozen=True)
@@ -135,7 +135,7 @@ def _environment(statement: str) -> jinja2.Environment:
         row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         widened=_widened,
-        value_type=lambda value: "f64" if value.type == "C" else "i64",
+        value_type=_value_type,
         shared_call=_shared_call,
         python=_python,
         string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
@@ -182,6 +182,12 @@ def _row_bits(program) -> str:
     """How many bits of each element of a row its threads hold in registers."""
     bits = _bits_of(program.arrays, program)
     return f"larger({bits}, {len(program.held)} * storage<{program.compute}>::bits)" if program.held else bits
+
+
+@jinja2.pass_context
+def _value_type(context, value: Attribute) -> str:
+    """An attribute as a kernel's argument holds it."""
+    return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -31,8 +31,8 @@ class RowPrinter(CudaPrinter):
             return f"{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
         return super().written(node, own)
 
-    def prepared(self, rule: Lowering, found: dict[str, Node]) -> str:
-        text = super().prepared(rule, found)
+    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
+        text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
         divisor = text.partition(".")[0]
@@ -135,7 +135,7 @@ class RowProgram(ProgramInCuda):
         op = program.operation
         self.columns = tuple(o for o in self.shared if op.runs_along(o))
         self.parameters = tuple(o for o in self.shared if o not in self.columns)
-        self._each = {operand.name for operand in (*self.arrays, *self.columns)}
+        self._each = {operand.name: operand.element for operand in (*self.arrays, *self.columns)}
         self._types = {o.name: parameter_of(op, o) for o in (*op.inputs, *self.values)}
         self._types[COUNT] = Parameter("C", COUNT)
         names: dict[Node, Node] = {}
@@ -185,7 +185,7 @@ class RowProgram(ProgramInCuda):
         for index, values in enumerate(passes):
             for value in values:
                 for part in value.node.parts():
-                    if part.kind == REAL and part.args and part.names() & self._each:
+                    if part.kind == REAL and part.args and part.names() & self._each.keys():
                         users.setdefault(part, set()).add(index)
         costly = {part for part, passes_of in users.items() if len(passes_of) > 1 and self._cost(part) >= _COSTLY}
         held: dict[Node, str] = {}
@@ -203,7 +203,7 @@ class RowProgram(ProgramInCuda):
 
     def _cost(self, node: Node) -> int:
         """Roughly, instructions for an element; what a row shares is free."""
-        if not node.names() & self._each:
+        if not node.names() & self._each.keys():
             return 0
         if node.op == "name":
             return 4 if node.text in {o.name for o in self.columns} else 0
@@ -211,7 +211,7 @@ class RowProgram(ProgramInCuda):
         return own + sum(map(self._cost, node.args))
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = RowPrinter(self._each | set(self.held.values()))
+        printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
 
         def renamed(node: Node) -> Node:
             return node.replaced(
@@ -221,7 +221,8 @@ class RowProgram(ProgramInCuda):
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
             parameters = tuple(self._types[each] for each in elements if each in node.names())
-            return Value(name, CPP.get(node.kind, "C"), parameters, printer.text(node), how, operand)
+            formula = printer.stored(node, self.narrow(operand)) if operand else printer.text(node)
+            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand)
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}

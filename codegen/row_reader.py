@@ -275,9 +275,9 @@ class RowReader(Declarations):
             if name.value not in names:
                 help = suggestion(name.value, names, f"gradients: {', '.join(sorted(names))}")
                 self.error(name.place, f"`{name.value}` is the gradient of no input", help)
-        floats = next((o.element for o in op.inputs if self.kind_of(o.element)[0] == REAL), "T")
+        floats = next((o.element for o in op.inputs if not self.of_codes(o.element)), "T")
         for operand in op.outputs:  # the gradient of codes flows in the type of the values they came from
-            element = operand.element if self.kind_of(operand.element)[0] == REAL else floats
+            element = floats if self.of_codes(operand.element) else operand.element
             gradients.append(Operand(f"d_{operand.name}", element, operand.dims))
             name, what = f"d_{operand.name}", f"the gradient of `{operand.name}`"
             if self.meanings.setdefault(name, what) != what:
@@ -290,8 +290,8 @@ class RowReader(Declarations):
         inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
         for operand in outputs:
             of = inputs_by_name.get(operand.name, operand)
-            is_real = self.kind_of(of.element)[0] == REAL  # the gradient of codes is of the type declared
-            if operand.dims != of.dims or (is_real and operand.element != of.element):
+            declared = self.of_codes(of.element)  # the gradient of codes is of the type declared
+            if operand.dims != of.dims or (not declared and operand.element != of.element):
                 message = f"`{operand.name}` is the gradient of `{of.name}`, which is `{of.signature}`"
                 self.error(self.texts[operand.name].place, message, "declare it so")
         used = set().union(*(value.names() for _, value in formulas.values()))
@@ -372,11 +372,17 @@ class RowReader(Declarations):
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}
         hidden = [letter for letter in self.types if letter not in shown]
-        if len(hidden) > 1:
+        unnamed = [letter for letter in hidden if letter not in operation.asked]
+        if unnamed:
             self.error(
                 self.place,
                 f"no input shows the types {' and '.join(hidden)}; `dtype=` can name only one of them",
+                "another may be that of an output: `scale_dtype=` names the type of an output `scale`",
             )
+        for letter, keyword in operation.asked.items():
+            if keyword in self.meanings:
+                message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
+                self.error(self.place, message, "choose another name")
         if not any(operand.dims == operation.space for operand in operation.inputs):
             self.error(
                 self.place,

@@ -48,7 +48,7 @@ def _schema() -> dict:
             "types": {
                 "type": "object",
                 "description": "What each type letter may be, preferred first. "
-                "T defaults to f32 f64 f16 bf16.",
+                "T defaults to f32 f64 f16 bf16; C is what the letters above are computed in.",
                 "patternProperties": {
                     "^[ABD-Z]$": {"anyOf": [words, {"type": "array", "items": words, "minItems": 1}]}
                 },

@@ -63,6 +63,9 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
         else:
             if not is_number(value):
                 raise InvalidProblem(f"{plan}: {attribute.name} is {value!r}, expected a number")
+            if dtype.narrow_float and not dtype.holds(value):
+                limits = f"{dtype.lowest:g} to {dtype.highest:g}"
+                raise InvalidProblem(f"{plan}: {attribute.name} is {value}, expected a value of {word} ({limits})")
             values[attribute.name] = float(value)
     for requirement in operation.requirements:
         chosen = {name: values[name] for name in requirement.names}

@@ -2,6 +2,7 @@
 
 A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message
 and in the name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
+e4m3 is OCP's form of it: no infinities, the largest value is 448.
 """
 
 from __future__ import annotations
@@ -41,6 +42,26 @@ class DType(Record):
         """Whether two elements share a byte."""
         return self.bits < 8
 
+    @property
+    def narrow_float(self) -> bool:
+        """Whether it is a float of 8 bits, which is stored saturated; an array of uint8 may hold it too."""
+        return self.kind == "float" and self.bits == 8
+
+    @property
+    def code(self) -> bool:
+        """Whether it holds what a quantization gives, which no gradient has the type of."""
+        return self.kind != "float" or self.narrow_float
+
+    def holds(self, value: float) -> bool:
+        """Whether a finite number is a value of this type."""
+        if not self.lowest <= value <= self.highest:
+            return False
+        return float(self.storage.type(value)) == value if self.kind == "float" else int(value) == value
+
+    def travels_as(self, storage: np.dtype) -> bool:
+        """Whether an array of this NumPy dtype may hold it."""
+        return storage == self.storage or (self.narrow_float and storage == np.uint8)
+
     @cached_property
     def lowest(self) -> int | float:
         """The smallest finite value."""
@@ -55,8 +76,28 @@ class DType(Record):
             return (1 << (self.bits - self.signed)) - 1
         return True if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).max)
 
+    def rounded(self, values: np.ndarray) -> np.ndarray:
+        """Reals as elements of this float type: each rounded once, ties to even.
+
+        What is beyond the largest finite value of an 8-bit type, infinities too, becomes that; of a wider one inf.
+        """
+        values = np.asarray(values)
+        if self.narrow_float:
+            values = np.clip(values, self.lowest, self.highest)
+        if values.dtype == np.float64 and self.bits < 32:  # ml_dtypes rounds to f32 on its way
+            values = _to_odd(values)
+        return values.astype(self.storage)
+
     def __str__(self) -> str:
         return self.word
+
+
+def _to_odd(values: np.ndarray) -> np.ndarray:
+    """f64 as f32, the last bit 1 where something was lost: rounded again to fewer bits, it is as if rounded once."""
+    with np.errstate(over="ignore", under="ignore"):
+        nearest = np.asarray(values.astype(np.float32))
+    bits = nearest.view(np.int32) - (np.abs(nearest) > np.abs(values))
+    return (bits | (nearest != values)).view(np.float32)
 
 
 def _table(*rows: DType) -> dict[str, DType]:

@@ -22,6 +22,8 @@ _NAMES = (
 _STORAGES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
 # The elements that a view may have. Byte-swapped dtypes are not equal to these, so a look-up refuses them.
 READABLE = frozenset(_STORAGES.values())
+# What CuPy has no arrays of: such elements travel as bytes there.
+_BYTES_IN_CUPY = {storage: np.dtype(np.uint8) for name, storage in _STORAGES.items() if name.startswith("float8")}
 
 
 def library_of(cls: type) -> str | None:
@@ -44,6 +46,11 @@ def import_cupy():
     except ImportError as cause:
         raise MissingDependency("arrays on a GPU need CuPy: pip install 'skuda[cuda13]'") from cause
     return cupy
+
+
+def cupy_dtype(storage: np.dtype) -> np.dtype:
+    """What CuPy's arrays of an element have as `dtype`: uint8 for floats of 8 bits."""
+    return _BYTES_IN_CUPY.get(storage, storage)
 
 
 @cache
@@ -98,6 +105,7 @@ class _CuPy(Family):
         if device == CPU:
             return np.empty(shape, storage)
         cupy = self._cupy
+        storage = cupy_dtype(storage)
         if cupy.cuda.runtime.getDevice() == device:
             return cupy.empty(shape, storage)
         with cupy.cuda.Device(device):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from math import gcd
 
 from skuda.axes import Axis, index_space
 from skuda.dtypes import DTYPES
@@ -17,7 +18,9 @@ from skuda.records import Record
 from skuda.schedules import (
     BLOCK,
     COLUMNS,
+    COLUMNS_SMALL,
     COLUMNS_UNALIGNED,
+    GROUPS,
     PITCHED,
     ROWS,
     SHIFTED,
@@ -37,11 +40,14 @@ _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 _MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 _NEVER = 0  # the period of parameters that do not repeat
 _MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
-_DEEPEST = 32  # rows that a thread of a columns kernel takes, for the parameters that it prepares
+_DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
 _LONGEST = 8  # shares that a thread of a rows kernel takes
+_SECTOR = 32  # elements, of which even the narrowest fill a sector of memory, or half of one where they are packed
 _BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
+_SHORTEST_GROUP = 32  # a groups kernel has room for the parameters of a stretch of such runs
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
+_STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
@@ -57,10 +63,13 @@ class Layouts(Record):
     Attributes:
         strides: of each operand that is an array, as in Axis; None for a single value.
         aligned: whether every array in the output's shape starts on a 16-byte boundary.
+        lead: elements of each before the first one of a vector, counted from one of `MapKernels.boundaries`; None where
+            the arrays differ in that.
     """
 
     strides: tuple[tuple[int, ...] | None, ...]
     aligned: bool
+    lead: int | None
 
 
 class Geometry(Record):
@@ -85,6 +94,8 @@ class MapKernels:
     """Geometry of one operation at fixed types and sizes.
 
     Attributes:
+        boundaries: elements whose multiples vectors of a columns kernel are counted from, where arrays lie askew:
+            the first of these that all of them have in common. That of sectors saves memory transactions.
         few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
             hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
     """
@@ -100,6 +111,7 @@ class MapKernels:
         self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = self.full
+        self.boundaries = _SECTOR, lanes_of(operation, types, COLUMNS)[0]
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
@@ -116,7 +128,7 @@ class MapKernels:
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
             axes[-1].strides[place] == 1 for place in full
         ):
-            row = self._best_row(axes, full, parameters)
+            row = self._best_row(axes, full, parameters, layouts.aligned)
             found = None
             if row is not None:
                 found = self._vec(layouts, arrays, axes, *row)
@@ -126,7 +138,7 @@ class MapKernels:
                 return found
         return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
 
-    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int], aligned: bool):
         """(start, length, run, period, step of each parameter): the axes that make the longest row, from `start` on,
         or a shorter one where vectors of that straddle too many runs; None where none do."""
         lanes = lanes_of(self.operation, self.types, ROWS)[0]
@@ -139,7 +151,8 @@ class MapKernels:
                 continue
             best = best or (start, *row)
             length, run = row[:2]
-            if run >= length or run % lanes == 0 or run >= _STRADDLE:
+            flat = aligned and not start and length < _MOST_FLAT  # all of it by `vec`
+            if run >= length or run % lanes == 0 or run >= (_STRADDLE_ALIGNED * lanes if flat else _STRADDLE):
                 return start, *row
         return best
 
@@ -202,7 +215,59 @@ class MapKernels:
             flat = self._flat(arrays, layouts.aligned, length, run, _repeats(period), steps)
         elif layouts.aligned:
             flat = self._pitched(arrays, axes, start, length)
-        return flat or self._rows(arrays, axes, start, length, run, period, steps)
+        return flat or self._groups(arrays, axes) or self._rows(arrays, axes, start, length, run, period, steps)
+
+    def _groups(self, arrays, axes: list[Axis]) -> Geometry | None:
+        """Lines that follow each other in the outputs, at most a nibble apart, in runs of at least a vector each whose
+        parameters follow each other as well; None where the operands are not so, or too few for long stretches."""
+        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        outputs = [place for place in full if arrays[place] >= len(self.operation.inputs)]
+        row, lines, line = self._row(axes, full, parameters), 1, 0
+        if row is None and len(axes) > 1:
+            row, lines = self._row(axes[1:], full, parameters), axes[0].extent
+            line = axes[0].strides[outputs[0]]
+        if row is None or row[2] is not _NEVER or not parameters:
+            return None
+        elements, run, _, steps = row
+        line = line or elements
+        runs = -(-elements // run)
+        if runs == 1:
+            run = line
+        if lines > 1:
+            along = tuple(axes[0].strides[place] for place in parameters)
+            steps = along if runs == 1 else steps
+            if along != tuple(runs * step for step in steps):
+                return None
+        padded = line - elements
+        if padded not in ((0, 1) if self.bits[arrays[outputs[0]]] < 8 else (0,)) or (padded and run % 2):
+            return None
+        gaps = {}
+        for place in full:
+            pitch = axes[0].strides[place] if lines > 1 else line
+            if pitch < elements or (place in outputs and pitch != line) or pitch * lines >= _MOST_FLAT:
+                return None
+            gaps[arrays[place]] = pitch - line
+        lanes, turns = lanes_of(self.operation, self.types, GROUPS)
+        stretch, length = 32 * lanes * turns, lines * line
+        apart = [step * self.bits[arrays[place]] // 8 for place, step in zip(parameters, steps, strict=True)]
+        if (
+            min(run, line - (runs - 1) * run) < lanes
+            or stretch > line  # it would meet more than two
+            or length < max(stretch + 2 * _MARGIN, self.few_blocks * BLOCK // 32 * stretch)
+            or run < _SHORTEST_GROUP
+            or max(length, runs * run) >= _MOST_FLAT
+            or any(abs(each) >= 1 << 31 for each in apart)
+            or len({self.bits[arrays[place]] for place in outputs}) > 1
+        ):
+            return None
+        strides = {self.operation.operands[index].name: (gap,) for index, gap in gaps.items()}
+        strides |= {self.operation.operands[arrays[place]].name: () for place in outputs}
+        strides |= {
+            self.operation.operands[arrays[place]].name: (each,) for place, each in zip(parameters, apart, strict=True)
+        }
+        head = (length, *divide_slots(line), *divide_slots(run), runs, elements)
+        return Geometry(GROUPS, -(-(length + lanes - 1) // (BLOCK // 32 * stretch)), head, strides)
 
     def _rows(self, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps) -> Geometry:
         lanes, groups = lanes_of(self.operation, self.types, ROWS)
@@ -316,22 +381,71 @@ class MapKernels:
         return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
 
     def _columns(self, layouts: Layouts, arrays, outer: list[Axis], inner: Axis) -> Geometry:
-        lanes, together = lanes_of(self.operation, self.types, COLUMNS)
-        variant = COLUMNS
-        if not layouts.aligned or inner.extent % lanes or not self._aligned(arrays, outer, lanes):
-            variant = COLUMNS_UNALIGNED
-            lanes, together = lanes_of(self.operation, self.types, variant)
         tables, rows = outer, Axis(1, (0,) * len(arrays))
         if outer and not any(outer[-1].strides[place] for place, index in enumerate(arrays) if not self.full[index]):
             tables, rows = outer[:-1], outer[-1]  # the parameters are the same all along this axis
+        return self._whole_columns(layouts, arrays, tables, rows, inner) or self._any_columns(
+            arrays, tables, rows, inner
+        )
+
+    def _whole_columns(self, layouts: Layouts, arrays, tables: list[Axis], rows: Axis, inner: Axis) -> Geometry | None:
+        """Tables of whole aligned vectors, or one without gaps; None where the operands are not so."""
+        lanes, width, extent = self.boundaries[-1], inner.extent, rows.extent
+        if len(tables) > 1 or width < lanes:
+            return None
+        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        gapless = extent == 1 or all(rows.strides[place] == width for place in full)
+        lead = behind = length = edges = 0
+        if layouts.aligned and width % lanes == 0 and self._aligned(arrays, [*tables, rows], lanes):
+            chunks = last = width // lanes
+            count, apart = extent, rows.strides
+        elif gapless and not tables and layouts.lead is not None and not (self.packed and width % 2 and extent > 1):
+            length = width * extent
+            lead = layouts.lead if length >= 4 * _SECTOR else layouts.lead % lanes
+            vectors = (length - lead) // lanes
+            if vectors < 1 or length >= _MOST:
+                return None
+            behind = lead + vectors * lanes
+            edges = int(length - vectors * lanes > 0)
+            chunks = min(width // gcd(width, lanes), vectors)
+            count, last = -(-vectors // chunks), (vectors - 1) % chunks + 1
+            apart = (chunks * lanes,) * len(arrays)
+        else:
+            return None
+        variant, depth = self._columns_variant(chunks * count * (tables[0].extent if tables else 1))
+        slabs = -(-count // depth)
+        units = chunks * slabs * (tables[0].extent if tables else 1)
+        table = tables[0] if tables else Axis(1, (0,) * len(arrays))
+        strides = {}
+        for place, index in enumerate(arrays):
+            each = apart[place] if self.full[index] else inner.strides[place]
+            own = tuple(step * self.bits[index] // 8 for step in (table.strides[place], each))
+            if any(abs(step) >= 1 << 31 for step in own):
+                return None
+            strides[self.operation.operands[index].name] = own
+        if chunks * lanes >= _MOST or count >= _MOST:
+            return None
+        blocks = -(-units // BLOCK)
+        head = [units, blocks, count, last, *divide_slots(chunks), *divide_slots(slabs), *divide_slots(width)]
+        return Geometry(variant, blocks + edges, (*head, lead, behind, length), strides)
+
+    def _columns_variant(self, vectors: int) -> tuple[Variant, int]:
+        """The variant for so many vectors, and the rows that a thread of it takes."""
+        depth, less = (lanes_of(self.operation, self.types, variant)[1] for variant in (COLUMNS, COLUMNS_SMALL))
+        if depth == less or vectors >= self.few_blocks * BLOCK * depth:
+            return COLUMNS, depth
+        return COLUMNS_SMALL, less
+
+    def _any_columns(self, arrays, tables: list[Axis], rows: Axis, inner: Axis) -> Geometry:
+        lanes, together = lanes_of(self.operation, self.types, COLUMNS_UNALIGNED)
         chunks = -(-inner.extent // lanes)
         depth = min(_depth(chunks * rows.extent * _product(tables), _DEEPEST, together), rows.extent)
-        strides = self._shares_strides(arrays, [*outer, inner], tables, rows, None, lanes, depth)
+        strides = self._shares_strides(arrays, [*tables, rows, inner], tables, rows, None, lanes, depth)
         steps = [inner.strides[place] for place, index in enumerate(arrays) if not self.full[index]]
         self._add_steps(strides, arrays, steps)
         runs = _NO_DIVISION * 3
         return self._shares(
-            variant, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+            COLUMNS_UNALIGNED, inner.extent, chunks, rows.extent, depth, True, chunks, runs, tables, strides
         )
 
     def _aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:

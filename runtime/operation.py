@@ -76,7 +76,7 @@ class Attribute(Record):
 
     Attributes:
         name: argument name.
-        type: a type letter (an integer that this type can hold), `i32`, `C`, `size` or `axis`.
+        type: a type letter (a number that this type can hold), `i32`, `C`, `size` or `axis`.
         default: a number, "lowest" or "highest" (of the type), or None where the caller must say it.
         axis_of: for an axis, the dimension that it places.
     """
@@ -106,7 +106,7 @@ class Operation(Record):
         category: the part of its `kind` before the dot.
         direction: forward or backward.
         doc: one sentence.
-        types: what each type letter may be, in order of preference; a letter may stand for an earlier one.
+        types: what each type letter may be, in order of preference; a letter may stand for an earlier one, or for C.
         inputs, outputs: the operands, in call order.
         element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         attributes: attributes, in call order.
@@ -158,10 +158,19 @@ class Operation(Record):
         return tuple(letters)
 
     @cached_property
-    def asked_letter(self) -> str | None:
-        """The type letter that no input array shows, so that `dtype=` names it."""
+    def asked(self) -> dict[str, str]:
+        """Keywords that name the type letters which no input array shows: `dtype` for the first, then `scale_dtype` for
+        that of an output `scale`.
+        """
         shown = {operand.element for operand in self.inputs}
-        return next((letter for letter in self.types if letter not in shown), None)
+        found: dict[str, str] = {}
+        for letter in self.types:
+            owner = next((operand.name for operand in self.outputs if operand.element == letter), None)
+            if letter not in shown and not found:
+                found[letter] = "dtype"
+            elif letter not in shown and owner is not None:
+                found[letter] = f"{owner}_dtype"
+        return found
 
     @cached_property
     def space(self) -> tuple[Dim, ...]:
@@ -199,7 +208,8 @@ class Operation(Record):
         for letter, options in self.types.items():
             wider = []
             for choice in choices:
-                words = dict.fromkeys(choice.get(option, option) for option in options)
+                resolved = {**choice, COMPUTE: compute_word(choice)}
+                words = dict.fromkeys(resolved.get(option, option) for option in options)
                 wider += [{**choice, letter: word} for word in words]
             choices = wider
         return tuple({**choice, COMPUTE: compute_word(choice)} for choice in choices)
@@ -217,6 +227,12 @@ class Operation(Record):
         """The element type of an operand under a choice of types."""
         return types.get(operand.element, operand.element)
 
+    def is_float(self, element: str) -> bool:
+        """Whether a type letter, the word of an element type or `C` stands for floats."""
+        while element in self.types:
+            element = self.types[element][0]
+        return element == COMPUTE or (element in DTYPES and DTYPES[element].kind == "float")
+
     def guarantee(self, types: Types) -> PrecisionGuarantee:
         """What a kernel of these types promises."""
         words = [self.word(operand, types) for operand in self.outputs]
@@ -232,6 +248,11 @@ class Operation(Record):
     def may_be_packed(self, letter: str) -> bool:
         """Whether some choice of types makes this letter a packed type."""
         return any(DTYPES[types[letter]].packed for types in self.combinations if letter in types)
+
+    def may_be_bytes(self, letter: str) -> bool:
+        """Whether an array of uint8 may hold this letter's elements, so that somebody has to say which they are."""
+        words = {types[letter] for types in self.combinations if letter in types}
+        return any(DTYPES[word].packed or DTYPES[word].narrow_float for word in words)
 
     def resolve(self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = ()) -> dict[str, str]:
         """The preferred choice of types under which each named operand or letter has the word seen.
@@ -260,7 +281,7 @@ class Operation(Record):
 
     def describe(self, seen: Mapping[str, str]) -> str:
         """`quantize_per_token f16 -> s8`, from what is known of the types."""
-        asked = {self.asked_letter}
+        asked = self.asked
         given = [word for name, word in seen.items() if name not in asked]
         wanted = [word for name, word in seen.items() if name in asked]
         return " ".join([self.function, *given, *(["->", *wanted] if wanted else [])])
@@ -294,7 +315,7 @@ class Operation(Record):
     def _label(self, name: str) -> str:
         if name in self.types:
             owner = next((operand.name for operand in self.outputs if operand.element == name), None)
-            return owner or "dtype"
+            return owner or self.asked.get(name, "dtype")
         return name
 
     def shape_of(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
-from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
+from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError
 from skuda.family import PLAIN
 from skuda.operation import COMPUTE, Operation, packed_shape
 from skuda.plan import Plan
@@ -34,6 +34,7 @@ def call(
     dtype: str | None = None,
     input_dtype: str | None = None,
     shape: tuple[int, ...] | None = None,
+    output_dtypes: tuple[str | None, ...] = (),
 ):
     """Runs an operation on arrays.
 
@@ -44,7 +45,8 @@ def call(
         attributes: its attributes in call order, `axis` among them; None takes the default.
         stream: what to launch on; the current stream of that library if None.
         dtype: element type that no input shows.
-        input_dtype: element type of packed inputs, which travel as uint8.
+        output_dtypes: those of outputs beside it, in the order of `Operation.asked`; None takes the preferred one.
+        input_dtype: element type of packed inputs, which travel as uint8, or of 8-bit floats that do.
         shape: logical shape of packed inputs; needed where the last axis is odd.
 
     Returns:
@@ -53,7 +55,7 @@ def call(
     key = None
     if type(values[0]) in PLAIN:
         try:
-            key = plan_class, values[0].dtype, values[0].shape, attributes, dtype, input_dtype, shape
+            key = plan_class, values[0].dtype, values[0].shape, attributes, dtype, input_dtype, shape, output_dtypes
             if attributes:
                 key += (*map(type, attributes),)  # 1.0 == 1, but is no integer
             known = _SHORT.get(key)
@@ -66,14 +68,17 @@ def call(
                 device = device_of[PLAIN[type(values[0])]](values[0])
                 if device != CPU:
                     outputs = _outputs(plan, family_of(values[0]), device, None)
-                    plan.execute((*values[:-1], *outputs), stream)
-                    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                    try:
+                        plan.execute((*values[:-1], *outputs), stream)
+                        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
+                        pass
             elif straight(values, stream):
                 return out
-    return _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key)
+    return _call_anew(plan_class, values, attributes, stream, (dtype, *output_dtypes), input_dtype, shape, key)
 
 
-def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key):
+def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, key):
     """`call` of what no short way serves yet."""
     *inputs, out = values
     views = _values(plan_class, inputs)
@@ -81,7 +86,7 @@ def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape
     if first is None:
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     family = family_of(first.owner)
-    plan = _plan(plan_class, views, first, attributes, dtype, input_dtype, shape)
+    plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape)
     outputs = _outputs(plan, family, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
@@ -115,12 +120,12 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     ]
 
 
-def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
+def _plan(plan_class, values, first: View, attributes, dtypes, input_dtype, shape) -> Plan:
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
         tuple((type(value), value) for value in attributes),
-        dtype,
+        dtypes,
         input_dtype,
         None if shape is None else tuple(shape),
         first.device == CPU,
@@ -129,7 +134,7 @@ def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape
     if plan is None:
         if len(_PLANS) >= _MOST_PLANS:
             _PLANS.clear()
-        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtype, input_dtype, shape)
+        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtypes, input_dtype, shape)
     return plan
 
 
@@ -144,10 +149,10 @@ def _outputs(plan: Plan, family, device: int, out) -> list:
     return outputs
 
 
-def _select(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
+def _select(plan_class, values, first: View, attributes, dtypes, input_dtype, shape) -> Plan:
     operation = plan_class.operation
     name = plan_class.__name__
-    types = _types(operation, values, dtype, input_dtype, name)
+    types = _types(operation, values, dtypes, input_dtype, name)
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
     axis = attributes.get("axis")
     if "axis" in attributes and (axis is None or not isinstance(axis, int)):
@@ -168,7 +173,7 @@ def _select(plan_class, values, first: View, attributes, dtype, input_dtype, sha
     return plan_class.select(descriptor, preference=backend)
 
 
-def _types(operation: Operation, values, dtype, input_dtype, plan: str) -> dict[str, str]:
+def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
     """Element types from the arrays; a number in the place of a scale counts as one of the compute type."""
     seen: dict[str, str] = {}
     numbers = []
@@ -180,16 +185,17 @@ def _types(operation: Operation, values, dtype, input_dtype, plan: str) -> dict[
             numbers.append(operand)
             continue
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
-        if input_dtype is not None and operation.may_be_packed(letter):
+        if input_dtype is not None and operation.may_be_bytes(letter):
             word = input_dtype
-            if word in DTYPES and DTYPES[word].storage != value.storage:
+            if word in DTYPES and not DTYPES[word].travels_as(value.storage):
                 raise ElementMismatch(
                     f"{plan}: {operand.name} is {input_dtype}, which travels as {DTYPES[word].storage}, but has "
                     f"elements {value.storage}"
                 )
         seen[operand.name] = word
-    if dtype is not None:
-        seen[operation.asked_letter] = dtype
+    for letter, dtype in zip(operation.asked, dtypes):  # where no letter is asked for, there is no keyword either
+        if dtype is not None:
+            seen[letter] = dtype
     return operation.resolve(seen, plan, numbers)
 
 

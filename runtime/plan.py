@@ -277,7 +277,7 @@ class Plan:
     def _check_view(self, operand: Operand, index: int, view: View) -> None:
         word = self.words[index]
         storage = DTYPES[word].storage
-        if view.storage != storage:
+        if view.storage != storage and not DTYPES[word].travels_as(view.storage):
             came = WORD_OF_STORAGE.get(view.storage, str(view.storage))
             travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
             raise ElementMismatch(f"{self.name}: {operand.name} has elements {came}, expected {travels}")
@@ -345,8 +345,8 @@ class Plan:
 
         operation = self.operation
         arrays = {
-            operand.name: as_numpy(value) if isinstance(value, View) else value
-            for operand, value in zip(operation.operands, checked, strict=True)
+            operand.name: as_numpy(value).view(DTYPES[word].storage) if isinstance(value, View) else value
+            for operand, word, value in zip(operation.operands, self.words, checked, strict=True)
         }
         reference.run(
             operation,
@@ -368,24 +368,32 @@ class Plan:
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Launch:
         """The launch that serves operands which lie as these do."""
-        key = (self._aligned(checked), *[view.strides if isinstance(view, View) else None for view in checked])
+        key = (self._starts(checked), *[view.strides if isinstance(view, View) else None for view in checked])
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = Launch(self, self._geometry(checked))
         return launch
 
-    def _aligned(self, checked: Sequence[View | int | float]) -> bool:
-        return not any(
-            isinstance(view, View) and view.pointer % 16
-            for view, is_vector in zip(checked, self.vectors, strict=True)
-            if is_vector
-        )
+    def _starts(self, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
+        """`aligned` and `lead` of Layouts."""
+        pointers = [
+            (view.pointer, bits)
+            for view, bits, is_vector in zip(checked, self._kernels.bits, self.vectors, strict=True)
+            if is_vector and isinstance(view, View)
+        ]
+        if not any(pointer % 16 for pointer, _ in pointers):
+            return True, 0
+        for boundary in self._kernels.boundaries:
+            leads = {-pointer * 8 // bits % boundary for pointer, bits in pointers}
+            if len(leads) == 1:
+                return False, leads.pop()
+        return False, None
 
     def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:
         views = [value if isinstance(value, View) else None for value in checked]
-        return self._kernels.geometry(self._layouts(views, self._aligned(checked)))
+        return self._kernels.geometry(self._layouts(views, *self._starts(checked)))
 
-    def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
+    def _layouts(self, views: list[View | None], aligned: bool, lead: int | None) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
         for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
             if view is None or operand.scalar:
@@ -394,7 +402,7 @@ class Plan:
                 strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
             else:
                 strides.append(view.strides)
-        return mapping.Layouts(tuple(strides), aligned)
+        return mapping.Layouts(tuple(strides), aligned, lead)
 
 
 def _device(device: int) -> str:

@@ -113,12 +113,13 @@ def narrow(values: np.ndarray, word: str) -> np.ndarray:
     dtype = DTYPES[word]
     if dtype.packed:
         return pack(values)
-    stored = np.asarray(values).astype(dtype.storage)
-    if dtype.kind == "float":
-        nan = np.isnan(stored)
-        if nan.any():
-            stored = np.array(stored)
-            stored.view(f"u{dtype.bits // 8}")[nan] = (1 << (dtype.bits - 1)) - 1
+    if dtype.kind != "float":
+        return np.asarray(values).astype(dtype.storage)
+    stored = dtype.rounded(values)
+    nan = np.isnan(stored)
+    if nan.any():
+        stored = np.array(stored)
+        stored.view(f"u{dtype.bits // 8}")[nan] = (1 << (dtype.bits - 1)) - 1
     return stored
 
 

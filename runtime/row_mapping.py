@@ -36,6 +36,8 @@ class _Rows(Record):
 class RowKernels:
     """Geometry of an operation with reductions at fixed types and sizes."""
 
+    boundaries = ()  # as of MapKernels; rows are not counted from one
+
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
         self.types = types

@@ -131,7 +131,7 @@ class Rows:
         dtype = DTYPES[self._types.get(element, element)]
         if dtype.kind != "float":
             return values
-        return np.asarray(values).astype(dtype.storage).astype(self._C)
+        return dtype.rounded(values).astype(self._C)
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)

@@ -35,7 +35,9 @@ SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
 PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)
 COLUMNS = Variant("columns", Layout.STRIDED)
+COLUMNS_SMALL = Variant("columns", Layout.STRIDED, suffix="_small")
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
+GROUPS = Variant("groups", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 
@@ -116,13 +118,14 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
-    Columns need parameters that change along the last axis. With an unpacked element any axis may be the last that
-    counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
-    Tiles need two axes.
+    Groups need parameters, columns those that change along the last axis. With an unpacked element any axis may be the
+    last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
+    last one. Tiles need two axes.
     """
     if operation.over:
         return row_variants(operation, types)
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
+    groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
         ends = set()
         for dim in reversed(operation.space):
@@ -132,9 +135,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
     flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
-    columns = (COLUMNS, COLUMNS_UNALIGNED) if parameters else ()
+    less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
+    columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
-    return (*flat, ROWS, *columns, *planes, STRIDED)
+    return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -143,7 +147,7 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
+    """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if variant in (TILE, STRIDED):
@@ -163,31 +167,41 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += map(str, tile_of(operation, types))
     else:
         arguments += map(str, lanes_of(operation, types, variant))
-    if variant.kernel == "columns":
-        arguments.append("true" if variant is COLUMNS else "false")
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
-    return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
+    kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
+    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
-    """Neighbours that a thread takes at once, and how often (columns: rows at a time, else groups).
+    """Neighbours that a thread takes at once, and how often (columns: rows; groups: turns; else groups).
 
     A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
     beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
     it is one thread's way from its first load to its store that takes the time.
+
+    Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs: 128 bytes of
+    loads. But where more is written than read memory wants a GPU's writes close together, so there they are few.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant is VEC_SMALL:
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
-    if variant.kernel == "columns":  # each lane's parameters stay in registers
+    if variant is COLUMNS_UNALIGNED:  # each lane's parameters stay in registers
         lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
-        return lanes, max(1, min(4 if variant is COLUMNS else 2, 512 // (lanes * sum(inputs))))
+        return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+    if variant.kernel == "columns":
+        lanes = min(4 if len(inputs) == 1 else 2, 128 // max(widest, *inputs))
+        rows = 256 // (lanes * widest) if widest > max(inputs) else 1024 // (lanes * sum(inputs))
+        rows = max(1, min(16, rows))
+        return lanes, min(2, rows) if variant is COLUMNS_SMALL else rows
     lanes = min(16, 128 // widest, 512 // max(inputs))
     if variant is ROWS:
         return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
+    if variant is GROUPS:  # what a warp prepares serves all of its turns
+        most = 1024 if len(inputs) == 1 else 512  # bits under way
+        return lanes, max(1, 8 // lanes, min(4, 32 // lanes, most // (lanes * sum(inputs))))
     return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
 
 

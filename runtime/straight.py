@@ -17,7 +17,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from skuda.dtypes import DTYPES
-from skuda.family import family_of_plain, plain_library, stream_handle, torch_dtypes
+from skuda.family import cupy_dtype, family_of_plain, plain_library, stream_handle, torch_dtypes
 from skuda.tensor import View
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ class _Maker:
             }
             if kind in (_FULL, _ARRAY):
                 expected |= {
-                    "element": storage if library == "cupy" else torch_dtypes()[storage],
+                    "element": cupy_dtype(storage) if library == "cupy" else torch_dtypes()[storage],
                     "shape": plan.stored[index],
                     "below": -sizes[index],
                     "above": sizes[index],

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from skuda import kernel
+
+# On a machine with several GPUs, each worker of pytest-xdist takes one, before anything asks the driver.
+WORKER, GPUS = os.environ.get("PYTEST_XDIST_WORKER", ""), len([*Path("/dev").glob("nvidia[0-9]*")])
+if WORKER.startswith("gw") and GPUS > 1:
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(int(WORKER[2:]) % GPUS))
 
 
 class Reference:
@@ -42,7 +50,8 @@ class Cuda:
         self.xp = cupy
 
     def array(self, array: np.ndarray):
-        return self.xp.asarray(np.ascontiguousarray(array).reshape(np.shape(array)))
+        raw = self.xp.asarray(np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8))  # CuPy copies no fp8
+        return self.xp.ndarray(np.shape(array), array.dtype, raw.data)
 
     def numpy(self, array) -> np.ndarray:
         assert type(array) is self.xp.ndarray

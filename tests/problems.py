@@ -27,7 +27,11 @@ from skuda.tensor import CPU, View
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
-PLACES = ("plain", "shifted", "padded", "stepped")
+PLACES = ("plain", "shifted", "askew", "padded", "stepped")
+# Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
+GROUPED_MANY = ((37,), (), (46,), (61,))
+GROUPED_SINGLE = (1079, 131, 130)
+GROUPED_BLOCKS = (48, 64, 100)
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
@@ -58,6 +62,9 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
     return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
+
+
+FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -131,8 +138,12 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
-    many, single = (TILED_MANY, TILED_SINGLE) if tiled else (MANY, SINGLE)
-    choices = [many if dim.many else single for dim in operation.dims] + [BLOCKS for _ in blocks]
+    many, single, sizes_of_blocks = MANY, SINGLE, BLOCKS
+    if tiled:
+        many, single = TILED_MANY, TILED_SINGLE
+    elif entry.variant is schedules.GROUPS:
+        many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
+    choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     if operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
@@ -154,7 +165,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in FOR_MANY)
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -169,11 +180,12 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The place of one operand: parameters are plain, and `crossed` are the inputs alone."""
+    """The place of one operand: parameters are plain; `crossed` are the inputs alone, and `askew` they are shifted."""
     if shared(operand, operation):
         return "plain"
-    if how == "crossed":
-        return "permuted" if operand in operation.inputs else "plain"
+    if how in ("crossed", "askew"):
+        turned = "permuted" if how == "crossed" else "shifted"
+        return turned if operand in operation.inputs else "plain"
     return how
 
 
@@ -226,7 +238,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant is schedules.VEC,
+            entry.variant in FOR_MANY,
         )
         for each, places in sizes
     ]
@@ -290,6 +302,8 @@ def features(sku: KernelSku) -> set[tuple]:
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
+        seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
         if operand.dims != operation.space:

@@ -12,6 +12,7 @@ ROW = """\
     # one sentence; it goes into comments, docstrings and pages
     doc: The sum of x and alpha times y.
     # what each type letter may be, preferred first; T is [f32, f64, f16, bf16] if nothing is said
+    # s8 u8 s4 u4 i32 i64 are exact integers, e4m3 e5m2 floats of 8 bits that saturate when they are stored
     # types: {{T: [f32, f16], Q: [s8, u8, s4, u4], S: [T, f32]}}
     inputs:
       # name: Type[dimensions]
@@ -19,7 +20,8 @@ ROW = """\
       x: T[*shape]
       y: T[*shape]
     # name: type = default
-    # Q and i32 are integers, C a number in the compute type, `size` a length, `axis of c` an axis
+    # a letter such as Q is a number of that type, lowest(Q) and highest(Q) its limits; i32 is an integer, C a number in
+    # the compute type, `size` a length, `axis of c` an axis
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0

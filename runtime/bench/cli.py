@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +33,7 @@ def add_parser(subparsers) -> None:
         "bench",
         help="measure the kernels against a copy of the same bytes",
         description="Measure every operation at every float type over a fixed suite of shapes, beside a copy "
-        "of the same bytes, torch eager, torch.compile and a Triton kernel, and what a call costs the host. "
+        "of the same bytes, torch eager, torch.compile and Triton kernels, and what a call costs the host. "
         "Needs a GPU. The exit status is 1 where a row failed.",
     )
     parser.add_argument(
@@ -50,6 +53,11 @@ def add_parser(subparsers) -> None:
         help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; whole runs only",
     )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
+    parser.add_argument(
+        "--gpus", metavar="N", type=int, default=1,
+        help="share the rows out to N GPUs, which must be alike; a row, its copy and its peers run on one of them",
+    )  # fmt: skip
+    parser.add_argument("--part", metavar="I/N", help=argparse.SUPPRESS)  # what --gpus gives each of its processes
     parser.set_defaults(handler=run)
 
 
@@ -63,6 +71,8 @@ def run(args: argparse.Namespace) -> int:
     """
     from skuda.generated import CATALOG
 
+    if args.gpus < 1 or (args.gpus > 1 and args.host):
+        raise InvalidProblem(f"--gpus is {args.gpus}: expected a positive number, and 1 with --host")
     if args.host and (args.operations or args.elements or args.plot):
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
     if args.record and (args.operations or args.elements or args.host or args.quick):
@@ -76,7 +86,10 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         _require("matplotlib")
     begun = time.perf_counter()
-    result = measure(args, cases)
+    if args.part:
+        part, parts = map(int, args.part.split("/"))
+        cases = cases[part::parts]
+    result = shared_out(args, cases) if args.gpus > 1 else measure(args, cases)
     print(report.text(result))
     written = {args.json: as_json(result)} if args.json else {}
     if args.record:
@@ -105,9 +118,46 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
     if cases:
         sources, records = dict.fromkeys(case.operation.source for case in cases), _records()
         result["sources"] = {source: records.digest(source) for source in sources}
-        with progress(len(cases)) as advance:
+        with progress(len(cases), shown=not args.part or args.part.startswith("0/")) as advance:
             result["rows"] = bench.run(cases, advance)
-    if not args.operations and not args.elements:
+    if not (args.operations or args.elements or args.part):
+        from skuda.bench import host
+
+        result["host"] = host.measure()
+    return result
+
+
+def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:
+    """`measure` on several GPUs: a process each, which measures every n-th row; then what a call costs the host.
+
+    Raises:
+        Unsupported: a process failed, or the GPUs are not alike.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        files = [Path(folder, f"{part}.json") for part in range(args.gpus)]
+        chosen = [f"--op={name}" for name in args.operations] + [f"--dtype={word}" for word in args.elements]
+        chosen += ["--quick"] * args.quick
+        processes = [
+            subprocess.Popen(
+                [sys.executable, "-m", "skuda.codegen.cli", "bench", *chosen, f"--part={part}/{args.gpus}"]
+                + [f"--json={file}"],
+                env={**os.environ, "CUDA_VISIBLE_DEVICES": str(part)},
+                stdout=subprocess.DEVNULL,
+            )
+            for part, file in enumerate(files)
+        ]
+        for process in processes:
+            process.wait()
+        if not all(file.exists() for file in files):
+            raise Unsupported(f"skuda bench: {args.gpus} GPUs were asked for, and a process on one of them failed")
+        results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
+    gpus = {result["machine"]["gpu"] for result in results}
+    if len(gpus) > 1:
+        raise Unsupported(f"skuda bench: the GPUs are not alike: {', '.join(sorted(gpus))}")
+    rows = [iter(result.get("rows", ())) for result in results]
+    result = {**results[0], "rows": [next(rows[index % args.gpus]) for index in range(len(cases))]}
+    result["sources"] = {source: digest for each in results for source, digest in each["sources"].items()}
+    if not (args.operations or args.elements):
         from skuda.bench import host
 
         result["host"] = host.measure()
@@ -129,11 +179,12 @@ def as_json(result: dict[str, Any]) -> str:
 
 
 @contextmanager
-def progress(total: int) -> Iterator[Callable[[suite.Case], None]]:
+def progress(total: int, shown: bool = True) -> Iterator[Callable[[suite.Case], None]]:
     """A bar on standard error, with the row that is measured and the time left; none if that is no terminal.
 
     Args:
         total: how many rows there are.
+        shown: whether there is to be a bar.
 
     Yields:
         What to call before each row.
@@ -146,7 +197,7 @@ def progress(total: int) -> Iterator[Callable[[suite.Case], None]]:
         rich.MofNCompleteColumn(),
         rich.TimeRemainingColumn(),
     )
-    with rich.Progress(*columns, console=console, transient=True, disable=not sys.stderr.isatty()) as bars:
+    with rich.Progress(*columns, console=console, transient=True, disable=not (shown and sys.stderr.isatty())) as bars:
         task, done = bars.add_task("", total=total), count()
 
         def advance(case: suite.Case) -> None:

@@ -1,4 +1,4 @@
-"""The catalog's formulas as a torch user writes them, for torch eager and torch.compile.
+"""The catalog's formulas as a torch user writes them, for torch eager and torch.compile; reductions: row_formulas.
 
 Half types are widened to f32 first, as the catalog's rule says; a user who computes in f16 instead gets other
 codes. 4-bit codes are packed and unpacked, for that is what our kernels read and write.
@@ -12,7 +12,10 @@ import cupy
 import torch
 
 from skuda.bench.problem import Problem
+from skuda.bench.suite import Case
+from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES
+from skuda.operation import Operand, Operation
 
 
 def dtype_of(word: str) -> torch.dtype:
@@ -34,7 +37,7 @@ def tensors_of(problem: Problem) -> dict[str, torch.Tensor | int | float]:
     return {
         placed.operand.name: (
             problem.arrays[placed.operand.name]
-            if placed.operand.scalar
+            if is_number(problem.arrays[placed.operand.name])
             else tensor_of(problem.arrays[placed.operand.name], placed.word)
         )
         for placed in problem.case.operands
@@ -48,22 +51,29 @@ def composed(problem: Problem, inputs: dict[str, object]) -> tuple[Callable[...,
         problem: its case and range of codes.
         inputs: each input by name: a tensor, or a number.
     """
-    case, operation = problem.case, problem.case.operation
-    backward = operation.function.removeprefix(operation.name)
-    maker = _MAKERS.get(operation.name.partition("_per_")[0] + backward)
+    case = problem.case
+    maker = maker_of(case.operation)
     if maker is None:
         return None
-    arguments = []
-    for operand in operation.inputs:
-        value = inputs[operand.name]
-        if not case.is_full(operand) and isinstance(value, torch.Tensor):
-            if "axis" in case.attributes:
-                axis, rank = case.attributes["axis"], len(case.shape.extents)
-                value = value.view([-1 if each == axis else 1 for each in range(rank)])
-            elif _group(problem) is None:
-                value = value.unsqueeze(-1)
-        arguments.append(value)
-    return maker(problem), tuple(arguments)
+    arguments = tuple(_broadcast(case, operand, inputs[operand.name]) for operand in case.operation.inputs)
+    return maker(problem), arguments
+
+
+def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]] | None:
+    """What composes an operation for a problem; None for one that is not known here."""
+    from skuda.bench.row_formulas import MAKERS  # which uses what is here
+
+    known = MAKERS if operation.over else _MAKERS
+    backward = operation.function.removeprefix(operation.name)
+    return known.get(operation.name.partition("_per_")[0] + backward)
+
+
+def _broadcast(case: Case, operand: Operand, value: object) -> object:
+    """A parameter with an axis for each of the index space; what there is one of for each block stays as it is."""
+    if not isinstance(value, torch.Tensor) or case.is_full(operand) or any(dim.block for dim in operand.dims):
+        return value
+    axes = case.axes_of(operand)
+    return value.reshape([extent if axis in axes else 1 for axis, extent in enumerate(case.shape.extents)])
 
 
 def _group(problem: Problem) -> int | None:
@@ -78,40 +88,65 @@ def _spread(problem: Problem) -> Callable[[object], object]:
     return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
 
 
-def _wide(problem: Problem) -> torch.dtype:
+def wide_of(problem: Problem) -> torch.dtype:
+    """The compute type."""
     return dtype_of(problem.case.types["C"])
 
 
-def _packed(problem: Problem) -> bool:
+def is_packed(problem: Problem) -> bool:
     """Whether some operand of the problem holds two codes a byte."""
     return any(DTYPES[placed.word].packed for placed in problem.case.operands)
 
 
 def _rounded(problem: Problem) -> Callable[..., torch.Tensor]:
-    spread, wide = _spread(problem), _wide(problem)
+    spread, wide = _spread(problem), wide_of(problem)
     return lambda x, s, z: torch.round(x.to(wide) / spread(s)) + spread(z)
 
 
 def _quantize(problem: Problem) -> Callable[..., torch.Tensor]:
     rounded, low, high = _rounded(problem), problem.q_min, problem.q_max
     out = dtype_of(problem.case.operands[-1].word)
-    if not _packed(problem):
+    if not is_packed(problem):
         return lambda x, s, z: torch.clamp(rounded(x, s, z), low, high).to(out)
 
-    def quantize(x, s, z):
-        codes = torch.clamp(rounded(x, s, z), low, high).to(torch.int8)
-        if codes.shape[-1] % 2:
-            codes = torch.nn.functional.pad(codes, (0, 1))
-        return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(torch.uint8)
+    return lambda x, s, z: pack(torch.clamp(rounded(x, s, z), low, high))
 
-    return quantize
+
+def pack(codes: torch.Tensor) -> torch.Tensor:
+    """Codes two to a byte along the last axis, the first of two in the low half."""
+    codes = codes.to(torch.int8)
+    if codes.shape[-1] % 2:
+        codes = torch.nn.functional.pad(codes, (0, 1))
+    return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(torch.uint8)
+
+
+def _quantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide, high = _spread(problem), wide_of(problem), problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+    return lambda x, s: torch.clamp(x.to(wide) / spread(s), -high, high).to(out)
+
+
+def _quantize_fp8_backward(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide, high = _spread(problem), wide_of(problem), problem.q_max
+    out = dtype_of(problem.case.operands[-1].word)
+
+    def backward(g, x, s):
+        return torch.where((x.to(wide) / spread(s)).abs() <= high, g.to(wide) / spread(s), 0).to(out)
+
+    return backward
+
+
+def _dequantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
+    spread, wide = _spread(problem), wide_of(problem)
+    out = dtype_of(problem.case.operands[-1].word)
+    return lambda q, s: (q.to(wide) * spread(s)).to(out)
 
 
 def _dequantize(problem: Problem) -> Callable[..., torch.Tensor]:
-    spread, wide = _spread(problem), _wide(problem)
+    spread, wide = _spread(problem), wide_of(problem)
     out = dtype_of(problem.case.operands[-1].word)
     length, signed = problem.case.shape.extents[-1], problem.q_min < 0
-    packed = _packed(problem)
+    packed = is_packed(problem)
 
     def dequantize(q, s, z):
         if packed:
@@ -135,7 +170,7 @@ def _fake_quantize(problem: Problem) -> Callable[..., torch.Tensor]:
 
 
 def _quantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
-    rounded, spread, wide = _rounded(problem), _spread(problem), _wide(problem)
+    rounded, spread, wide = _rounded(problem), _spread(problem), wide_of(problem)
     low, high, out = problem.q_min, problem.q_max, dtype_of(problem.case.operands[-1].word)
 
     def backward(g, x, s, z):
@@ -156,13 +191,13 @@ def _fake_quantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
 
 
 def _dequantize_backward(problem: Problem) -> Callable[..., torch.Tensor]:
-    spread, wide = _spread(problem), _wide(problem)
+    spread, wide = _spread(problem), wide_of(problem)
     out = dtype_of(problem.case.operands[-1].word)
     return lambda g, s: (g.to(wide) * spread(s)).to(out)
 
 
 def _lerp(problem: Problem) -> Callable[..., torch.Tensor]:
-    wide, out = _wide(problem), dtype_of(problem.case.operands[-1].word)
+    wide, out = wide_of(problem), dtype_of(problem.case.operands[-1].word)
 
     def lerp(a, b, weight):
         a, b = a.to(wide), b.to(wide)
@@ -172,7 +207,7 @@ def _lerp(problem: Problem) -> Callable[..., torch.Tensor]:
 
 
 def _lerp_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    wide, out = _wide(problem), dtype_of(problem.case.operands[-1].word)
+    wide, out = wide_of(problem), dtype_of(problem.case.operands[-1].word)
 
     def backward(g, weight):
         g = g.to(wide)
@@ -184,6 +219,10 @@ def _lerp_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, torch.
 
 
 _MAKERS = {
+    "quantize_fp8": _quantize_fp8,
+    "quantize_fp8_backward": _quantize_fp8_backward,
+    "dequantize_fp8": _dequantize_fp8,
+    "dequantize_fp8_backward": _dequantize_backward,
     "quantize": _quantize,
     "quantize_backward": _quantize_backward,
     "dequantize": _dequantize,
@@ -198,9 +237,13 @@ _MAKERS = {
 
 
 def native(problem: Problem) -> Callable[[], object] | None:
-    """torch's own function for the operation: lerp, and fake_quantize per tensor and per channel."""
+    """torch's own function for the operation: lerp, fake_quantize per tensor and per channel, those of rows."""
+    from skuda.bench import row_formulas
+
     case = problem.case
     name, tensors = case.operation.function, tensors_of(problem)
+    if case.operation.over:
+        return row_formulas.native(problem, tensors)
     if name in ("lerp", "lerp_tensor"):
         a, b, weight = tensors["a"], tensors["b"], tensors["weight"]
         out = torch.empty_like(tensors["output"])

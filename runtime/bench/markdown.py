@@ -5,16 +5,16 @@ from __future__ import annotations
 import statistics
 import textwrap
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from skuda.bench import targets
-from skuda.bench.peers import COMPILE, EAGER
-from skuda.bench.suite import Layout, SizeClass
+from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
+from skuda.bench.shapes import Layout, SizeClass
 from skuda.bench.targets import Row
 from skuda.dtypes import DTYPES
 
-_VIEWS = (SizeClass.ROW_STRIDED, SizeClass.TRANSPOSED)
 _COLUMNS = 120
 _EVEN = 16  # elements: what a last axis is a multiple of where a shape is not odd
 
@@ -25,41 +25,88 @@ def _odd(row: Row) -> bool:
     return layout == Layout.MISALIGNED or int(extents.rpartition("x")[2]) % _EVEN != 0
 
 
-# Groups of rows that a reader asks for; views have targets of their own.
-_GROUPS: dict[str, Callable[[Row], bool]] = {
-    "large": lambda row: not _odd(row) and row["class"] != SizeClass.SMALL,
-    "odd": _odd,
-    "small": lambda row: not _odd(row) and row["class"] == SizeClass.SMALL,
-}
+@dataclass(frozen=True)
+class _Table:
+    """What a table of maps, or of programs that reduce, shows.
+
+    Attributes:
+        groups: rows that a reader asks for.
+        apart: classes that are in none of them, which have targets of their own.
+        peers: whose times it shows.
+    """
+
+    groups: Mapping[str, Callable[[Row], bool]]
+    apart: tuple[SizeClass, ...]
+    peers: tuple[str, ...]
+
+
+_MAPS = _Table(
+    {
+        "large": lambda row: not _odd(row) and row["class"] != SizeClass.SMALL,
+        "odd": _odd,
+        "small": lambda row: not _odd(row) and row["class"] == SizeClass.SMALL,
+    },
+    (SizeClass.ROW_STRIDED, SizeClass.TRANSPOSED),
+    (EAGER, COMPILE),
+)
+_FEW_OR_WIDE = (SizeClass.FEW_ROWS, SizeClass.WIDE_ROWS)
+_REDUCTIONS = _Table(
+    {
+        "64 to 16384 wide": lambda row: not _odd(row) and row["class"] not in _FEW_OR_WIDE,
+        "odd": lambda row: _odd(row) and row["class"] not in _FEW_OR_WIDE,
+        "65536 and wider": lambda row: row["class"] == SizeClass.WIDE_ROWS,
+        "few rows": lambda row: row["class"] == SizeClass.FEW_ROWS,
+    },
+    (SizeClass.COLUMNS, SizeClass.WHOLE, SizeClass.PER_TENSOR),
+    (EAGER, NATIVE, COMPILE, TRITON),
+)
 
 
 def lines(result: Mapping[str, Any]) -> Iterator[str]:
-    """Shares of the copy by operation and type, the peers' times, and the targets.
+    """Shares of the floor by operation and type, the peers' times, and the targets.
 
     Args:
         result: as `skuda bench --json` writes it, with rows.
     """
     rows, machine = targets.measured(result["rows"]), result["machine"]
-    yield from _wrapped(
-        f"{machine['gpu']}, {machine['date']}, {len(rows)} rows, both directions and all granularities. Shares of the "
-        "copy's speed: median (worst). torch: its time over ours, geometric mean."
-    )
+    maps = [row for row in rows if not targets.reduces(row)]
+    reductions = [row for row in rows if targets.reduces(row)]
+    if maps:
+        yield from _wrapped(
+            f"{machine['gpu']}, {machine['date']}, {len(maps)} rows, both directions and all granularities. Shares of "
+            "the copy's speed: median (worst). torch: its time over ours, geometric mean."
+        )
+        yield from _part(maps, _MAPS)
+    if maps and reductions:
+        yield ""
+    if reductions:
+        yield from _wrapped(
+            f"{machine['gpu']}, {machine['date']}, {len(reductions)} rows of programs that reduce. Shares of the "
+            "copy's speed; of reductions to few values, of a kernel's that only reads. Peers: their time over ours."
+        )
+        yield from _part(reductions, _REDUCTIONS)
     yield ""
-    yield f"| | | {' | '.join(_GROUPS)} | {EAGER} | {COMPILE} |"
-    yield "|---|---|" + "---|" * (len(_GROUPS) + 2)
+    yield from _wrapped("; ".join(_other_targets(rows, result.get("host"))) + ".")
+
+
+def _part(rows: Sequence[Row], table: _Table) -> Iterator[str]:
+    """The table of some rows, and that of their targets."""
+    yield ""
+    yield f"| | | {' | '.join((*table.groups, *table.peers))} |"
+    yield "|---|---|" + "---|" * (len(table.groups) + len(table.peers))
     names = dict.fromkeys(map(targets.family, rows))
     halves = dict.fromkeys(_is_half(row) for row in rows)
     for name, half in product(names, halves):
         members = [row for row in rows if (targets.family(row), _is_half(row)) == (name, half)]
+        if not members:
+            continue
         elements = dict.fromkeys(row["element"] for row in members)
-        flat = [row for row in members if row["class"] not in _VIEWS]
-        cells = [_shares([row for row in flat if chosen(row)]) for chosen in _GROUPS.values()]
-        cells += [_mean(members, peer) for peer in (EAGER, COMPILE)]
+        flat = [row for row in members if row["class"] not in table.apart]
+        cells = [_shares([row for row in flat if chosen(row)]) for chosen in table.groups.values()]
+        cells += [_mean(members, peer) for peer in table.peers]
         yield f"| {name} | {' '.join(elements)} | {' | '.join(cells)} |"
     yield ""
     yield from _targets(rows)
-    yield ""
-    yield from _wrapped("; ".join(_other_targets(rows, result.get("host"))) + ".")
 
 
 def _is_half(row: Row) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skuda.bench.suite import SHAPES, Case, Layout
+from skuda.bench.shapes import DECODE, LARGE, ODD, Layout
+from skuda.bench.suite import Case
 
 if TYPE_CHECKING:
     from skuda.bench.problem import Problem
@@ -18,7 +19,11 @@ _COMPILED_OPERATIONS = {
     for granularity in ("token", "tensor")
 } | {"lerp"}
 _COMPILED_ELEMENTS = ("f16", "bf16", "f32")
-_COMPILED_SHAPES = {SHAPES[1], SHAPES[6], SHAPES[7]}
+_COMPILED_REDUCTIONS = {
+    "dynamic_quantize_per_token", "dynamic_quantize_per_group", "dynamic_quantize_per_tensor", "rms_norm", "layer_norm",
+    "softmax", "rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize", "sum",
+}  # fmt: skip
+_COMPILED_SHAPES = {DECODE, LARGE, ODD}
 
 
 @dataclass(frozen=True)
@@ -65,11 +70,15 @@ def _eager(problem: Problem) -> Callable[[], object] | None:
 
 def is_compiled(case: Case, quick: bool = False) -> bool:
     """Whether torch.compile is measured in a row: it takes seconds to compile each, so only some are."""
+    if case.operation.over:
+        named, elements = case.operation.function in _COMPILED_REDUCTIONS, ("f16",)
+    else:
+        named, elements = case.operation.function in _COMPILED_OPERATIONS, _COMPILED_ELEMENTS
     return (
-        case.operation.function in _COMPILED_OPERATIONS
-        and case.element in (_COMPILED_ELEMENTS[:1] if quick else _COMPILED_ELEMENTS)
+        named
+        and case.element in (elements[:1] if quick else elements)
         and case.shape in _COMPILED_SHAPES
-        and (not quick or case.shape != SHAPES[1])
+        and (not quick or case.shape != DECODE)
     )
 
 
@@ -90,12 +99,15 @@ def _compiled(problem: Problem) -> Callable[[], object] | None:
 def _triton(problem: Problem) -> Callable[[], object] | None:
     case = problem.case
     serves = (
-        case.operation.function == "quantize_per_token"
-        and len(case.shape.extents) == 2
+        len(case.shape.extents) == 2
         and case.shape.layout is not Layout.TRANSPOSED
         and case.element in ("f32", "f16", "bf16")
     )
     if not serves:
+        return None
+    if case.operation.over:
+        return _triton_rows(problem)
+    if case.operation.function != "quantize_per_token":
         return None
     import torch
 
@@ -113,19 +125,29 @@ def _triton(problem: Problem) -> Callable[[], object] | None:
     return call
 
 
+def _triton_rows(problem: Problem) -> Callable[[], object] | None:
+    from skuda.bench import formulas, row_formulas, triton_rows
+
+    case = problem.case
+    if case.row_length > triton_rows.MOST:
+        return None
+    tensors, eps = formulas.tensors_of(problem), row_formulas.epsilon(case)
+    return triton_rows.call_of(case.operation.function, tensors, eps, problem.q_min, problem.q_max)
+
+
 def _native(problem: Problem) -> Callable[[], object] | None:
     from skuda.bench import formulas
 
     return formulas.native(problem)
 
 
-EAGER, COMPILE = "torch eager", "torch.compile"
+EAGER, COMPILE, NATIVE, TRITON = "torch eager", "torch.compile", "torch's own", "Triton"
 
 PEERS = (
     Peer(EAGER, ("torch",), _eager),
     Peer(COMPILE, ("torch",), _compiled),
-    Peer("torch's own", ("torch",), _native),
-    Peer("Triton", ("torch", "triton"), _triton),
+    Peer(NATIVE, ("torch",), _native),
+    Peer(TRITON, ("torch", "triton"), _triton),
 )
 
 

@@ -1,4 +1,7 @@
-"""The chart: share of the copy by shape, ours and the peers', a panel for each family of operations."""
+"""The chart: share of the floor by shape, ours and the peers', a panel for each family of operations.
+
+Maps are above, programs that reduce below, for their shapes differ.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from matplotlib.figure import Figure
 
 from skuda.bench import targets
 from skuda.bench.peers import PEERS
+from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row, family
 
 _INK, _SOFT, _FAINT = "#1d2430", "#6b7380", "#e3e6ea"
@@ -26,43 +30,60 @@ _STYLE = {
 
 
 def points(rows: Sequence[Row], peer: str | None) -> dict[str, list[float]]:
-    """Shares of the copy by shape, of a peer where it was measured, or ours (None)."""
+    """Shares of the floor by shape, of a peer where it was measured, or ours (None)."""
     found: dict[str, list[float]] = {}
     for row in targets.measured(rows):
         ratio = 1.0 if peer is None else targets.speedup(row, peer)
         if ratio is not None:
-            found.setdefault(row["shape"], []).append(targets.share(row) / ratio)
+            found.setdefault(_place(row), []).append(targets.share(row) / ratio)
     return found
+
+
+def _place(row: Row) -> str:
+    """The line of a row: its shape, and the axis where columns are reduced."""
+    return " ".join(filter(None, (row["shape"], row["variant"] if row["class"] == SizeClass.COLUMNS else "")))
 
 
 def draw(path: Path, result: Mapping[str, Any]) -> None:
     """Writes the chart as a PNG."""
     rows = targets.measured(result["rows"])
-    panels = list(dict.fromkeys(map(family, rows)))
-    shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    halves = [[row for row in rows if targets.reduces(row) is reduces] for reduces in (False, True)]
+    halves = [half for half in halves if half]
+    panels = [list(dict.fromkeys(map(family, half))) for half in halves]
+    shapes = [list(dict.fromkeys(map(_place, half))) for half in halves]
+    heights = [1.2 + 0.4 * len(each) for each in shapes]
     with matplotlib.rc_context(_STYLE):
-        figure = Figure(figsize=(4 + 3.2 * len(panels), 2.6 + 0.4 * len(shapes)), dpi=150, layout="constrained")
-        axes = figure.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-        for place, (each, panel) in enumerate(zip(axes, panels, strict=True)):
-            _draw_panel(each, [row for row in rows if family(row) == panel], shapes)
-            each.set_title(panel, loc="left", fontsize=12, fontweight="bold")
-            each.tick_params(axis="y", labelleft=place == 0)
+        size = (4 + 3.2 * max(map(len, panels)), 1.4 + sum(heights))
+        figure = Figure(figsize=size, dpi=150, layout="constrained")
+        parts = figure.subfigures(len(halves), 1, height_ratios=heights, squeeze=False)[:, 0]
         handles: dict[str, Any] = {}
-        for each in axes:
-            handles |= {name: handle for handle, name in zip(*each.get_legend_handles_labels(), strict=True)}
+        for part, *half in zip(parts, halves, panels, shapes, strict=True):
+            for axes in _draw_half(part, *half):
+                handles |= {name: handle for handle, name in zip(*axes.get_legend_handles_labels(), strict=True)}
         figure.legend(handles.values(), handles, loc="outside lower left", ncols=6, frameon=False)
         machine = result["machine"]
         figure.suptitle(
-            f"Share of the speed of a copy of the same bytes\n{machine['gpu']}, {machine['date']}",
+            f"Share of the speed of a copy of the same bytes; of reductions to few values, of reading them\n"
+            f"{machine['gpu']}, {machine['date']}",
             x=0.01, ha="left", fontsize=13,
         )  # fmt: skip
         figure.savefig(path)
 
 
+def _draw_half(part, rows: Sequence[Row], panels: Sequence[str], shapes: Sequence[str]) -> Sequence[Any]:
+    """The panels of maps, or of programs that reduce; their axes."""
+    found = part.subplots(1, len(panels), sharey=True, squeeze=False)[0]
+    for place, (axes, panel) in enumerate(zip(found, panels, strict=True)):
+        _draw_panel(axes, [row for row in rows if family(row) == panel], shapes)
+        axes.set_title(panel, loc="left", fontsize=12, fontweight="bold")
+        axes.tick_params(axis="y", labelleft=place == 0)
+    return found
+
+
 def _draw_panel(axes, rows: Sequence[Row], shapes: Sequence[str]) -> None:
     """A line for each shape: the range and the median of ours, and each peer's median."""
     axes.axvline(1, color=_SOFT, linewidth=1, zorder=0)
-    axes.text(1, -0.75, "copy", color=_SOFT, ha="center", fontsize=9)
+    axes.text(1, -0.75, "floor", color=_SOFT, ha="center", fontsize=9)
     ours = points(rows, None)
     places = [shapes.index(shape) for shape in ours]
     edge = {"edgecolor": "white", "linewidth": 0.7}

@@ -8,6 +8,7 @@ from typing import Any
 
 from skuda.bench import targets
 from skuda.bench.peers import COMPILE, PEERS
+from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row
 
 _NAMES = [peer.name for peer in PEERS]
@@ -33,7 +34,11 @@ def text(result: Mapping[str, Any]) -> str:
 
 def _explanation(result: Mapping[str, Any]) -> Iterator[str]:
     yield f"Median of {result['rounds']} runs, the L2 flushed before each."
-    yield "share: time of a device copy that moves the same bytes, over ours."
+    yield "share: time of a device copy that moves the same bytes, over ours. Each input and output counts once."
+    if any("read_us" in row for row in result["rows"]):
+        yield "  r: of reductions to few values, time of a kernel that only reads so many bytes, over ours."
+    if any(row["class"] == SizeClass.PER_TENSOR for row in result["rows"]):
+        yield "  Dynamic per tensor: the input counts twice where the L2 cannot hold it."
     yield "Peers: their time over ours, above 1 where ours is faster; '-': none, or not measured."
 
 
@@ -50,7 +55,8 @@ def table(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
                 yield f"{start} {row.get('error') or 'left out: ' + row['left_out']}"
                 continue
             cells = "".join(f" {_cell(row, name):>13}" for name in _NAMES)
-            yield f"{start} {row['ours_us']:10.1f} {targets.share(row):6.3f}{cells}"
+            mark = "r" if "read_us" in row else ""
+            yield f"{start} {row['ours_us']:10.1f} {f'{targets.share(row):.3f}{mark}':>6}{cells}"
 
 
 def _cell(row: Row, name: str) -> str:
@@ -63,11 +69,11 @@ def _cell(row: Row, name: str) -> str:
 def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
     """The targets: by class of shapes, then against the peers."""
     wanted = f"{'wanted':>7}"
-    yield f"{'share of copy':20} {'rows':>5} {'median':>7} {wanted} {'worst':>7} {wanted} {'below':>6}"
+    yield f"{'share of the floor':22} {'rows':>5} {'median':>7} {wanted} {'worst':>7} {wanted} {'below':>6}"
     for each in targets.verdicts(rows):
         worst = describe(each.worst_row)
         yield (
-            f"{each.name:20} {each.rows:5} {each.median:7.3f} {each.least_median:7.3f} {each.worst:7.3f} "
+            f"{each.name:22} {each.rows:5} {each.median:7.3f} {each.least_median:7.3f} {each.worst:7.3f} "
             f"{each.least_worst:7.3f} {each.below:6}  {'met' if each.met else 'missed'}; worst: {worst}"
         )
     yield ""
@@ -80,7 +86,7 @@ def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
     if mean:
         verdict = "met" if mean[0] >= targets.COMPILE_SPEEDUP else "missed"
         yield (
-            f"{COMPILE}, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours "
+            f"{COMPILE}, maps, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours "
             f"{mean[0]:.2f} in {mean[1]} rows, wanted {targets.COMPILE_SPEEDUP}: {verdict}"
         )
     for row, peer, ratio in losing:

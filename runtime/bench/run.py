@@ -12,6 +12,7 @@ import cupy
 import skuda
 from skuda import dispatch
 from skuda.bench import peers
+from skuda.bench.floor import Copy, Read
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.bench.timing import Timer
@@ -19,29 +20,9 @@ from skuda.descriptor import is_number
 from skuda.sku import KernelSku
 from skuda.tensor import view_of
 
-_BLOCK = 1 << 24
-_DEVICE_TO_DEVICE = 3  # cudaMemcpyDeviceToDevice
-
-
-class Copy:
-    """The floor: a device copy of random bytes, which reads half of what a kernel moves and writes half."""
-
-    def __init__(self):
-        self._source = cupy.random.randint(0, 256, _BLOCK, dtype=cupy.uint8)
-        self._target = cupy.empty_like(self._source)
-
-    def of(self, moved: int) -> Callable[[], None]:
-        """A call that enqueues the copy that moves this many bytes."""
-        half = moved // 2
-        if half > self._source.size:
-            block, self._source, self._target = self._source[:_BLOCK], None, None
-            self._target = cupy.empty(half, cupy.uint8)
-            self._source = cupy.empty(half, cupy.uint8)
-            for start in range(0, half, _BLOCK):
-                part = self._source[start : start + _BLOCK]
-                part[:] = block[: part.size]
-        target, source = self._target.data.ptr, self._source.data.ptr
-        return lambda: cupy.cuda.runtime.memcpyAsync(target, source, half, _DEVICE_TO_DEVICE, 0)
+# How far a sum in another order may be off, by the bytes of a float type: a few units in the last place for half types,
+# and what adding up thousands of elements costs in wider ones.
+_NEAR, _NEAR_BFLOAT16 = {2: 2e-3, 4: 2e-5, 8: 1e-12}, 1.6e-2
 
 
 class Bench:
@@ -54,17 +35,19 @@ class Bench:
 
     def __init__(self, rounds: int, quick: bool):
         self._timer = Timer(rounds)
-        self._copy = Copy()
+        self._copy, self._read = Copy(), Read()
         self._quick = quick
         self.absent = {peer.name: reason for peer in peers.PEERS if (reason := peer.absent())}
 
     def row(self, case: Case) -> dict[str, Any]:
         """One row of the results: `error` says that our kernel failed, `left_out` why it was not measured.
 
-        `sku` is the kernel that served it.
+        `sku` is the kernel that served it. Reductions to few values have `read_us` besides `copy_us`: they are held
+        to the time in which their inputs can be read.
         """
         row: dict[str, Any] = {
             "operation": case.operation.function,
+            **({"family": case.family} if case.operation.over else {}),
             "dtype": case.dtype,
             "element": case.element,
             "shape": str(case.shape),
@@ -84,6 +67,8 @@ class Bench:
             return {**row, "error": fault}
         row["sku"] = served_by(problem).symbol
         calls = {"ours": problem.run, "copy": self._copy.of(case.bytes)}
+        if case.reads_only:
+            calls["read"] = self._read.of(case.bytes)
         for peer in peers.peers_of(case, self._quick):
             if peer.name in self.absent:
                 continue
@@ -96,7 +81,9 @@ class Bench:
             except Exception as error:  # what a peer cannot do is its own
                 row["peers"][peer.name] = {"error": f"{type(error).__name__}: {_first_line(error)}"}
         timed = self._timer.measure(calls)
-        row["ours_us"], row["copy_us"] = round(timed["ours"].us, 3), round(timed["copy"].us, 3)
+        for name in ("ours", "copy", "read"):
+            if name in timed:
+                row[f"{name}_us"] = round(timed[name].us, 3)
         for name, each in timed.items():
             if name in row["peers"]:
                 row["peers"][name] |= {"us": round(each.us, 3), "runs": each.runs}
@@ -134,14 +121,32 @@ def served_by(problem: Problem) -> KernelSku:
 
 
 def agreement(result: object, problem: Problem) -> float:
-    """The share of the elements of our outputs that a peer's result has to the bit."""
+    """The share of the elements of our outputs that a peer's result has.
+
+    Of maps, and of codes, to the bit. Real results of operations with reductions, which a peer adds up in another
+    order, count where they are within a few roundings (`_NEAR`), in units of their own size and the output's mean one.
+    """
     from skuda.bench import formulas
 
     tensors = formulas.tensors_of(problem)
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
-    equal = sum(int((ours == theirs).sum()) for ours, theirs in zip(outputs, results, strict=True))
+    near = bool(problem.case.operation.over)
+    equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in zip(outputs, results, strict=True))
     return equal / max(1, sum(output.numel() for output in outputs))
+
+
+def _equal(ours, theirs, near: bool):
+    """Where two tensors are the same, or near each other."""
+    import torch
+
+    theirs = theirs.reshape(ours.shape)
+    if not near or not ours.is_floating_point() or ours.itemsize < 2:
+        return ours == theirs
+    bound = _NEAR[ours.dtype.itemsize] if ours.dtype != torch.bfloat16 else _NEAR_BFLOAT16
+    ours, theirs = ours.double(), theirs.double()
+    size = ours.square().nan_to_num(posinf=0).mean().sqrt()
+    return (ours == theirs) | ((ours - theirs).abs() <= bound * (ours.abs() + size))
 
 
 def machine(absent: dict[str, str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What is measured: every operation of a catalog at every float type, over a fixed suite of shapes.
+"""What is measured: every operation of a catalog at every float type, over a fixed suite of shapes (`shapes`).
 
 A `Case` is one row of the bench. It knows its plan, where each operand lies and how many bytes a kernel has
 to move; nothing here touches a device.
@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import chain
 from math import prod
 
+from skuda.bench import shapes
+from skuda.bench.shapes import SHAPES, Layout, Shape, SizeClass
 from skuda.dispatch import Catalog
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
@@ -20,55 +22,9 @@ from skuda.operation import Operand, Operation, count, packed_shape
 
 GROUP_SIZES = (32, 64, 128)
 _MB = 1_000_000
-
-
-class Layout(StrEnum):
-    """How the operands that have the output's shape lie in memory."""
-
-    CONTIGUOUS = "contiguous"
-    MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
-    ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
-    TRANSPOSED = "transposed"  # inputs are transposed views; outputs are contiguous
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A logical shape in elements and how it lies."""
-
-    extents: tuple[int, ...]
-    layout: Layout = Layout.CONTIGUOUS
-
-    def __str__(self) -> str:
-        extents = "x".join(map(str, self.extents))
-        return extents if self.layout is Layout.CONTIGUOUS else f"{extents} {self.layout}"
-
-
-SHAPES = (
-    Shape((1, 4096)),
-    Shape((16, 4096)),
-    Shape((256, 4096)),
-    Shape((4097, 127)),
-    Shape((1000003,)),
-    Shape((4096, 4096)),
-    Shape((16384, 4096)),
-    Shape((16384, 4095)),
-    Shape((16384, 8192)),
-    Shape((65536, 8192)),
-    Shape((16384, 4096), Layout.MISALIGNED),
-    Shape((16384, 4096), Layout.ROW_STRIDED),
-    Shape((16384, 4096), Layout.TRANSPOSED),
-)
-_QUICK = {SHAPES[1], SHAPES[3], SHAPES[5], *SHAPES[6:8], *SHAPES[10:]}
-
-
-class SizeClass(StrEnum):
-    """The groups of rows that targets are set for."""
-
-    SMALL = "under 16 MB"
-    MIDDLE = "16 to 64 MB"
-    LARGE = "64 MB and more"
-    ROW_STRIDED = "row-strided views"
-    TRANSPOSED = "transposed views"
+_FEW = 256 * 4096  # elements: no more than 256 rows of a decoding step
+_WIDE = 65536  # elements of a row
+_L2 = 50 * _MB  # of the GPUs that targets are set for; what is read twice counts once if it fits
 
 
 @dataclass(frozen=True)
@@ -99,7 +55,7 @@ class Case:
     Attributes:
         plan_class: the operation's plan.
         types: element word of each type letter.
-        shape: shape and layout of the output.
+        shape: shape and layout of the index space: of the operands that have most dimensions.
         attributes: attributes that differ between rows: `axis`, `group_size`.
     """
 
@@ -118,10 +74,20 @@ class Case:
         return self.types[next(iter(self.operation.types))]
 
     @property
+    def family(self) -> str:
+        """What a table of few lines lists it under."""
+        if self.operation.over and self.operation.category != "quantization":
+            return self.operation.category
+        name = self.operation.name.partition("_per_")[0].partition("_tensor")[0]
+        return name.removesuffix("_asymmetric").replace("_", " ")
+
+    @property
     def dtype(self) -> str:
         """The types of what is read and written for each element: `f16 s8`."""
-        full = [self.operation.word(o, self.types) for o in self.operation.operands if self.is_full(o)]
-        return " ".join(dict.fromkeys(full))
+        named = [o for o in self.operation.operands if self.is_full(o)]
+        if self.reads_only:
+            named += self.operation.outputs
+        return " ".join(dict.fromkeys(self.operation.word(operand, self.types) for operand in named))
 
     @property
     def variant(self) -> str:
@@ -138,9 +104,44 @@ class Case:
         """The same for another shape of as many axes."""
         operation = self.operation
         axis = self.attributes.get("axis", -1)
-        bound = operation.bind(operation.outputs[0], extents, axis, operation.function)
+        bound = operation.bind(self._widest, extents, axis, operation.function)
         blocks = {name: value for name, value in self.attributes.items() if name != "axis"}
         return {**bound, **blocks}
+
+    @property
+    def _widest(self) -> Operand:
+        """An operand that has the dimensions of the index space."""
+        return next(operand for operand in self.operation.operands if self.is_full(operand))
+
+    def axes_of(self, operand: Operand) -> tuple[int, ...]:
+        """The axes of the index space that an operand's axes lie along."""
+        return tuple(axis for dim in operand.dims for axis in self._axes[dim.name])
+
+    @cached_property
+    def _axes(self) -> dict[str, range]:
+        found, start = {}, 0
+        for dim in self.operation.space:
+            stop = start + (len(self.sizes[dim.name]) if dim.many else 1)
+            found[dim.name] = range(start, stop)
+            start = stop
+        return found
+
+    @cached_property
+    def reduced(self) -> tuple[int, ...]:
+        """The axes that each reduction is over, or over blocks of which; none in a map."""
+        names = shapes.reduced_names(self.operation)
+        return tuple(axis for name, axes in self._axes.items() if name in names for axis in axes)
+
+    @property
+    def row_length(self) -> int:
+        """Elements that one reduction takes, at most."""
+        blocks = [value for name, value in self.attributes.items() if name != "axis"]
+        return prod(self.shape.extents[axis] for axis in self.reduced) if not blocks else blocks[0]
+
+    @property
+    def reads_only(self) -> bool:
+        """Whether outputs are small beside what is read: reductions of which no output spans the index space."""
+        return bool(self.operation.over) and not shapes.spans_output(self.operation)
 
     def descriptor(self, extents: tuple[int, ...] | None = None):
         """What the plan is selected by, at this shape or at another."""
@@ -148,7 +149,7 @@ class Case:
         return self.plan_class.descriptor_type(**self.sizes_of(extents or self.shape.extents), **fields)
 
     def is_full(self, operand: Operand) -> bool:
-        """Whether an operand has an element for each element of the output."""
+        """Whether an operand has an element for each place of the index space."""
         return operand.dims == self.operation.space
 
     @cached_property
@@ -173,12 +174,25 @@ class Case:
 
     @property
     def bytes(self) -> int:
-        """What a kernel has to move: each input read once, each output written once."""
-        return sum(count(each.shape) * DTYPES[each.word].storage.itemsize for each in self.operands)
+        """What a kernel has to move: each input read once, each output written once.
+
+        Elements that follow from the whole tensor need a second read, which counts where the L2 cannot hold the first.
+        """
+        moved = {each.operand.name: count(each.shape) * DTYPES[each.word].storage.itemsize for each in self.operands}
+        read = sum(moved[operand.name] for operand in self.operation.inputs)
+        return sum(moved.values()) + (read if self._of_tensor and not self.reads_only and read > _L2 else 0)
 
     @property
+    def _of_tensor(self) -> bool:
+        """Whether one reduction takes everything."""
+        return bool(self.operation.over) and self.row_length == prod(self.shape.extents)
+
+    @cached_property
     def size_class(self) -> SizeClass:
         """The class of shapes whose target holds for this row."""
+        return self._class_of_reductions() if self.operation.over else self._class_of_map()
+
+    def _class_of_map(self) -> SizeClass:
         if self.shape.layout is Layout.ROW_STRIDED:
             return SizeClass.ROW_STRIDED
         if self.shape.layout is Layout.TRANSPOSED:
@@ -186,6 +200,19 @@ class Case:
         if self.bytes < 16 * _MB:
             return SizeClass.SMALL
         return SizeClass.MIDDLE if self.bytes < 64 * _MB else SizeClass.LARGE
+
+    def _class_of_reductions(self) -> SizeClass:
+        if prod(self.shape.extents) <= _FEW:
+            return SizeClass.FEW_ROWS
+        if self._of_tensor:
+            return SizeClass.WHOLE if self.reads_only else SizeClass.PER_TENSOR
+        if len(self.shape.extents) - 1 not in self.reduced:
+            return SizeClass.COLUMNS
+        if self.row_length >= _WIDE:
+            return SizeClass.WIDE_ROWS
+        if self.reads_only:
+            return SizeClass.VALUES
+        return SizeClass.FUSED if self.operation.category == "fused" else SizeClass.ROWS
 
     def __str__(self) -> str:
         parts = (self.operation.function, self.dtype, str(self.shape), self.variant)
@@ -206,8 +233,7 @@ def cases(
     Raises:
         InvalidProblem: a name matches no operation, or no operation has an element type.
     """
-    # The shapes of the suite are those of maps: formulas with reductions are not in it yet.
-    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if not p.operation.over]
+    plans = [plan for module in catalog.modules for plan in catalog.module(module).PLANS]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)
@@ -217,15 +243,38 @@ def cases(
     for word in elements:
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
-    shapes = [shape for shape in SHAPES if not quick or shape in _QUICK]
+    # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
+    again = {plan.operation.name for plan in plans if any(map(_is_narrow_float, chain(*plan.operation.types.values())))}
     return [
         Case(plan, types, shape, attributes)
         for plan in chosen
         for types in _types(plan.operation)
         if not elements or types[next(iter(plan.operation.types))] in elements
-        for shape in shapes
-        for attributes in _attributes(plan.operation, shape, quick)
+        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.name in again)
     ]
+
+
+def _is_narrow_float(word: str) -> bool:
+    return word in DTYPES and DTYPES[word].kind == "float" and DTYPES[word].bits == 8
+
+
+def _rows(
+    operation: Operation, types: dict[str, str], quick: bool, again: bool
+) -> Iterator[tuple[Shape, dict[str, int]]]:
+    """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
+    every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
+    if operation.over:
+        for shape, attributes in shapes.reducing(operation):
+            if every or shapes.is_core(shape):
+                yield shape, attributes
+        return
+    wanted = set(SHAPES) if not quick else shapes.QUICK
+    if again:
+        wanted = shapes.AGAIN if every else shapes.CORE
+    for shape in SHAPES:
+        if shape in wanted:
+            for attributes in _attributes(operation, shape, quick or again):
+                yield shape, attributes
 
 
 def _matches(operation: Operation, pattern: str) -> bool:
@@ -239,7 +288,7 @@ def _elements(operation: Operation) -> tuple[str, ...]:
 def _types(operation: Operation) -> Iterator[dict[str, str]]:
     """One choice of types for each element type: 4-bit codes where there are groups, 8-bit codes elsewhere.
 
-    A direction whose codes may be signed or not takes them in turn, so that every integer type is measured.
+    A direction whose codes may be of several such types takes them in turn, so that every one is measured.
     """
     letter = next(iter(operation.types))
     grouped = any(attribute.type == "size" for attribute in operation.attributes)
@@ -247,8 +296,9 @@ def _types(operation: Operation) -> Iterator[dict[str, str]]:
         fitting = [types for types in operation.combinations if types[letter] == word]
         turn = {}
         for other in operation.types:
-            words = list(dict.fromkeys(types[other] for types in fitting))
-            codes = [code for code in words if DTYPES[code].kind == "int" and DTYPES[code].packed is grouped]
+            words = dict.fromkeys(types[other] for types in fitting)
+            narrow = [word for word in words if DTYPES[word].bits <= 8]
+            codes = [word for word in narrow if DTYPES[word].packed is grouped] or narrow
             if codes:
                 turn[other] = codes[index % len(codes)]
         yield next(types for types in fitting if all(types[other] == code for other, code in turn.items()))

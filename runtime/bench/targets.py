@@ -8,21 +8,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from skuda.bench.peers import COMPILE, EAGER
-from skuda.bench.suite import SizeClass
+from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
+from skuda.bench.shapes import REDUCING, SizeClass
 
 Row = Mapping[str, Any]
 
-# Share of the copy: least median, least worst. Small rows: at most 1.1 times the copy's time.
+# Share of the floor's speed: least median, least worst. Small rows: at most 1.1 times the floor's time.
 SHARES: dict[SizeClass, tuple[float, float]] = {
     SizeClass.LARGE: (0.97, 0.92),
     SizeClass.MIDDLE: (0.92, 0.85),
     SizeClass.SMALL: (1 / 1.1, 1 / 1.1),
     SizeClass.ROW_STRIDED: (0.90, 0.90),
     SizeClass.TRANSPOSED: (0.60, 0.60),
+    SizeClass.ROWS: (0.95, 0.88),
+    SizeClass.WIDE_ROWS: (0.85, 0.85),
+    SizeClass.FEW_ROWS: (1 / 1.1, 1 / 1.1),
+    SizeClass.FUSED: (0.92, 0.92),
+    SizeClass.VALUES: (0.92, 0.92),
+    SizeClass.COLUMNS: (0.85, 0.85),
+    SizeClass.WHOLE: (0.92, 0.92),
+    SizeClass.PER_TENSOR: (0.88, 0.88),
 }
-NEVER_SLOWER_THAN = (EAGER, COMPILE)
-COMPILE_SPEEDUP = 1.3  # least geometric mean over torch.compile
+NEVER_SLOWER_THAN = (EAGER, COMPILE, NATIVE, TRITON)
+COMPILE_SPEEDUP = 1.3  # of maps: least geometric mean over torch.compile
 COMPILE_ELEMENTS = ("f16", "bf16")
 
 # A call's cost to the host: at most this many times another caller's in the same run.
@@ -44,7 +52,7 @@ class Verdict:
     Attributes:
         name: the class.
         rows: how many were measured.
-        median, worst: share of the copy.
+        median, worst: share of the floor.
         least_median, least_worst: what was wanted.
         below: rows under `least_worst`.
         worst_row: the row that `worst` is of.
@@ -69,13 +77,20 @@ def measured(rows: Sequence[Row]) -> list[Row]:
     return [row for row in rows if "ours_us" in row]
 
 
+def reduces(row: Row) -> bool:
+    """Whether a row is of a program with reductions."""
+    return row["class"] in REDUCING
+
+
 def share(row: Row) -> float:
-    """Time of the copy over ours."""
-    return row["copy_us"] / row["ours_us"]
+    """Time of the floor over ours: of a copy, or of a kernel that only reads where outputs are small."""
+    return row.get("read_us", row["copy_us"]) / row["ours_us"]
 
 
 def family(row: Row) -> str:
-    """`quantize` of `quantize_per_token_backward`."""
+    """`quantize` of `quantize_per_token_backward`; with reductions, the family that the row names."""
+    if "family" in row:
+        return row["family"]
     name = row["operation"].removesuffix("_backward")
     return name.partition("_per_")[0].partition("_tensor")[0].replace("_", " ")
 
@@ -102,7 +117,7 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
 
 
 def slower(rows: Sequence[Row]) -> list[tuple[Row, str, float]]:
-    """Rows in which torch eager or torch.compile is faster: row, peer, its time over ours; worst first."""
+    """Rows in which a peer is faster: row, peer, its time over ours; worst first."""
     found = [
         (row, peer, ratio)
         for row in measured(rows)
@@ -120,8 +135,9 @@ def geometric_mean(rows: Sequence[Row], peer: str) -> tuple[float, int] | None:
 
 
 def compile_mean(rows: Sequence[Row]) -> tuple[float, int] | None:
-    """What COMPILE_SPEEDUP is held against: the mean over torch.compile where it is fast, and over how many rows."""
-    return geometric_mean([row for row in rows if row["element"] in COMPILE_ELEMENTS], COMPILE)
+    """What COMPILE_SPEEDUP is held against: the mean over maps of types where torch.compile is fast; how many rows."""
+    maps = [row for row in rows if row["element"] in COMPILE_ELEMENTS and not reduces(row)]
+    return geometric_mean(maps, COMPILE)
 
 
 def host_targets(us: Mapping[str, float]) -> list[tuple[str, float, float, str, bool]]:

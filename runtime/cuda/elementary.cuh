@@ -66,7 +66,7 @@ __device__ inline f64 quick_exponential(f64 x, bool& usual) {
   const i64 bits = (__double_as_longlong(power) << 52) + 0x3ff0000000000000ll;
   return exponential_near(x, power - 0x1.8p52) * __longlong_as_double(bits);
 }
-template <bool FAST, typename C> __device__ inline C exponential(C x, bool& usual) {
+template <int FAST, typename C> __device__ inline C exponential(C x, bool& usual) {
   return FAST ? quick_exponential(x, usual) : exponential(x);
 }
 

@@ -1,6 +1,6 @@
 // Neighbouring elements in registers: wide loads and stores where alignment allows, packed types included.
 #pragma once
-#include "numbers.cuh"
+#include "fp8.cuh"
 
 // N neighbours of element type E as they are stored.
 template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N * storage<E>::bits / 8) Lanes {
@@ -8,7 +8,7 @@ template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N
   storage_t<E> data[units];
 
   __device__ compute_t<E> get(int lane) const { return widen(data[lane]); }
-  __device__ void set(int lane, compute_t<E> value) { data[lane] = narrow_to<E>::from(value); }
+  template <typename V> __device__ void set(int lane, V value) { data[lane] = narrow_to<E>::from(value); }
 };
 
 // Two elements to a 32-bit word: one operation widens each, where the compiler would take a word apart first.
@@ -23,8 +23,22 @@ template <int N> struct alignas(N >= 8 ? 16 : N * 2) Lanes<bf16, N> {
     }
     return widen(data[lane]);
   }
-  __device__ void set(int lane, f32 value) { data[lane] = narrow_to<bf16>::from(value); }
+  template <typename V> __device__ void set(int lane, V value) { data[lane] = narrow_to<bf16>::from(value); }
 };
+
+// One conversion widens two elements.
+template <typename E, int N> struct alignas(N >= 16 ? 16 : N) LanesOfFp8 {
+  static constexpr int units = N;
+  E data[units];
+
+  __device__ f32 get(int lane) const {
+    if constexpr (N % 2 == 0) return widen_of(E{}, reinterpret_cast<const unsigned short*>(data)[lane / 2], lane & 1);
+    return widen(data[lane]);
+  }
+  template <typename V> __device__ void set(int lane, V value) { data[lane] = narrow_to<E>::from(value); }
+};
+template <int N> struct Lanes<e4m3, N> : LanesOfFp8<e4m3, N> {};
+template <int N> struct Lanes<e5m2, N> : LanesOfFp8<e5m2, N> {};
 
 // Two elements to a byte.
 template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<s4, N> {
@@ -54,8 +68,8 @@ template <> struct word<4> { using type = u32; };
 template <> struct word<2> { using type = unsigned short; };
 template <> struct word<1> { using type = u8; };
 
-// All lanes at once. Nibbles are put together four at a time, as bytes.
-template <typename E, int N> __device__ inline void set_all(Lanes<E, N>& lanes, const compute_t<E> (&values)[N]) {
+// All lanes at once. Nibbles are put together four at a time, as bytes; floats of 8 bits two at a time.
+template <typename E, int N, typename V> __device__ inline void set_all(Lanes<E, N>& lanes, const V (&values)[N]) {
   if constexpr (storage<E>::bits < 8 && N % 8 == 0) {
 #pragma unroll
     for (int word = 0; word < N / 8; ++word) {
@@ -66,6 +80,13 @@ template <typename E, int N> __device__ inline void set_all(Lanes<E, N>& lanes, 
         high |= u32(u8(values[8 * word + 2 * byte + 1])) << 8 * byte;
       }
       reinterpret_cast<u32*>(lanes.data)[word] = (low & 0x0f0f0f0fu) | (high << 4 & 0xf0f0f0f0u);
+    }
+  } else if constexpr (is_fp8<E>::value && sizeof(V) == sizeof(f32) && N % 4 == 0) {
+#pragma unroll
+    for (int word = 0; word < N / 4; ++word) {
+      const V* four = values + 4 * word;
+      reinterpret_cast<u32*>(lanes.data)[word] =
+          narrow_pair<E>(four[0], four[1]) | narrow_pair<E>(four[2], four[3]) << 16;
     }
   } else {
 #pragma unroll
@@ -187,6 +208,8 @@ template <> struct is_real<f64> { static constexpr bool value = true; };
 template <> struct is_real<f32> { static constexpr bool value = true; };
 template <> struct is_real<f16> { static constexpr bool value = true; };
 template <> struct is_real<bf16> { static constexpr bool value = true; };
+template <> struct is_real<e4m3> { static constexpr bool value = true; };
+template <> struct is_real<e5m2> { static constexpr bool value = true; };
 template <typename E> __device__ inline compute_t<E> Scalar<E>::value() const {
   if (array != nullptr) return widen(*array);
   return is_real<E>::value ? compute_t<E>(real) : compute_t<E>(integer);

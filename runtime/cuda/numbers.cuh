@@ -12,13 +12,17 @@ using f32 = float;
 using f64 = double;
 struct f16 { unsigned short bits; };
 struct bf16 { unsigned short bits; };
+struct e4m3 { u8 bits; };  // 4 bits of exponent, 3 of fraction, no infinities, one NaN of either sign
+struct e5m2 { u8 bits; };  // 5 and 2, as IEEE has it
 struct s4;  // two to a byte, low nibble first
 struct u4;
 
-// What an element is computed in: f32 for half types and f32, f64 for f64, an exact 64-bit integer for codes.
+// What an element is computed in: f32 for narrower floats and f32, f64 for f64, an exact 64-bit integer for codes.
 template <typename E> struct compute { using type = i64; };
 template <> struct compute<f16> { using type = f32; };
 template <> struct compute<bf16> { using type = f32; };
+template <> struct compute<e4m3> { using type = f32; };
+template <> struct compute<e5m2> { using type = f32; };
 template <> struct compute<f32> { using type = f32; };
 template <> struct compute<f64> { using type = f64; };
 template <> struct compute<bool> { using type = bool; };
@@ -44,8 +48,14 @@ __device__ inline f32 widen(f16 x) {
   return y;
 }
 
+// f64 as f32, where the last bit is 1 if something was lost: rounded again to fewer bits, it is as if rounded once.
+__device__ inline f32 to_odd(f64 x) {
+  const f32 y = __double2float_rz(x);
+  return __uint_as_float(__float_as_uint(y) | (f64(y) != x ? 1u : 0u));
+}
+
 // A NaN is stored as the canonical one of its type, sign clear and all other bits set, so that every kernel and the
-// reference write the same bits. The conversions to half types do that by themselves.
+// reference write the same bits. The conversions to narrower types do that by themselves.
 template <typename E> struct narrow_to {
   __device__ static E from(i64 x) { return E(x); }
 };
@@ -70,6 +80,7 @@ template <> struct narrow_to<f16> {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
   }
+  __device__ static f16 from(f64 x) { return from(to_odd(x)); }
 };
 template <> struct narrow_to<bf16> {
   __device__ static bf16 from(f32 x) {
@@ -77,12 +88,11 @@ template <> struct narrow_to<bf16> {
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
     return y;
   }
+  __device__ static bf16 from(f64 x) { return from(to_odd(x)); }
 };
 
 // A value as an output holds it.
-template <typename E> __device__ inline compute_t<E> stored(compute_t<E> value) {
-  return widen(narrow_to<E>::from(value));
-}
+template <typename E, typename V> __device__ inline V stored(V value) { return V(widen(narrow_to<E>::from(value))); }
 
 // Functions of the formula language that CUDA does not have, or has with another rule at NaN.
 __device__ inline bool is_nan(f32 x) { return x != x; }
@@ -107,6 +117,9 @@ template <typename V> __device__ inline V remainder_floor(V a, V b) {
   const V r = fmod(a, b);
   return r != 0 ? ((r < 0) != (b < 0) ? r + b : r) : copysign(r, b);
 }
+
+// Both values are computed: a branch for each element would keep neighbours from being computed side by side.
+template <typename V> __device__ inline V chosen(bool first, V a, V b) { return first ? a : b; }
 
 template <typename C> __device__ inline C to_real(i64 x) { return C(x); }
 

@@ -27,6 +27,8 @@ __device__ inline f64 fused_down(f64 a, f64 b, f64 c) { return __fma_rd(a, b, c)
 // The power of two in a normal number.
 __device__ inline f32 exponent(f32 x) { return __uint_as_float(__float_as_uint(x) & 0x7f800000u); }
 __device__ inline f64 exponent(f64 x) { return __longlong_as_double(__double_as_longlong(x) & 0x7ff0000000000000ll); }
+__device__ inline bool even(f32 x) { return (__float_as_uint(x) & 1) == 0; }
+__device__ inline bool even(f64 x) { return (__double_as_longlong(x) & 1) == 0; }
 __device__ inline i32 nearest(f32 x) { return __float2int_rn(x); }  // saturates; NaN gives 0
 __device__ inline i32 nearest(f64 x) { return is_nan(x) ? 0 : __double2int_rn(x); }
 
@@ -62,6 +64,16 @@ template <typename C> __device__ __noinline__ bool general_inside(C x, C s, i64 
   return low <= q && q <= high;
 }
 
+// Whether all values of an element type, widened, are in the range of dividends, or 0, infinite or NaN.
+template <typename E> constexpr bool NARROW = false;
+template <> constexpr bool NARROW<f16> = true;
+template <> constexpr bool NARROW<e4m3> = true;
+template <> constexpr bool NARROW<e5m2> = true;
+
+// How an element is computed: in general forms, whatever the shared values are; in fast ones; in fast ones and `within`
+// their range, so that not each of them has to look.
+enum { GENERAL, FAST_FORM, FAST_WITHIN };
+
 // x / s
 template <typename C> struct Divisor {
   C s, y;
@@ -70,17 +82,21 @@ template <typename C> struct Divisor {
   Divisor() = default;
   __device__ explicit Divisor(C s) : s(s), y(inverse(s)), fast(safe_divisor(s)) {}
 
-  // The scheme itself, for values that nothing on the way takes out of range.
+  // The scheme itself, for values that nothing on the way takes out of range. Without a remainder q0 is the quotient,
+  // and has the right sign if it is 0; the remainder of an infinity or NaN is NaN, and q0 what is wanted.
   __device__ C refined(C x) const {
-    const C q0 = x * y;
-    return fused(fused(-s, q0, x), y, q0);
+    const C q0 = x * y, r = fused(-s, q0, x);
+    return absolute(r) > C(0) ? fused(r, y, q0) : q0;
   }
 
-  template <bool FAST> __device__ C quotient(C x) const {
-    if (!FAST) return general_quotient(x, s);
+  // Whether the scheme holds for a dividend of type E.
+  template <typename E> __device__ static bool within(C x) {
     const C size = absolute(x);
-    if (size >= limits<C>::value_low && size <= limits<C>::value_high) return refined(x);
-    return size == C(0) ? x * y : general_quotient(x, s);
+    return NARROW<E> || ((size >= limits<C>::value_low || size == C(0)) && size <= limits<C>::value_high);
+  }
+
+  template <int FAST, typename E> __device__ C quotient(C x) const {
+    return FAST == FAST_WITHIN || (FAST && within<E>(x)) ? refined(x) : general_quotient(x, s);
   }
 };
 
@@ -93,11 +109,11 @@ template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& us
   const C q0 = x * y;
   return fused(-fused(s, q0, -x), y, q0);
 }
-template <bool FAST, typename C> __device__ inline C quotient(C x, C s, bool& usual) {
+template <int FAST, typename C> __device__ inline C quotient(C x, C s, bool& usual) {
   return FAST ? quick_quotient(x, s, inverse(s), usual) : divided(x, s);
 }
-template <bool FAST, typename C> __device__ inline C quotient(C x, const Divisor<C>& by, bool& usual) {
-  return FAST ? quick_quotient(x, by.s, by.y, usual) : by.template quotient<false>(x);
+template <int FAST, typename C> __device__ inline C quotient(C x, const Divisor<C>& by, bool& usual) {
+  return FAST ? quick_quotient(x, by.s, by.y, usual) : general_quotient(x, by.s);
 }
 
 // The largest x > 0 whose quotient by s > 0, rounded to C and then to an integer, is at most `bound` >= 0.
@@ -138,14 +154,54 @@ template <typename C> struct Steps {
     return nearest(fused(fused(-s, q0, cut), y, q0));
   }
 
-  template <bool FAST> __device__ i64 value(C x) const {
+  template <int FAST> __device__ i64 value(C x) const {
     return FAST ? cut_quotient(x) : general_steps(x, s, low, high);
   }
-  template <bool FAST> __device__ C real(C x) const {
+  template <int FAST> __device__ C real(C x) const {
     return FAST ? C(cut_quotient(x)) : C(general_steps(x, s, low, high));
   }
-  template <bool FAST> __device__ bool inside(C x) const {
+  template <int FAST> __device__ bool inside(C x) const {
     return FAST ? !(x < first) && !(x > last) : general_inside(x, s, low, high);
+  }
+};
+
+// clamp(x / s, low, high) for a store to floats of 8 bits, E, of which the bounds are two, below and above 0: the bits
+// of what is stored. The dividend is cut to RN(low s) .. RN(high s), whose quotients are within a relative 2^-22 of the
+// bounds and are stored as these. Where the quotient is not stored as a zero, nothing over- or underflows on the way.
+template <typename C, typename E> struct Saturated {
+  C s, y;
+  C least, most;
+  C low, high;
+  bool fast;
+
+  Saturated() = default;
+  __device__ Saturated(C s, C low, C high) : s(s), y(inverse(s)), low(low), high(high) {
+    fast = safe_divisor(s) && low < 0 && high > 0 && stored<E>(low) == low && stored<E>(high) == high;
+    least = (s < 0 ? high : low) * s;
+    most = (s < 0 ? low : high) * s;
+  }
+
+  template <int FAST> __device__ C value(C x) const {
+    if (!FAST) return clamp(general_quotient(x, s), low, high);
+    const C cut = bounded(x, least, most), q0 = cut * y;
+    return copysign(fused(fused(-s, q0, cut), y, q0), q0);  // the remainder of a zero has another sign
+  }
+};
+
+// |x / s| <= bound. The last dividend inside is found as `last_inside` does, for a bound whose last bit is 0: the quotient
+// is rounded to the bound up to half a unit beyond.
+template <typename C> struct Magnitude {
+  C s, bound, last;
+  bool fast;
+
+  Magnitude() = default;
+  __device__ Magnitude(C s, C bound) : s(s), bound(bound) {
+    fast = safe_divisor(s) && bound >= C(0x1p-30) && bound <= C(0x1p30) && even(bound);
+    last = fused_down(absolute(s), bound, exponent(bound) * limits<C>::half_unit * absolute(s));
+  }
+
+  template <int FAST> __device__ bool inside(C x) const {
+    return absolute(FAST ? x : general_quotient(x, s)) <= (FAST ? last : bound);
   }
 };
 
@@ -158,7 +214,7 @@ template <typename C> struct Offset {
   Offset() = default;
   __device__ explicit Offset(i64 h) : real_h(C(i32(h))), h(h), fast(h >= -(1 << 22) && h <= (1 << 22)) {}
 
-  template <bool FAST> __device__ C difference(i64 x) const {
+  template <int FAST> __device__ C difference(i64 x) const {
     return FAST ? C(i32(x)) - real_h : C(x - h);
   }
 };

@@ -206,6 +206,10 @@ struct RowSpace {
   }
 };
 
+// What counts the elements of a row: 32 bits where threads hold all of it.
+template <bool KEEP> struct index { using type = i64; };
+template <> struct index<true> { using type = i32; };
+
 // How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };

@@ -52,68 +52,8 @@ struct Outer {
 
 // Rows of neighbouring elements: a number of outer axes, with any strides, and an innermost axis along which every
 // operand in the output's shape has stride 1. Parameters change along a row only from run to run, and repeat after
-// `period` runs (0: never).
-// FLAT: there is one row, which starts on a 16-byte boundary in every operand and is short enough for 32-bit indices.
-template <bool FLAT> struct index { using type = i64; };
-template <> struct index<true> { using type = i32; };
-template <bool FLAT> using index_t = typename index<FLAT>::type;
-
-struct Rows {
-  i64 units;       // threads' shares of LANES elements, over all rows
-  i64 length;      // elements of a row
-  Divide chunks;   // shares to a row
-  Divide run, period;
-  Outer outer;
-
-  // `first` lies before the row where its start is not aligned, and at its end where there is no work.
-  template <bool FLAT> struct Place {
-    i64 row;
-    index_t<FLAT> first;
-  };
-
-  template <bool FLAT> __device__ i64 offset(i64 row, const Strides& strides) const {
-    return FLAT ? 0 : outer.offset(row, strides);
-  }
-
-  // The share of a thread. It starts where a LANES-wide store to the array `output` is aligned; PAIRS: at an even
-  // element, for some operand is packed and its bytes must not be cut.
-  template <bool FLAT, int LANES, bool PAIRS, typename E>
-  __device__ Place<FLAT> place(index_t<FLAT> unit, const storage_t<E>* output, const Strides& strides) const {
-    if constexpr (FLAT) {
-      return {0, unit * LANES};
-    } else {
-      if (unit >= units) return {0, length};
-      const i64 row = outer.first_axis < AXES ? chunks(unit) : 0;
-      const u64 start = u64(output) * 8 / storage<E>::bits + u64(outer.offset(row, strides));
-      return {row, (unit - row * chunks.divisor) * LANES - i64(start & (LANES - (PAIRS ? 2 : 1)))};
-    }
-  }
-
-  // Whether a share has all of its elements.
-  template <bool FLAT, int LANES> __device__ bool whole(const Place<FLAT>& at) const {
-    return (FLAT || at.first >= 0) && at.first + LANES <= index_t<FLAT>(length);
-  }
-
-  // Elements of a row that share parameters, and the place of those along the row.
-  template <bool FLAT> struct Run {
-    i64 row;
-    index_t<FLAT> start, end, index;
-
-    template <int LANES> __device__ bool covers(const Place<FLAT>& at) const {
-      return at.row == row && at.first >= start && at.first + LANES <= end;
-    }
-  };
-  template <bool FLAT> __device__ Run<FLAT> run_at(i64 row, index_t<FLAT> element) const {
-    using I = index_t<FLAT>;
-    // Threads without work ask too, and read parameters: those of the nearest element.
-    const I piece = run(min(max(element, I(0)), I(length) - 1)), start = piece * I(run.divisor);
-    const I index = period.divisor == 0 ? piece : piece - period(piece) * I(period.divisor);
-    return {row, start, start + I(run.divisor), index};
-  }
-};
-
-// Such rows anywhere. Shares of LANES elements are counted from a row's start, so that only the last one of a row is
-// short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
+// `period` runs (0: never). Shares of LANES elements are counted from a row's start, so that only the last one of a row
+// is short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
 // warp follow each other; of short ones, and of columns, they lie in rows below each other.
 struct Shares {
   i64 units;   // threads with work
@@ -254,13 +194,13 @@ template <> __device__ inline i64 read<u4>(const u8* array, i64 offset) {
 }
 // `last`: nothing follows it, so that the nibble which pads an odd row becomes 0; until then a low nibble leaves its
 // neighbour alone, which may be an input's that is yet to be read.
-template <typename E> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, compute_t<E> value) {
+template <typename E, typename V> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, V value) {
   array[offset] = narrow_to<E>::from(value);
 }
-template <> __device__ inline void write<u4>(u8* array, i64 offset, bool last, i64 value) {
+template <> __device__ inline void write<u4, i64>(u8* array, i64 offset, bool last, i64 value) {
   const u32 code = u32(value) & 15, byte = last ? 0 : array[offset >> 1];
   array[offset >> 1] = u8(offset & 1 ? (array[offset >> 1] & 15) | code << 4 : (byte & 240) | code);
 }
-template <> __device__ inline void write<s4>(u8* array, i64 offset, bool last, i64 value) {
+template <> __device__ inline void write<s4, i64>(u8* array, i64 offset, bool last, i64 value) {
   write<u4>(array, offset, last, value);
 }

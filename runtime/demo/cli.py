@@ -1,4 +1,4 @@
-"""`skuda demo quantize` and `skuda demo dequantize`."""
+"""`skuda demo quantize`, `skuda demo dequantize` and `skuda demo activations`."""
 
 from __future__ import annotations
 
@@ -68,7 +68,24 @@ def add_parser(subparsers) -> None:
     )
     dequantize.set_defaults(handler=dequantize_command)
 
-    for command in (quantize, dequantize):
+    activations = commands.add_parser(
+        "activations",
+        help="quantize what a sentence encoder computes from some sentences",
+        description="Run sentences through a BERT encoder in NumPy, quantize what its linear layers read, with scales "
+        "found row by row (dynamic_quantize_per_token), and show what that loses. Needs config.json and vocab.txt "
+        "beside the checkpoint.",
+    )
+    activations.add_argument(
+        "file", metavar="FILE", nargs="?", type=Path,
+        help=f"the checkpoint; without it the sentence model of the package {checkpoint.DEFAULT_PACKAGE}",
+    )  # fmt: skip
+    activations.add_argument(
+        "--sentence", metavar="TEXT", action="append", dest="sentences",
+        help="may be given more than once (default: some of everything)",
+    )  # fmt: skip
+    activations.set_defaults(handler=activations_command)
+
+    for command in (quantize, dequantize, activations):
         command.add_argument(
             "--device",
             choices=("auto", "cpu", "cuda"),
@@ -129,6 +146,27 @@ def dequantize_command(args: argparse.Namespace) -> int:
         f"{len(back.tensors)} tensors, {report.size_text(back.nbytes)}. Ran on: {on.name}. wrote {args.out}",
         **_PLAIN,
     )
+    return 0
+
+
+def activations_command(args: argparse.Namespace) -> int:
+    """Run `skuda demo activations`. The exit status is 0; every failure is raised as a SkudaError."""
+    from skuda.demo import activations
+    from skuda.demo.encoder import Encoder
+
+    console = checkpoint.require("rich.console").Console()
+    source = args.file or checkpoint.default_model()
+    start = time.perf_counter()
+    encoder, on = Encoder.read(source), backend(args.device)
+    sentences = args.sentences or activations.SENTENCES
+    found = activations.run(encoder, on, sentences)
+    model = source.stem if args.file else checkpoint.DEFAULT_MODEL
+    counts = f"{len(sentences)} sentences, {found.tokens} tokens, {encoder.layers} layers"
+    console.print(f"{model}: {counts}. Runs on: {on.name}.", **_PLAIN)
+    console.print(report.activation_table(found))
+    for line in report.activation_notes(found):
+        console.print(line, **_PLAIN)
+    console.print(f"{time.perf_counter() - start:.1f} s in all", **_PLAIN)
     return 0
 
 

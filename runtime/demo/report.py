@@ -1,4 +1,4 @@
-"""The table that the demo prints: one row for each part of the model, then the total."""
+"""The tables that the demo prints: of weights, a row for each part of the model and the total; of activations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import reduce
 from operator import add
 
-from skuda.demo import groups
+from skuda.demo import activations, groups
 from skuda.demo.checkpoint import require
 from skuda.demo.measure import Loss
 from skuda.demo.run import Entry, Report
@@ -21,9 +21,14 @@ def table(report: Report):
     Raises:
         MissingDependency: rich is not installed.
     """
+    return _grid(rows(report))
+
+
+def _grid(texts: Sequence[tuple[str, ...]]):
+    """The header's first column to the left, the others to the right."""
     rich_table, box = require("rich.table"), require("rich.box")
     grid = rich_table.Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
-    header, *body = rows(report)
+    header, *body = texts
     grid.add_column(header[0], no_wrap=True)
     for column in header[1:]:
         grid.add_column(column, justify="right", no_wrap=True)
@@ -32,6 +37,38 @@ def table(report: Report):
             grid.add_section()
         grid.add_row(*row, style={groups.KEPT: "dim", "total": "bold"}.get(row[0]))
     return grid
+
+
+def activation_table(found: activations.Pass):
+    """A pass of activations as a table for rich to print.
+
+    Raises:
+        MissingDependency: rich is not installed.
+    """
+    return _grid(activation_rows(found))
+
+
+def activation_rows(found: activations.Pass) -> list[tuple[str, ...]]:
+    """Its texts: the header, and a row for each kind of activation."""
+    schemes = tuple(found.cosines)
+    header = ("dynamic per_token", "shape", *(text for each in schemes for text in (f"{each.element} dB", "error")))
+    cells: dict[tuple[str, tuple[int, int]], list[str]] = {}
+    for each in found.activations:
+        snr = each.loss.snr
+        cells.setdefault((each.part, each.shape), []).extend((f"{snr:.1f}", f"{100 * 10 ** (-snr / 20):.1f} %"))
+    body = [(part, "x".join(map(str, shape)), *row) for (part, shape), row in cells.items()]
+    return [header, *body]
+
+
+def activation_notes(found: activations.Pass) -> list[str]:
+    """What the table of activations needs said beneath it."""
+    kept = ", ".join(f"{scheme.element} {cosines.min():.3f}" for scheme, cosines in found.cosines.items())
+    count = len(next(iter(found.cosines.values())))
+    return [
+        "What linear layers read, of all layers together. dB: signal to noise; error: root mean square, relative.",
+        "s: scales are found row by row, by skuda.dynamic_quantize_per_token; u: zero points too (.._asymmetric_..).",
+        f"Vectors of the {count} sentences, made from such activations, and the exact ones: least cosine {kept}.",
+    ]
 
 
 def rows(report: Report) -> list[tuple[str, ...]]:

@@ -6,14 +6,17 @@ import json
 import math
 import re
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from catalogs import forget_catalog, make_catalog
 
-from skuda.bench import cli, formulas, problem, report, suite, targets
-from skuda.bench.suite import Case, Layout, Shape, SizeClass
+from skuda.bench import cli, formulas, markdown, problem, report, shapes, suite, targets
+from skuda.bench.shapes import Layout, Shape, SizeClass
+from skuda.bench.suite import Case
 from skuda.codegen.cli import main
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
@@ -67,6 +70,13 @@ SAMPLED = {
     "quantize_per_group f16 s4 16x4096 group 64",
     "dequantize_per_group_backward f16 16x4096 group 32",
     "lerp_tensor_backward f16 16x4096",
+    "dynamic_quantize_per_token f16 s8 16x4096",
+    "dynamic_quantize_asymmetric_per_group f16 s4 16x4096 group 128",
+    "softmax f32 16x4096",
+    "rms_norm f16 16x4096",
+    "amax f16 16384x4095 axis 0",
+    "sum f32 16384x4095",
+    "mean f32 33554432",
 }
 
 # ---- the suite ----
@@ -74,14 +84,69 @@ SAMPLED = {
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_operation_at_every_element_type(quick):
-    maps = [operation for operation in CATALOG.operations if not operation.over]
-    expected = {(operation.function, word) for operation in maps for word in ("f64", "f32", "f16", "bf16")}
+    every = [operation.function for operation in CATALOG.operations]
+    expected = {(function, word) for function in every for word in ("f64", "f32", "f16", "bf16")}
     assert {(c.operation.function, c.element) for c in suite.cases(CATALOG, quick=quick)} == expected
 
 
 def test_every_integer_type_axis_and_group():
-    assert {each.types["Q"] for each in CASES if "Q" in each.types} == {"s8", "u8", "s4", "u4"}
+    assert {each.types["Q"] for each in CASES if "Q" in each.types} == {"s8", "u8", "s4", "u4", "e4m3", "e5m2"}
     assert {each.variant for each in CASES} == {"", "axis 0", "axis 1", "group 32", "group 64", "group 128"}
+
+
+def test_reductions_are_measured_where_their_kernels_differ():
+    def found(function, element):
+        return {
+            str(each).split(" ", 1)[1]: each.size_class
+            for each in CASES
+            if (each.operation.function, each.element) == (function, element)
+        }
+
+    rms_norm = found("rms_norm", "f16")
+    assert rms_norm["f16 262144x64"] is rms_norm["f16 16384x4096 misaligned"] is SizeClass.ROWS
+    assert rms_norm["f16 1024x65536"] is rms_norm["f16 256x262144"] is SizeClass.WIDE_ROWS
+    assert rms_norm["f16 1x4096"] is rms_norm["f16 256x4096"] is SizeClass.FEW_ROWS
+    assert found("rms_norm", "f64").keys() == {"f64 16384x4095", "f64 16384x4096"}
+    total = found("sum", "f32")
+    assert total["f32 16384x4095"] is SizeClass.VALUES
+    assert total["f32 16384x4096 axis 0"] is SizeClass.COLUMNS
+    assert total["f32 33554432"] is SizeClass.WHOLE
+    assert set(found("dynamic_quantize_per_group", "f32").values()) == {SizeClass.ROWS, SizeClass.FEW_ROWS}
+    assert found("silu_mul_dynamic_quantize", "bf16") == dict.fromkeys(
+        ("bf16 s8 16384x4095", "bf16 s8 16384x4096"), SizeClass.FUSED
+    )
+
+
+def test_the_suite_fits_its_minutes():
+    assert sum(bool(each.operation.over) for each in CASES) <= 900
+
+
+@pytest.fixture(scope="module")
+def unusual(tmp_path_factory):
+    """Operations whose reductions the catalog may not have: gradients of columns, whole tensors, two axes of three."""
+    spec = (
+        "ops:\n"
+        "  column_sum:\n    inputs: {x: 'T[*n, d]'}\n    outputs: {y: 'T[d] = sum(x, over=n)'}\n"
+        "  fit_tensor:\n    inputs: {x: 'T[*shape]'}\n    outputs: {y: 'T[*shape] = x / max(x, over=shape)'}\n"
+        "  middle:\n    inputs: {x: 'T[*n, h, w]'}\n    outputs: {y: 'T[*n, w] = sum(x, over=h)'}\n"
+    )
+    module = make_catalog(tmp_path_factory.mktemp("unusual"), "unusual_reductions", spec)
+    yield module.CATALOG
+    forget_catalog(module)
+
+
+def test_what_operations_reduce_over_decides_their_shapes(unusual):
+    found = {}
+    for each in suite.cases(unusual, elements=["f32"]):
+        found.setdefault(each.operation.name, {})[str(each.shape)] = (each.size_class, each.bytes)
+    large = 16384 * 4096 * 4
+    assert found["column_sum"] == {
+        "16384x4095": (SizeClass.COLUMNS, 16384 * 4095 * 4 + 4095 * 4),
+        "16384x4096": (SizeClass.COLUMNS, large + 4096 * 4),
+    }
+    assert found["fit_tensor"]["16384x4096"] == (SizeClass.PER_TENSOR, 3 * large)  # read twice
+    assert found["fit_tensor"]["16x4096"] == (SizeClass.FEW_ROWS, 2 * 16 * 4096 * 4)
+    assert found["middle"]["16384x64x64"] == (SizeClass.COLUMNS, large + large // 64)
 
 
 def test_no_row_twice():
@@ -99,6 +164,9 @@ def test_no_row_twice():
         (("quantize_per_token_backward", "f16", "256x4096"), 256 * 4096 * 3 * 2 + 256 * (2 + 4)),
         (("lerp_backward", "f32", "1000003"), 1000003 * 3 * 4 + 4),
         (("lerp_tensor", "bf16", "16384x4096 row-strided"), 16384 * 4096 * 4 * 2),
+        (("dynamic_quantize_per_token", "f16", "16384x4095"), 16384 * (4095 * (2 + 1) + 4)),
+        (("rms_norm", "f32", "16x4096"), 4096 * 4 * (16 + 16 + 1)),
+        (("amax", "f16", "16384x4096", "axis 0"), 4096 * 2 * (16384 + 1)),
     ],
 )
 def test_bytes_are_what_a_kernel_must_move(row, expected):
@@ -153,10 +221,16 @@ def test_filters():
 # ---- what the peers compute ----
 
 
-@pytest.mark.parametrize("extents", [(6, 64), (5, 35)], ids=str)
-@pytest.mark.parametrize("row", [each for each in CASES if str(each.shape) == "16x4096"], ids=str)
+DECODED = [each for each in CASES if str(each.shape) == "16x4096" or (each.operation.over and each.shape == shapes.ODD)]
+
+
+@pytest.mark.parametrize("extents", [(6, 64), (5, 35), (3, 150)], ids=str)
+@pytest.mark.parametrize("row", [each for each in DECODED if formulas.maker_of(each.operation)], ids=str)
 def test_composed_formula_is_the_operation(row, extents):
-    """Peers do the work of the row, so that times may be compared: their results are the reference's bits."""
+    """Peers do the work of the row, so that times may be compared: their results are the reference's bits.
+
+    What is added up in another order is near it; a code may then be the next one.
+    """
     row = Case(row.plan_class, row.types, Shape(extents), row.attributes)
     arrays = arrays_of(row)
     written = {operand.name: arrays[operand.name] for operand in row.operation.outputs}
@@ -172,8 +246,46 @@ def test_composed_formula_is_the_operation(row, extents):
     results = function(*arguments)
     results = results if isinstance(results, tuple) else (results,)
     for (name, expected), actual in zip(written.items(), results, strict=True):
-        assert actual.dtype is formulas.dtype_of(words[name])
-        assert torch.equal(_tensor(expected, words[name]), actual), name
+        expected = _tensor(expected, words[name])
+        assert (actual.dtype, actual.shape) == (formulas.dtype_of(words[name]), expected.shape), name
+        if not row.operation.over:
+            assert torch.equal(expected, actual), name
+        elif DTYPES[words[name]].bits <= 8 or DTYPES[words[name]].kind == "int":
+            expected, actual = (each.view(torch.uint8) for each in (expected, actual))
+            assert (expected != actual).sum() <= (1 if row.operation.name.startswith("rms_norm_") else 0), name
+        else:
+            assert_near(actual, expected)
+
+
+def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
+    size = float(expected.double().square().mean().sqrt())
+    bound = 8 * torch.finfo(expected.dtype).eps
+    torch.testing.assert_close(actual, expected, rtol=bound, atol=bound * size)
+
+
+def test_every_operation_of_the_catalog_has_a_peer():
+    """One that is added later needs none; these have one."""
+    known = {each.operation.category for each in CASES if formulas.maker_of(each.operation)}
+    assert known >= {"quantization", "binary", "normalization", "softmax", "fused", "reduction"}
+    without = {each.operation.function for each in CASES if formulas.maker_of(each.operation) is None}
+    assert not without & {"softmax_backward", "rms_norm", "sum", "logsumexp", "dynamic_quantize_asymmetric_per_group"}
+
+
+NATIVE = ("rms_norm", "layer_norm", "l2_normalize", "softmax", "softmax_backward", "log_softmax",
+          "log_softmax_backward", "sum", "mean", "prod", "amax", "amin", "norm1", "norm2", "logsumexp")  # fmt: skip
+
+
+@pytest.mark.parametrize("function", NATIVE)
+def test_torch_has_a_function_of_its_own_for_the_operation(function, monkeypatch):
+    [row] = [each for each in DECODED if each.operation.function == function and each.element == "f32"
+             and not each.attributes and each.shape == shapes.ODD]  # fmt: skip
+    row = Case(row.plan_class, row.types, Shape((6, 70)), row.attributes)
+    arrays = arrays_of(row)
+    monkeypatch.setattr(formulas, "tensors_of", lambda made: {k: _tensor(v, "f32") for k, v in arrays.items()})
+    actual = formulas.native(SimpleNamespace(case=row, q_min=-128, q_max=127))()
+    plan = row.plan_class.select(row.descriptor(), preference=BackendKind.REFERENCE)
+    plan.run(row.plan_class.args_type(**arrays))
+    assert_near(actual, _tensor(arrays[row.operation.outputs[0].name], "f32"))
 
 
 def _tensor(array: np.ndarray, word: str) -> torch.Tensor:
@@ -191,8 +303,15 @@ class OnHost(np.ndarray):
         return self.view(np.ndarray)
 
 
-@pytest.mark.parametrize("extents", [(5, 64), (600, 3), (1500, 3), (2101,), (5001,)], ids=str)
-@pytest.mark.parametrize("row", [each for each in CASES if str(each) in SAMPLED], ids=str)
+SIZES = [(5, 64), (600, 3), (1500, 3), (2101,), (5001,), (40, 1500)]
+
+
+@pytest.mark.parametrize(
+    ("row", "extents"),
+    [(row, size) for row in CASES if str(row) in SAMPLED for size in SIZES
+     if len(size) > 1 or not row.operation.over or row.reads_only and not row.attributes],
+    ids=str,
+)  # fmt: skip
 def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monkeypatch):
     stand_in = SimpleNamespace(ascontiguousarray=lambda array: np.ascontiguousarray(array).view(OnHost))
     monkeypatch.setattr(problem, "cupy", stand_in)
@@ -208,8 +327,32 @@ def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monk
         for place in (0, -1):
             raw = made.arrays[name].reshape(-1).view(np.uint8)
             raw[place] ^= 1
-            assert re.match(rf"{name}: 1 of \d+ bytes in rows \d+ to \d+", made._reference_fault())
+            where = r"( in (rows|axis 1,) \d+ to \d+)?"
+            assert re.match(rf"{name}: 1 of \d+ bytes{where} are not the reference's", made._reference_fault())
             raw[place] ^= 1
+
+
+def test_exponentials_of_a_large_tensor_are_left_to_other_tests(monkeypatch):
+    """NumPy would take half a minute; sums of as many elements are compared."""
+    compared = []
+    monkeypatch.setattr(problem.Problem, "_sample_fault", lambda made, *span: compared.append(made.case))
+    made = object.__new__(problem.Problem)
+    for function in ("sum", "logsumexp"):
+        made.case = case(function, "f16", str(shapes.FLAT))
+        assert made._reference_fault() is None
+    assert [each.operation.name for each in compared] == ["sum"]
+    made.case = Case(made.case.plan_class, made.case.types, Shape((4096,)), {})
+    assert made._reference_fault() is None and len(compared) == 2
+
+
+def test_agreement_of_sums_is_within_their_roundings():
+    run = pytest.importorskip("skuda.bench.run")
+    ours = torch.tensor([1.0, 100.0, 1e-3, float("inf"), float("nan")])
+    theirs = ours * (1 + 1e-6) + torch.tensor([0, 0, 1e-6, 0, 0])
+    assert run._equal(ours, theirs, near=True).tolist() == [True, True, True, True, False]
+    assert run._equal(ours, theirs, near=False).tolist() == [False, False, False, True, False]
+    assert run._equal(ours[:3], theirs[:3] + 1, near=True).tolist() == [False, False, False]
+    assert run._equal(torch.tensor([1, 2]), torch.tensor([1, 3]), near=True).tolist() == [True, False]
 
 
 # ---- the report ----
@@ -273,6 +416,53 @@ def test_rows_that_lose(result):
     assert targets.compile_mean([{**row, "element": "f32"} for row in result["rows"]]) is None
 
 
+def reduced_row(operation, family, shape, size_class, ours, copy, **more):
+    row = {**made_row(shape, size_class, ours, copy), "operation": operation, "family": family, **more}
+    row["peers"] = {"Triton": {"us": 40.0}, "torch's own": {"us": 2 * ours}}
+    return row
+
+
+@pytest.fixture
+def reducing(result):
+    result["rows"] += [
+        reduced_row("softmax", "softmax", "16384x4096", "rows of 64 to 16384", 50.0, 48.0),
+        reduced_row("softmax", "softmax", "16384x4095", "rows of 64 to 16384", 80.0, 48.0),
+        reduced_row("softmax", "softmax", "256x262144", "rows of 65536 and more", 60.0, 48.0),
+        reduced_row("sum", "reduction", "16384x4096", "columns", 50.0, 48.0, read_us=45.0, variant="axis 0"),
+    ]
+    return result
+
+
+def test_reductions_are_reported_beside_their_floor(reducing):
+    text = "\n".join(" ".join(line.split()) for line in report.text(reducing).splitlines())
+    for expected in (
+        "r: of reductions to few values, time of a kernel that only reads so many bytes, over ours",
+        "16384x4096 f16 s8 201.0 50.0 0.960 - - 2.00 0.80",
+        "16384x4096 f16 s8 axis 0 201.0 50.0 0.900r",
+        "rows of 64 to 16384 2 0.780 0.950 0.600 0.880 1 missed; worst: softmax f16 s8 16384x4095",
+        "columns 1 0.900 0.850 0.900 0.850 0 met; worst: sum f16 s8 16384x4096 axis 0",
+        "Triton: no triton",
+        "0.50 of ours: Triton, softmax f16 s8 16384x4095",
+    ):
+        assert expected in text
+    assert "Dynamic per tensor" not in text
+    mean, rows = targets.compile_mean(reducing["rows"])
+    assert rows == 3  # of maps
+
+
+def test_readme_has_a_table_of_maps_and_one_of_reductions(reducing):
+    lines = list(markdown.lines(reducing))
+    assert "| | | large | odd | small | torch eager | torch.compile |" in lines
+    assert "| quantize | f16 | 0.96 (0.95) | 1.00 (1.00) | - | 2.68 | 1.34 |" in lines
+    groups = "64 to 16384 wide | odd | 65536 and wider | few rows"
+    assert f"| | | {groups} | torch eager | torch's own | torch.compile | Triton |" in lines
+    assert "| softmax | f16 | 0.96 (0.96) | 0.60 (0.60) | 0.80 (0.80) | - | - | 2.00 | - | 0.64 |" in lines
+    assert "| measured | 0.78 (0.60) | 0.80 (0.80) | 0.90 (0.90) |" in lines
+    assert "| verdict | missed, 1 of 2 below | missed, 1 of 1 below | met |" in lines
+    only = {**reducing, "rows": reducing["rows"][-4:]}
+    assert not any("both directions" in line for line in markdown.lines(only))
+
+
 def test_report(result):
     lines = report.text(json.loads(json.dumps(result))).splitlines()
     assert lines[0] == "Test GPU, CUDA driver 13000, 2026-01-02; skuda 0"
@@ -318,8 +508,11 @@ def test_plot(result, tmp_path):
         "16384x4095": [pytest.approx(1.25)],
         "16384x8192": [pytest.approx(76 / 120)],
     }
+    column = made_row("16384x4096", "columns", 50.0, 40.0) | {"variant": "axis 0", "read_us": 30.0}
+    assert plot.points([column], None) == {"16384x4096 axis 0": [pytest.approx(0.6)]}
     assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
     assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
+    result["rows"].append(reduced_row("softmax", "softmax", "16384x4096", "rows of 64 to 16384", 50.0, 48.0))
     plot.draw(tmp_path / "share.png", result)
     picture = imread(tmp_path / "share.png")[..., :3]
     assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4
@@ -356,6 +549,44 @@ def test_a_whole_run_is_recorded_beside_the_catalog(result, monkeypatch, tmp_pat
     assert (tmp_path / "evidence" / "bench-test-gpu.txt").read_text() == report.text(result) + "\n"
 
 
+class Process:
+    """Stands for `skuda bench` on one of several GPUs: writes the rows of its part."""
+
+    gpus: dict[str, str] = {}
+
+    def __init__(self, command, env, stdout):
+        options = dict(word.split("=") for word in command if "=" in word)
+        args = SimpleNamespace(operations=["lerp"], elements=[], quick="--quick" in command)
+        cases = suite.cases(CATALOG, args.operations, args.elements, args.quick)
+        part, parts = map(int, options["--part"].split("/"))
+        rows = [{"shape": str(each)} for each in cases[part::parts]]
+        gpu = self.gpus.get(env["CUDA_VISIBLE_DEVICES"], "GPU")
+        result = {"machine": {"gpu": gpu}, "absent": {}, "rounds": 1, "sources": {"lerp.cu": "1"}, "rows": rows}
+        if gpu != "broken":
+            Path(options["--json"]).write_text(json.dumps(result), encoding="utf-8")
+
+    def wait(self):
+        pass
+
+
+def test_rows_are_shared_out_to_gpus(monkeypatch, capsys):
+    """The rows of several processes are in the suite's order again; GPUs that differ or fail are no record."""
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setattr(cli.subprocess, "Popen", Process)
+    shown = []
+    monkeypatch.setattr(cli.report, "text", lambda result: shown.append(result) or "")
+    assert main(["bench", "--op", "lerp", "--quick", "--gpus", "3"]) == 0
+    in_order = [str(each) for each in suite.cases(CATALOG, ["lerp"], quick=True)]
+    assert [row["shape"] for row in shown[0]["rows"]] == in_order
+    assert shown[0]["sources"] == {"lerp.cu": "1"}
+    monkeypatch.setattr(Process, "gpus", {"1": "another"})
+    assert main(["bench", "--op", "lerp", "--gpus", "2"]) == 1
+    assert "the GPUs are not alike: GPU, another" in capsys.readouterr().err
+    monkeypatch.setattr(Process, "gpus", {"1": "broken"})
+    assert main(["bench", "--op", "lerp", "--gpus", "2"]) == 1
+    assert "2 GPUs were asked for, and a process on one of them failed" in capsys.readouterr().err
+
+
 def test_a_missing_package_is_named(monkeypatch, capsys, tmp_path):
     monkeypatch.setattr(cli, "cuda_available", lambda: True)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
@@ -377,6 +608,8 @@ def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
         (["--host", "--dtype", "f16"], "--host measures calls, not kernels"),
         (["--record", "--quick"], "--record is for a whole run"),
         (["--record", "--op", "lerp"], "--record is for a whole run"),
+        (["--gpus", "0"], "--gpus is 0: expected a positive number"),
+        (["--gpus", "2", "--host"], "--gpus is 2: expected a positive number, and 1 with --host"),
         (["--json", "no/such/folder.json"], "there is no folder no/such"),
     ],
 )

@@ -219,7 +219,10 @@ def test_list_has_every_operation_of_the_spec(skuda_command):
 
 def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
     names = [line.split()[0] for line in skuda_command("list", "per_channel")[1].splitlines()[1:]]
-    assert names == ["quantize_per_channel", "dequantize_per_channel", "fake_quantize_per_channel"]
+    assert names == [
+        "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
+        "fake_quantize_per_channel",
+    ]  # fmt: skip
     assert [line.split()[0] for line in skuda_command("list", "bin")[1].splitlines()[1:]] == [
         "lerp",
         "lerp_tensor",

@@ -179,3 +179,5 @@ def test_the_limits_leave_room_for_every_step():
         assert quotient_low >= lowest + p - 1  # the quotient is normal
         # ulp(s) * ulp(q0) >= 2^(value_low - 1 - 2 * (p - 1)), for s * q0 is about x
         assert exponents["value_low"] - 1 - 2 * (p - 1) >= lowest
+        # Every f16 but 0 and what is not finite is a dividend of the fast form: 2^-24 to below 2^16.
+        assert exponents["value_low"] <= -24 and exponents["value_high"] >= 16

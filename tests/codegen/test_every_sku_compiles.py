@@ -120,6 +120,8 @@ def test_the_covering_set_covers():
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert set(map(shape_of, COVERING)) == set(map(shape_of, SKUS))
+    rows = ({sku.variant for sku in some if re.match(r"row\d+x", sku.variant)} for some in (COVERING, SKUS))
+    assert next(rows) == next(rows)  # however many threads hold a row
     assert len(COVERING) < len(SKUS) / 3  # else it would be no choice
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from importlib import resources
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
-from skuda.codegen.lowering import LOWERINGS
+from skuda.codegen.lowering import LOWERINGS, STORED
 
 CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
 PROGRAMS = {
@@ -20,12 +21,18 @@ PROGRAMS = {
 }
 GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
 
+RULES = LOWERINGS + STORED
+
 # What each family's formulas become: classes of quotient.cuh with the methods that are called.
 EXPECTED = {
     "quantize": {("Steps", "value")},
     "quantize_backward": {("Steps", "inside"), ("Divisor", "quotient")},
     "dequantize": {("Offset", "difference")},
     "dequantize_backward": set(),
+    "quantize_fp8": {("Saturated", "value")},
+    "quantize_fp8_backward": {("Magnitude", "inside"), ("Divisor", "quotient")},
+    "dequantize_fp8": set(),
+    "dequantize_fp8_backward": set(),
     "fake_quantize": {("Steps", "real")},
     "fake_quantize_backward": {("Steps", "inside")},
     "lerp": set(),
@@ -47,8 +54,9 @@ def rules(program) -> set[tuple[str, str]]:
     found = set()
     for output in written.outputs:
         for name, holder in prepared.items():
-            for rule in LOWERINGS:
-                if rule.holder == holder and f"{name}.template {rule.method}<FAST>(" in output.formula:
+            for rule in RULES:
+                call = f"{name}.template {rule.method}<FAST{', ' if rule.ranged else '>'}"
+                if rule.holder == holder and call in output.formula:
                     found.add((holder, rule.method))
     assert {holder for holder, _ in found} == set(prepared.values())
     return found
@@ -61,12 +69,12 @@ def test_the_catalog(function):
         encoding="utf-8"
     )
     body = text.split(f"struct {function}_formula {{")[1].split("\n};")[0]
-    for holder in {rule.holder for rule in LOWERINGS}:
-        assert (f"{holder}<C>" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
+    for holder in {rule.holder for rule in RULES}:
+        assert (f"{holder}<C" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
 
 
 def test_every_rule_is_used_and_every_family_listed():
-    assert set().union(*map(rules, PROGRAMS.values())) == {(rule.holder, rule.method) for rule in LOWERINGS}
+    assert set().union(*map(rules, PROGRAMS.values())) == {(rule.holder, rule.method) for rule in RULES}
     assert {family(function) for function in PROGRAMS} == EXPECTED.keys()
 
 
@@ -77,7 +85,9 @@ def test_no_division_is_left_where_the_divisor_is_shared():
 
 
 def program_of(formula: str, inputs: str, output: str = "T[*n, d]"):
-    types = "{T: [f32, f64], Q: [s8, u8]}" if "Q[" in inputs + output else "{T: [f32, f64]}"
+    letters = {"Q": "[s8, u8]", "E": "[e4m3, e5m2]", "M": "[f16, e5m2]"}
+    used = [f", {letter}: {words}" for letter, words in letters.items() if f"{letter}[" in inputs + output]
+    types = f"{{T: [f32, f64]{''.join(used)}}}"
     text = f"ops:\n  try_it:\n    types: {types}\n    inputs:\n"
     text += (
         "".join(f"      {line}\n" for line in inputs.split("; "))
@@ -116,6 +126,18 @@ DIVISOR = {("Divisor", "quotient")}
         ("where(-8 <= round_to_int(x / s) and round_to_int(x / t) <= 7, x, 0)", f"{X}; s: T[*n]; t: T[*n]",
          "T[*n, d]", DIVISOR),
         ("where(-8 < round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
+        # Saturated needs an output of 8 bits, and to be all that it stores
+        ("clamp(x / s, -8, 8)", f"{X}; s: T[*n]", "E[*n, d]", {("Saturated", "value")}),
+        ("clamp(x / s, -s, s)", f"{X}; s: T[*n]", "E[*n, d]", {("Saturated", "value")}),
+        ("clamp(x / s, -8, 8)", f"{X}; s: T[*n, d]", "E[*n, d]", set()),
+        ("clamp(x / s, -8, 8) + 1", f"{X}; s: T[*n]", "E[*n, d]", DIVISOR),
+        ("clamp(x / s, -8, 8)", f"{X}; s: T[*n]", "T[*n, d]", DIVISOR),
+        ("clamp(x / s, -8, 8)", f"{X}; s: T[*n]", "M[*n, d]", DIVISOR),
+        ("x / s", f"{X}; s: T[*n]", "E[*n, d]", DIVISOR),
+        # Magnitude needs one side and a shared bound
+        ("where(abs(x / s) <= t, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]", {("Magnitude", "inside")}),
+        ("where(abs(x / s) <= t, x, 0)", f"{X}; s: T[*n]; t: T[*n, d]", "T[*n, d]", DIVISOR),
+        ("where(abs(x / s) < t, x, 0)", f"{X}; s: T[*n]; t: T[*n]", "T[*n, d]", DIVISOR),
         # Offset needs a narrow code
         ("(q - z) * s", "q: Q[*n, d]; z: i32[*n]; s: T[*n]", "T[*n, d]", {("Offset", "difference")}),
         ("(q - z) * s", "q: Q[*n, d]; z: i32[*n, d]; s: T[*n]", "T[*n, d]", set()),
@@ -147,11 +169,30 @@ def test_shared_values_are_made_once():
     [
         ("(s + 1) * x", "shared_0_ * x"),
         ("x - (s + s)", "x - shared_0_"),
-        ("s * (x / t)", "s_ * divisor_.template quotient<FAST>(x)"),
-        ("2 * where(x < s, x, s)", "C(2) * (x < s_ ? x : s_)"),
+        ("s * (x / t)", "s_ * divisor_.template quotient<FAST, T>(x)"),
+        ("2 * where(x < s, x, s)", "C(2) * ::chosen(x < s_, x, s_)"),
         ("-(s - x)", "-(s_ - x)"),
     ],
 )
 def test_parentheses_stand_only_where_they_are_needed(formula, expected):
     program = program_of(formula, f"{X}; s: T[*n]" + ("; t: T[*n]" if "t)" in formula else ""))
     assert CudaProgram(program).outputs[0].formula == expected
+
+
+@pytest.mark.parametrize(
+    "formula, ranges, ranged",
+    [
+        ("x / s", ["divisor_.template within<T>(x)"], ["x"]),
+        ("x / s + 2 * (x / s)", ["divisor_.template within<T>(x)"], ["x"]),
+        # a dividend that is computed may be any value of the compute type
+        ("(x + x) / s", ["divisor_.template within<C>(x + x)"], ["x"]),
+        ("z / s + x / t", ["divisor_.template within<T>(z)", "divisor_2_.template within<T>(x)"], ["x", "z"]),
+        ("x * clamp(round_to_int(x / s), -8, 7)", [], []),
+    ],
+)
+def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges, ranged):
+    operands = {"x": "T[*n, d]", "z": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
+    inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
+    program = CudaProgram(program_of(formula, inputs))
+    assert list(program.ranges) == ranges
+    assert [parameter.name for parameter in program.ranged] == ranged

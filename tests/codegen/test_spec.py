@@ -245,7 +245,7 @@ def test_operands_dimensions_and_attributes():
     assert operation.formula_attributes == ("low", "high", "bias")
     assert [dim.name for dim in operation.dims] == ["outer", "d", "inner"]
     assert operation.kernel_letters == ("T", "S", "Q")
-    assert operation.asked_letter == "Q"
+    assert operation.asked == {"Q": "dtype"}
     assert operation.element_fields == {"T": "x_element", "S": "scale_element", "Q": "y_element"}
     assert len(operation.combinations) == 6  # f16 with f16 and f32, f32 with f32, each with s8 and u8
 

@@ -7,10 +7,12 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 
-from oracles.floats import FORMATS, encode_fraction
+from oracles.floats import FORMATS, FP8, encode_fraction
 
 STORAGE = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
-UINT = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64}
+STORAGE |= {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+UINT = {"f16": np.uint16, "bf16": np.uint16, "f32": np.uint32, "f64": np.uint64, "e4m3": np.uint8, "e5m2": np.uint8}
+_FORMATS = FORMATS | FP8
 RANGE = {"s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15)}
 
 # (element, scale_element): the scale has the input's own type, or f32.
@@ -35,7 +37,7 @@ def bits_of(array: np.ndarray, element: str) -> np.ndarray:
 
 def pattern(number, element: str) -> int:
     """The bit pattern nearest to a number, read exactly: give decimals as text or Fraction."""
-    return encode_fraction(Fraction(number), FORMATS[element])
+    return encode_fraction(Fraction(number), _FORMATS[element])
 
 
 def pack(codes: np.ndarray) -> np.ndarray:
@@ -142,7 +144,7 @@ def _show(value) -> str:
 
 
 def _show_bits(bits, word: str) -> str:
-    if word not in FORMATS:
+    if word not in _FORMATS:
         return str(bits)
     with np.errstate(invalid="ignore"):
-        return f"{float(floats(bits, word)):.17g} ({int(bits):#0{FORMATS[word].bits // 4 + 2}x})"
+        return f"{float(floats(bits, word)):.17g} ({int(bits):#0{_FORMATS[word].bits // 4 + 2}x})"

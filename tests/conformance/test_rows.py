@@ -10,7 +10,7 @@ import skuda
 from oracles import rows
 from oracles.floats import F32, FORMATS, compute_format
 from oracles.spans import ANY, admits
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, Unsupported
 
 from .support import RANGE, STORAGE, assert_codes, assert_floats, bits_of, floats, pattern, unpack
 
@@ -288,14 +288,44 @@ def test_a_range_without_a_scale_is_refused(backend):
         skuda.dynamic_quantize_asymmetric_per_token(x, q_min=5, q_max=5)
 
 
-def check_dynamic(backend, name, row, element, word, what, **own_range):
+@pytest.mark.parametrize("name", ["dynamic_quantize", "dynamic_quantize_asymmetric"])
+@pytest.mark.parametrize("element", FORMATS)
+def test_a_scale_of_the_element_s_type(backend, element, name):
+    """The codes are those of the scale as it is stored; where that underflows, they saturate, and 0 / 0 is code 0."""
+    for what, row in unusual_rows(element).items():
+        check_dynamic(backend, name, row, element, "s8", what, scale_dtype=element)
+
+
+def test_an_f16_scale_that_underflows(backend):
+    """A largest magnitude of 2^-24 over 127 is no f16."""
+    x = backend.array(floats([1, 1 | FORMATS["f16"].sign, 0], "f16"))
+    scale, codes = map(backend.numpy, skuda.dynamic_quantize_per_token(x, scale_dtype="f16"))
+    assert (scale.dtype, scale.tolist(), codes.tolist()) == (np.float16, 0.0, [127, -128, 0])
+    scale, codes = map(backend.numpy, skuda.dynamic_quantize_per_token(x))
+    assert (scale.dtype, codes.tolist()) == (np.float32, [127, -127, 0])
+
+
+def test_a_scale_type_is_the_element_s_or_the_compute_type(backend):
+    x = backend.array(np.ones((2, 3), np.float16))
+    with pytest.raises(Unsupported, match="beside f16, scale takes f32 f16"):
+        skuda.dynamic_quantize_per_token(x, scale_dtype="bf16")
+    for name, given in (("rms_norm_dynamic_quantize", x[0]), ("silu_mul_dynamic_quantize", x)):
+        scale, codes = map(backend.numpy, getattr(skuda, name)(x, given, scale_dtype="f16"))
+        wide, _ = map(backend.numpy, getattr(skuda, name)(x, given))
+        assert scale.dtype == np.float16 and wide.dtype == np.float32
+        np.testing.assert_array_equal(scale, wide.astype(np.float16))
+        assert codes.tolist() == [[127] * 3] * 2
+
+
+def check_dynamic(backend, name, row, element, word, what, scale_dtype=None, **own_range):
     low, high = RANGE[word]
     q_min, q_max = own_range.get("q_min", low), own_range.get("q_max", high)
-    scale, *zero_point, codes = getattr(rows, name)(row, q_min, q_max, element=element)
+    scale, *zero_point, codes = getattr(rows, name)(row, q_min, q_max, element=element, scale_element=scale_dtype)
     x = backend.array(floats(row, element))
-    got = [backend.numpy(each) for each in getattr(skuda, f"{name}_per_token")(x, dtype=word, **own_range)]
+    call = getattr(skuda, f"{name}_per_token")
+    got = [backend.numpy(each) for each in call(x, dtype=word, scale_dtype=scale_dtype, **own_range)]
     shown = {"input": floats(row, element)}
-    assert_floats(got[0], scale, compute_format(element).word)
+    assert_floats(got[0], scale, scale_dtype or compute_format(element).word)
     assert [each.tolist() for each in got[1:-1]] == zero_point, what
     assert_codes(got[-1], np.array(codes), word, **shown)
 

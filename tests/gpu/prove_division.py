@@ -7,10 +7,10 @@ Within the range where nothing over- or underflows, scaling x or s by a power of
 exact remainder x - s q is at most s times half a unit in the last place of q (a tie cannot occur); the check uses
 no division.
 
-Then, for each divisor: `inverse` is the correctly rounded 1 / s of every safe divisor, and for many bounds the
-thresholds of `Steps` are the last dividends whose rounded IEEE quotients lie in the bounds, and dividends cut to the
-bounds give the bounds; quotients are monotone, so that says it for all dividends. Takes about half a minute on an
-H200.
+Then, for each divisor: 0 and infinities have the IEEE quotient too; `inverse` is the correctly rounded 1 / s of
+every safe divisor, and for many bounds the thresholds of `Steps` are the last dividends whose rounded IEEE
+quotients lie in the bounds, and dividends cut to the bounds give the bounds; quotients are monotone, so that says
+it for all dividends. Takes about half a minute on an H200.
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ __device__ bool inside(f32 x, f32 s, i32 low, i32 high) {
   const i32 q = nearest(divided(x, s));
   return low <= q && q <= high;
 }
+__device__ u32 wrong_quotient(f32 x, f32 s) {
+  return __float_as_uint(Divisor<f32>(s).refined(x)) != __float_as_uint(__fdiv_rn(x, s));
+}
 __device__ f32 beyond(f32 x) { return __uint_as_float(__float_as_uint(x) + 1); }
 
 extern "C" __global__ void prove_steps(u64* wrong) {
@@ -53,6 +56,11 @@ extern "C" __global__ void prove_steps(u64* wrong) {
     const f32 s = __uint_as_float(u32(127 + exponent) << 23 | mantissa);
     if (!safe_divisor(s)) continue;
     found += inverse(s) != __frcp_rn(s) || inverse(-s) != __frcp_rn(-s);
+    for (i32 sign = -1; sign <= 1; sign += 2) {
+      const f32 infinity = __int_as_float(0x7f800000);
+      found += wrong_quotient(0.0f, sign * s) + wrong_quotient(-0.0f, sign * s);
+      found += wrong_quotient(infinity, sign * s) + wrong_quotient(-infinity, sign * s);
+    }
   }
   for (i32 step = 0; step < 600; ++step) {
     const i32 high = step < 300 ? step : (1 << 22) - (step - 300) * (step - 300), low = -(step * 7 % 300);
@@ -82,7 +90,8 @@ def main() -> int:
     module.get_function("prove_steps")((1 << 15,), (256,), (wrong,))
     failures = int(wrong.get()[0])
     record = {
-        "what": "RN(q0 + RN(x - s q0) y), y = RN(1/s), q0 = RN(x y), is the correctly rounded x / s in f32; "
+        "what": "RN(q0 + RN(x - s q0) y), y = RN(1/s), q0 = RN(x y), is the correctly rounded x / s in f32, "
+        "of 0 and infinities too; "
         "inverse(s) is RN(1/s); the thresholds and cuts of Steps are exact",
         "pairs": 1 << 46,
         "wrong": failures,

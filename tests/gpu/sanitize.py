@@ -4,12 +4,14 @@
     compute-sanitizer --tool racecheck ... (and initcheck, synccheck)
 
 Each array gets an allocation of exactly its size: CuPy's memory pool would round it up and hide what lies
-behind. With --all, every kernel of the catalog.
+behind. With --all, every kernel of the catalog; with the symbols of kernels, or patterns of them (`softmax_*`), these;
+with --list, names what would be launched.
 """
 
 from __future__ import annotations
 
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
@@ -19,23 +21,35 @@ from problems import calls, covering
 
 from gpu.arrays import Pair
 from skuda import dispatch, mapping
-from skuda.sku import BackendKind
+from skuda.sku import BackendKind, KernelSku
+
+
+def chosen(arguments: list[str]) -> list[KernelSku]:
+    """The kernels that the command line asks for."""
+    patterns = [argument for argument in arguments if not argument.startswith("--")]
+    skus = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+    if patterns:
+        skus = [sku for sku in skus if any(fnmatchcase(sku.symbol, pattern) for pattern in patterns)]
+    skus = [sku for sku in skus if calls(sku)]
+    return skus if patterns or "--all" in arguments else covering(skus)
 
 
 def main() -> None:
+    skus = chosen(sys.argv[1:])
+    if "--list" in sys.argv[1:]:
+        print(*(sku.symbol for sku in skus), sep="\n")
+        return
     cupy.cuda.set_allocator(None)
     mapping._BUSY = 64  # threads take as much of these small arrays as they do of large ones
-    skus = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and calls(sku)]
-    chosen = skus if "--all" in sys.argv[1:] else covering(skus)
     launches = 0
-    for sku in chosen:
+    for sku in skus:
         for index, call in enumerate(calls(sku)):
             pair = Pair(call, f"{sku.symbol}{index}")
             pair.run(BackendKind.CUDA)
             pair.run(BackendKind.REFERENCE)
             pair.assert_same(sku.symbol)
             launches += 1
-    print(f"{launches} launches of {len(chosen)} kernels gave the bytes of the reference")
+    print(f"{launches} launches of {len(skus)} kernels gave the bytes of the reference")
 
 
 if __name__ == "__main__":

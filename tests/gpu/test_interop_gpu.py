@@ -76,6 +76,34 @@ def test_torch_in_and_out(element):
         assert torch.equal(out, output)
 
 
+@pytest.mark.parametrize(
+    ("word", "dtype"), [("e4m3", torch.float8_e4m3fn), ("e5m2", torch.float8_e5m2)], ids=["e4m3", "e5m2"]
+)
+def test_floats_of_8_bits(word, dtype):
+    """torch has the types; CuPy has not, so its arrays are of uint8, or views as ml_dtypes' types."""
+    x, scale = values("f16"), PARAMETERS[0]
+    expected = skuda.quantize_fp8_per_token(x, scale, dtype=word)
+    back = skuda.dequantize_fp8_per_token(expected, scale, dtype="f16")
+    codes = skuda.quantize_fp8_per_token(to_torch(x), to_torch(scale), dtype=word)
+    assert codes.dtype == dtype and codes.is_cuda
+    np.testing.assert_array_equal(to_numpy(codes.view(torch.uint8)), expected.view(np.uint8))
+    np.testing.assert_array_equal(
+        to_numpy(skuda.dequantize_fp8_per_token(codes, to_torch(scale), dtype="f16")).view(np.uint16),
+        back.view(np.uint16),
+    )
+    codes = skuda.quantize_fp8_per_token(cupy.asarray(x), cupy.asarray(scale), dtype=word)
+    assert codes.dtype == np.uint8
+    np.testing.assert_array_equal(codes.get(), expected.view(np.uint8))
+    for given in (codes, codes.view(expected.dtype)):
+        again = skuda.dequantize_fp8_per_token(given, cupy.asarray(scale), dtype="f16", input_dtype=word)
+        np.testing.assert_array_equal(again.get().view(np.uint16), back.view(np.uint16))
+    out = cupy.zeros(x.shape, np.uint8)
+    for _ in range(3):  # the short way is asked too
+        assert skuda.quantize_fp8_per_token(cupy.asarray(x), cupy.asarray(scale), dtype=word, out=out) is out
+        np.testing.assert_array_equal(out.get(), expected.view(np.uint8))
+        out.fill(0)
+
+
 def test_torch_views():
     x = values("f16", (130, 33))
     tensor = to_torch(x)
@@ -111,6 +139,21 @@ def test_cuda_array_interface(element):
     )
     assert isinstance(output, cupy.ndarray)
     np.testing.assert_array_equal(output.get(), skuda.quantize_per_token(x, *PARAMETERS))
+
+
+@pytest.mark.parametrize("make", [cupy.asarray, to_torch], ids=["cupy", "torch"])
+def test_a_scale_of_another_type_after_many_calls(make):
+    """The short way of a call knows the first input's type alone; the others may change."""
+    x, scale = values("f16"), PARAMETERS[0]
+    expected = skuda.fake_quantize_per_token(x, scale.astype(np.float16), PARAMETERS[1])
+    given = [make(each) for each in (x, *PARAMETERS)]
+    for _ in range(4):
+        skuda.fake_quantize_per_token(*given)
+    for _ in range(3):
+        output = skuda.fake_quantize_per_token(given[0], make(scale.astype(np.float16)), given[2])
+        np.testing.assert_array_equal(cupy.asarray(output).get().view(np.uint16), expected.view(np.uint16))
+    with pytest.raises(skuda.errors.InvalidProblem, match=r"scale has shape \(5,\)"):
+        skuda.fake_quantize_per_token(given[0], given[1][:5], given[2])
 
 
 def test_mixed_libraries_follow_the_first():

@@ -8,16 +8,18 @@ import cupy
 import numpy as np
 import pytest
 import torch
+from problems import calls
 
 import skuda
-from skuda import kernel
+from gpu.arrays import UNTOUCHED, Pair
+from skuda import dispatch, kernel
 from skuda.errors import DeviceMismatch
 from skuda.generated import (
     QuantizePerTokenArgs,
     QuantizePerTokenDescriptor,
     QuantizePerTokenPlan,
 )
-from skuda.sku import BackendKind
+from skuda.sku import BackendKind, KernelSku
 
 N, D = 64, 1031
 
@@ -242,3 +244,47 @@ def test_operands_on_the_cpu_and_the_gpu():
         skuda.quantize_per_token(cupy.asarray(x), scale, zero_point)
     with pytest.raises(DeviceMismatch, match="scale is on CUDA device 0, expected the CPU"):
         skuda.quantize_per_token(x, cupy.asarray(scale), zero_point)
+
+
+# ---- the same bits, however often and beside whatever else ----
+
+
+def reducing() -> list[KernelSku]:
+    """A kernel of each schedule of operations with reductions: of f32, and of one that sums where there is one."""
+    chosen: dict[object, tuple[tuple, KernelSku]] = {}
+    for sku in dispatch.skus():
+        entry = dispatch.entry_of(sku)
+        if sku.backend is BackendKind.CUDA and entry.operation.over:
+            summing = ("layer_norm", "sum").index(sku.op) if sku.op in ("layer_norm", "sum") else 2
+            rank = (summing, entry.types["C"] != "f32", next(iter(entry.types.values())) != "f32", sku.symbol)
+            if entry.variant not in chosen or rank < chosen[entry.variant][0]:
+                chosen[entry.variant] = (rank, sku)
+    return [sku for _, sku in chosen.values()]
+
+
+@pytest.mark.parametrize("sku", reducing(), ids=lambda sku: sku.symbol)
+def test_the_same_bits_every_time_and_beside_a_busy_stream(sku):
+    """Who adds what to what is fixed, so that neither chance nor other work decides a sum's last bit."""
+    [call] = calls(sku, 1)
+    pair = Pair(call, sku.symbol)
+    pair.run(BackendKind.REFERENCE)
+    plan = call.plan(BackendKind.CUDA)
+    args = plan.args_type(**pair.arguments(pair.gpu))
+    outputs = {name: cupy.ndarray((pair.gpu[name].nbytes,), np.uint8, pair.gpu[name].data) for name in pair.outputs}
+    expected = {name: cupy.asarray(pair.cpu[name].view(np.uint8)) for name in pair.outputs}
+    load = cupy.random.random(1 << 24, dtype=np.float32)
+    wrong = cupy.zeros(200, np.int64)
+    ours, busy = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))
+    cupy.cuda.Device().synchronize()
+    for index in range(len(wrong)):
+        if index >= len(wrong) // 2:
+            with busy:
+                cupy.sin(load, out=load)
+        with ours:
+            for output in outputs.values():
+                output.fill(UNTOUCHED)
+            plan.run(args)
+            for name, output in outputs.items():
+                wrong[index] += cupy.count_nonzero(output != expected[name])
+    cupy.cuda.Device().synchronize()
+    assert not wrong.any(), f"bytes that differ from the reference's, by run: {wrong.get().tolist()}"

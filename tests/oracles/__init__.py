@@ -2,10 +2,10 @@
 
 Nothing here imports the library under test, and no floating-point operation decides a result.
 
-floats, affine, lerp: one value at a time, in `fractions.Fraction`; written to be read.
+floats, affine, fp8, lerp: one value at a time, in `fractions.Fraction`; written to be read.
 spans, rows: one row at a time: the values that may be, where the definition leaves open the order of a sum or the last
 bit of exp and log (which mpmath gives).
-floats_array, affine_array: the same definitions over whole arrays, in NumPy integers; written to be fast
+floats_array, affine_array, fp8_array: the same definitions over whole arrays, in NumPy integers; written to be fast
 enough for every 16-bit input. test_oracles.py holds the two against each other.
 patterns: the inputs that they and the conformance tests are tried on.
 """
@@ -31,6 +31,19 @@ COVERED = {
         "fake_quantize_per_token",
         "fake_quantize_per_group",
     ),
+    "fp8.quantize": (
+        "quantize_fp8_per_tensor",
+        "quantize_fp8_per_channel",
+        "quantize_fp8_per_token",
+        "quantize_fp8_per_group",
+    ),
+    "fp8.dequantize": (
+        "dequantize_fp8_per_tensor",
+        "dequantize_fp8_per_channel",
+        "dequantize_fp8_per_token",
+        "dequantize_fp8_per_group",
+    ),
+    "fp8.dynamic_quantize": ("dynamic_quantize_fp8_per_token", "dynamic_quantize_fp8_per_group"),
     "lerp.lerp": ("lerp", "lerp_tensor"),
     "rows.dynamic_quantize": ("dynamic_quantize_per_token", "dynamic_quantize_per_group"),
     "rows.dynamic_quantize_asymmetric": (

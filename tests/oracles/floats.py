@@ -8,11 +8,18 @@ from fractions import Fraction
 
 @dataclass(frozen=True)
 class Format:
-    """A binary floating-point format: a sign, an exponent field and a fraction field."""
+    """A binary floating-point format: a sign, an exponent field and a fraction field.
+
+    `infinities`: the largest exponent field is that of infinities and NaNs, as IEEE has it; else only the pattern of
+    all ones is a NaN, and what stands below it is finite. `saturates`: what is beyond the largest finite value is
+    encoded as that, infinities too.
+    """
 
     word: str
     exponent_bits: int
     fraction_bits: int
+    infinities: bool = True
+    saturates: bool = False
 
     @property
     def bits(self) -> int:
@@ -39,12 +46,23 @@ class Format:
 
     @property
     def infinity(self) -> int:
+        assert self.infinities
         return self.special << self.fraction_bits
 
     @property
     def largest(self) -> int:
         """The largest finite value."""
-        return self.infinity - 1
+        return self.infinity - 1 if self.infinities else self.nan - 1
+
+    @property
+    def overflow(self) -> int:
+        """What is encoded for a value beyond the largest."""
+        return self.largest if self.saturates else self.infinity
+
+    @property
+    def highest_exponent(self) -> int:
+        """That of the largest power of two."""
+        return self.bias + (not self.infinities)
 
     @property
     def smallest_normal(self) -> int:
@@ -60,6 +78,9 @@ BF16 = Format("bf16", 8, 7)
 F32 = Format("f32", 8, 23)
 F64 = Format("f64", 11, 52)
 FORMATS = {form.word: form for form in (F16, BF16, F32, F64)}
+E4M3 = Format("e4m3", 4, 3, infinities=False, saturates=True)
+E5M2 = Format("e5m2", 5, 2, saturates=True)
+FP8 = {form.word: form for form in (E4M3, E5M2)}
 
 
 def compute_format(word: str) -> Format:
@@ -92,7 +113,7 @@ def unpack(bits: int, form: Format) -> tuple[int, int, int]:
     sign = bits >> (form.bits - 1)
     field = (bits >> form.fraction_bits) & form.special
     fraction = bits & ((1 << form.fraction_bits) - 1)
-    if field == form.special:
+    if bits & ~form.sign > form.largest:
         raise ValueError(f"{bits:#x} is not a finite {form.word}")
     if field == 0:
         return sign, fraction, form.unit
@@ -103,19 +124,17 @@ def decode(bits: int, form: Format) -> Value:
     """The value of a bit pattern."""
     negative = bool(bits >> (form.bits - 1))
     size = bits & ~form.sign
-    if size > form.infinity:
-        return NAN
-    if size == form.infinity:
-        return Value("inf", negative)
+    if size > form.largest:
+        return Value("inf", negative) if form.infinities and size == form.infinity else NAN
     _, mantissa, exponent = unpack(bits, form)
     return Value("finite", negative, mantissa * power_of_two(exponent))
 
 
 def encode(value: Value, form: Format) -> int:
-    """The bit pattern nearest to a value: ties to even, overflow to infinity, the canonical NaN for a NaN."""
+    """The bit pattern nearest to a value: ties to even, overflow as the format has it, the canonical NaN for a NaN."""
     if value.kind == "nan":
         return form.nan
-    size = form.infinity if value.kind == "inf" else _encode_magnitude(value.magnitude, form)
+    size = form.overflow if value.kind == "inf" else _encode_magnitude(value.magnitude, form)
     return size | (form.sign if value.negative else 0)
 
 
@@ -125,7 +144,7 @@ def _encode_magnitude(magnitude: Fraction, form: Format) -> int:
     unit = max(floor_log2(magnitude) - form.fraction_bits, form.unit)
     mantissa = round(magnitude / power_of_two(unit))  # Fraction rounds exactly, ties to even
     # The pattern of mantissa * 2^unit: a carry out of the mantissa moves into the exponent field by itself.
-    return min(((unit - form.unit) << form.fraction_bits) + mantissa, form.infinity)
+    return min(((unit - form.unit) << form.fraction_bits) + mantissa, form.overflow)
 
 
 def encode_fraction(number: Fraction | int, form: Format) -> int:

@@ -34,20 +34,22 @@ def decode(bits: np.ndarray, form: Format) -> Values:
     fraction = (bits & np.uint64((1 << form.fraction_bits) - 1)).astype(np.int64)
     field = ((bits >> np.uint64(form.fraction_bits)) & np.uint64(form.special)).astype(np.int64)
     negative = (bits >> np.uint64(form.bits - 1)).astype(bool)
-    kind = np.where(field < form.special, FINITE, np.where(fraction == 0, INF, NAN))
+    size = (bits & np.uint64(form.sign - 1)).astype(np.int64)
+    infinite = (size == form.infinity) if form.infinities else False
+    kind = np.where(size <= form.largest, FINITE, np.where(infinite, INF, NAN))
     mantissa = np.where(field > 0, fraction | (1 << form.fraction_bits), fraction)
     exponent = form.unit + np.maximum(field, 1) - 1
     return Values(kind, negative, *_normalised(mantissa, exponent))
 
 
 def encode(values: Values, form: Format) -> np.ndarray:
-    """The nearest bit patterns, as uint64: ties to even, overflow to infinity, NaN to the canonical NaN."""
+    """The nearest bit patterns, as uint64: ties to even, overflow as the format has it, NaN to the canonical NaN."""
     values = _rounded(values.kind, values.negative, values.mantissa, values.exponent, form)
     field = values.exponent - form.unit + (WIDTH - form.fraction_bits)  # 1 for the smallest normal binade
     drop = (WIDTH - 1 - form.fraction_bits) + np.clip(1 - field, 0, form.fraction_bits + 1)
     size = (np.maximum(field, 1) - 1 << form.fraction_bits) + (values.mantissa >> drop)
     size = np.where(values.mantissa == 0, 0, size)
-    size = np.where(values.kind == INF, form.infinity, size)
+    size = np.where(values.kind == INF, form.overflow, np.minimum(size, form.overflow))
     bits = size.astype(np.uint64) | (values.negative.astype(np.uint64) << np.uint64(form.bits - 1))
     return np.where(values.kind == NAN, np.uint64(form.nan), bits)
 
@@ -121,7 +123,7 @@ def _rounded(kind, negative, mantissa, exponent, form: Format) -> Values:
     lost = np.maximum(unit - exponent, 0)
     kept = np.where(lost > 62, 0, shift_to_even(mantissa, np.minimum(lost, 62)))
     mantissa, exponent = _normalised(kept, exponent + lost)
-    overflow = (mantissa > 0) & (exponent + (WIDTH - 1) > form.bias)
+    overflow = (mantissa > 0) & (exponent + (WIDTH - 1) > form.highest_exponent)
     return Values(np.where((kind == FINITE) & overflow, INF, kind), negative, mantissa, exponent)
 
 

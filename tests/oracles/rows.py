@@ -15,30 +15,35 @@ from .spans import ANY, Span, point, real
 Codes = list[tuple[int, int]]
 
 
-def dynamic_quantize(row: Sequence[int], q_min: int, q_max: int, *, element: str) -> tuple[int, list[int]]:
-    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0; zero point 0."""
+def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None) -> tuple[int, list[int]]:
+    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0; zero point 0. The codes are
+    made with the scale as `scale_element` (the compute type if None) holds it.
+    """
     compute = compute_format(element)
+    scale_form = FORMATS[scale_element or compute.word]
     sizes = [value.magnitude for value in _decoded(row, element) if value.kind == "finite"]
-    scale = encode_fraction(1, compute)
+    scale = encode_fraction(1, scale_form)
     if max(sizes, default=0):
-        scale = encode(divide(Value("finite", False, max(sizes)), integer(q_max, compute), compute), compute)
-    kinds = {"element": element, "scale_element": compute.word}
+        scale = encode(divide(Value("finite", False, max(sizes)), integer(q_max, compute), compute), scale_form)
+    kinds = {"element": element, "scale_element": scale_form.word}
     return scale, [affine.quantize(x, scale, 0, q_min, q_max, **kinds) for x in row]
 
 
-def dynamic_quantize_asymmetric(row, q_min, q_max, *, element) -> tuple[int, int, list[int]]:
+def dynamic_quantize_asymmetric(row, q_min, q_max, *, element, scale_element=None) -> tuple[int, int, list[int]]:
     """(scale, zero point, codes): low and high are those of the finite values and 0. The scale is high / (q_max -
     q_min) - low / (q_max - q_min), each step rounded, or 1 where low = high; the zero point is q_min - low / scale.
+    `scale_element` as above.
     """
     compute = compute_format(element)
+    scale_form = FORMATS[scale_element or compute.word]
     finite = [value.signed for value in _decoded(row, element) if value.kind == "finite"]
     low, high = real(min([*finite, 0]), compute), real(max([*finite, 0]), compute)
     levels = integer(q_max - q_min, compute)
-    scale = encode_fraction(1, compute)
+    scale = encode_fraction(1, scale_form)
     if low.signed != high.signed:
         parts = [divide(each, levels, compute) for each in (high, low)]
-        scale = encode(subtract(*parts, compute), compute)
-    kinds = {"element": compute.word, "scale_element": compute.word}
+        scale = encode(subtract(*parts, compute), scale_form)
+    kinds = {"element": compute.word, "scale_element": scale_form.word}
     zero_point = affine.clamp(q_min - affine.steps(encode(low, compute), scale, **kinds), q_min, q_max)
     kinds["element"] = element
     return scale, zero_point, [affine.quantize(x, scale, zero_point, q_min, q_max, **kinds) for x in row]

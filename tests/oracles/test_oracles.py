@@ -9,8 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from oracles import affine, affine_array, floats, floats_array, lerp, patterns
-from oracles.floats import BF16, F16, F32, F64, FORMATS
+from oracles import affine, affine_array, floats, floats_array, fp8, fp8_array, lerp, patterns
+from oracles.floats import BF16, E4M3, E5M2, F16, F32, F64, FORMATS, FP8
 from oracles.patterns import sample
 
 STORAGE = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
@@ -62,6 +62,61 @@ def test_narrowing_matches_the_hardware(form):
     ours = floats_array.encode(floats_array.decode(wide_bits, F64), form).astype(UINT[form.bits])
     assert same_bits(ours.view(STORAGE[form.word]), hardware, form).all()
     assert [floats.encode(floats.decode(p, F64), form) for p in wide_bits.tolist()] == ours.tolist()
+
+
+NARROW = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
+
+
+@pytest.mark.parametrize("form", [E4M3, E5M2], ids=WORD)
+def test_decode_and_encode_every_8_bit_pattern(form):
+    bits = np.arange(256, dtype=np.uint8)
+    wide = bits.view(NARROW[form.word]).astype(np.float64)
+    kinds = {"nan": 0, "inf": 0, "finite": 0}
+    for pattern, witness in zip(range(256), wide.tolist()):
+        value = floats.decode(pattern, form)
+        kinds[value.kind] += 1
+        if value.kind == "finite":
+            assert value.magnitude == abs(Fraction(witness)) and floats.encode(value, form) == pattern
+        elif value.kind == "inf":
+            assert abs(witness) == float("inf") and floats.encode(value, form) == pattern - 1  # saturated
+        else:
+            assert witness != witness and floats.encode(value, form) == 0x7F
+    assert kinds == ({"nan": 2, "inf": 0, "finite": 254} if form is E4M3 else {"nan": 6, "inf": 2, "finite": 248})
+    expected = [floats.encode(floats.decode(pattern, form), form) for pattern in range(256)]
+    assert floats_array.encode(floats_array.decode(bits, form), form).tolist() == expected
+
+
+@pytest.mark.parametrize("form", [E4M3, E5M2], ids=WORD)
+def test_narrowing_to_8_bits_matches_ml_dtypes(form):
+    """Of every f16, which f32 holds; ml_dtypes does not saturate."""
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    largest = float(floats.decode(form.largest, form).magnitude)
+    clipped = np.clip(bits.view(np.float16).astype(np.float32), -largest, largest)
+    theirs = clipped.astype(NARROW[form.word])
+    ours = floats_array.encode(floats_array.decode(bits, F16), form)
+    assert ours.tolist() == np.where(np.isnan(theirs), np.uint8(0x7F), theirs.view(np.uint8)).tolist()
+    assert ours.tolist() == [floats.encode(floats.decode(pattern, F16), form) for pattern in range(1 << 16)]
+
+
+@pytest.mark.parametrize("word", FP8)
+@pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
+def test_array_oracle_of_fp8_equals_scalar_oracle(element, scale_element, word):
+    rng = np.random.default_rng(4)
+    kinds = {"element": element, "scale_element": scale_element}
+    x, d = (sample(rng, FORMATS[element], 400) for _ in range(2))
+    scale, code = sample(rng, FORMATS[scale_element], 400), rng.integers(0, 256, 400)
+    for q_max in (fp8.highest(word), Fraction(24)):
+        calls = {
+            "quantize": ((x, scale, q_max), {"word": word}),
+            "in_range": ((x, scale, q_max), {}),
+            "quantize_backward": ((d, x, scale, q_max), {}),
+            "dequantize": ((code, scale), {"word": word}),
+        }
+        for name, (arguments, more) in calls.items():
+            whole = getattr(fp8_array, name)(*arguments, **kinds, **more).tolist()
+            for index, actual in enumerate(whole):
+                row = [int(each[index]) if isinstance(each, np.ndarray) else each for each in arguments]
+                assert getattr(fp8, name)(*row, **kinds, **more) == actual, f"{name}{tuple(row)} {kinds}"
 
 
 @pytest.mark.parametrize("form", [F32, F64], ids=WORD)
@@ -186,6 +241,30 @@ def test_backward_by_hand():
     assert affine.fake_quantize_backward(f32(5), f32("2.5"), f32(1), *rest, **F32_KINDS) == f32(5)
     assert affine.fake_quantize_backward(F32.nan, f32(9), f32(1), *rest, **F32_KINDS) == 0
     assert affine.dequantize_backward(f32(3), f32("0.25"), **F32_KINDS) == f32("0.75")
+
+
+def test_fp8_by_hand():
+    e4m3, e5m2 = {**F32_KINDS, "word": "e4m3"}, {**F32_KINDS, "word": "e5m2"}
+    assert fp8.quantize(f32("1.0625"), f32(1), 448, **e4m3) == 0x38  # a tie between 1 and 1.125: to even
+    assert fp8.quantize(f32("1.1875"), f32(1), 448, **e4m3) == 0x3A  # between 1.125 and 1.25
+    assert fp8.quantize(f32(1), f32(3), 448, **e4m3) == 0x2B  # 0.34375
+    assert fp8.quantize(f32(464), f32(1), 448, **e4m3) == 0x7E  # between 448 and what would be 480
+    assert fp8.quantize(F32.infinity | F32.sign, f32(1), 448, **e4m3) == 0xFE
+    assert fp8.quantize(F32.nan | F32.sign, f32(1), 448, **e4m3) == 0x7F
+    assert fp8.quantize(f32("1/1024"), f32(1), 448, **e4m3) == 0  # half the least subnormal: to even
+    assert fp8.quantize(f32("3/1024"), f32(-1), 448, **e4m3) == 0x82
+    assert fp8.quantize(F32.infinity, f32(1), 57344, **e5m2) == 0x7B
+    assert fp8.quantize(f32(1000), f32(1), 24, **e5m2) == 0x4E
+    assert fp8.dequantize(0xFE, f32("0.5"), **e4m3) == f32(-224)
+    assert fp8.dequantize(0x7C, f32(2), **e5m2) == F32.infinity
+    assert fp8.quantize_backward(f32(5), f32(896), f32(2), 448, **F32_KINDS) == f32("2.5")  # inclusive
+    assert fp8.quantize_backward(f32(5), f32(897), f32(2), 448, **F32_KINDS) == 0
+    assert fp8.quantize_backward(f32(5), F32.nan, f32(2), 448, **F32_KINDS) == 0
+    assert fp8.dequantize_backward(f32(3), f32("0.25"), **F32_KINDS) == f32("0.75")
+    assert fp8.dynamic_quantize([f32(-224), 0, F32.infinity], 448, element="f32", word="e4m3") == (
+        f32("0.5"),
+        [0xFE, 0, 0x7E],
+    )
 
 
 def test_lerp_by_hand():

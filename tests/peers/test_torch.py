@@ -235,3 +235,28 @@ def test_a_tensor_that_needs_a_gradient_is_read_and_not_tracked():
     assert not codes.requires_grad
     output = skuda.fake_quantize_per_tensor(x, 0.1, 0)
     assert output.grad_fn is None and x.grad is None
+
+
+FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}
+
+
+@pytest.mark.parametrize("word", FP8)
+@pytest.mark.parametrize("element", ["f32", "f16", "bf16"])
+def test_fp8_inside_the_range(element, word):
+    """Beyond it torch's conversion gives NaN or infinities. Tensors come out as torch's own types."""
+    largest = torch.finfo(FP8[word]).max
+    x = adversarial(element, 0.01, (64, 300), 11)
+    tensor = to_torch(np.where(np.abs(x.astype(np.float32)) <= 0.3 * largest, x, np.ones_like(x)))
+    scale = torch.tensor(np.random.default_rng(12).uniform(0.3, 2, 64), dtype=torch.float32)
+    codes = skuda.quantize_fp8_per_token(tensor, scale, dtype=word)
+    theirs = (tensor.float() / scale[:, None]).to(FP8[word])
+    assert codes.dtype == FP8[word]
+    assert torch.equal(codes.view(torch.uint8), theirs.view(torch.uint8))
+    values = skuda.dequantize_fp8_per_token(codes, scale, dtype=element)
+    assert torch.equal(values, (theirs.float() * scale[:, None]).to(TORCH[element]))
+
+
+@pytest.mark.parametrize("word", FP8)
+def test_every_fp8_code_is_torch_s(word):
+    codes = torch.arange(256, dtype=torch.uint8).view(FP8[word])
+    assert torch.allclose(skuda.dequantize_fp8_per_tensor(codes, 1.0), codes.float(), rtol=0, atol=0, equal_nan=True)

@@ -107,6 +107,7 @@ def driver(monkeypatch):
 
 def array(pointer: int, shape, storage, device: int = 0, strides=None):
     """A CuPy array over memory that nobody may touch; strides in elements."""
+    storage = family.cupy_dtype(np.dtype(storage))
     itemsize = np.dtype(storage).itemsize
     memory = UnownedMemory(pointer, 1 << 16, None, device)
     if strides is not None:

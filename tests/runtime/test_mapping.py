@@ -82,8 +82,8 @@ class Array:
     pointer: int
     strides: tuple[int, ...]
     step: int | None  # of a parameter along a row; None for operands in the output's shape
-    row: int  # bytes from one row of a table to the next; of vec, elements of the gap after a line
-    apart: int  # bytes from one share of a thread to its next
+    row: int  # bytes from one row of a table to the next (of columns: from a table); of vec, elements of a line's gap
+    apart: int  # bytes from one share of a thread to its next; of columns, from one row or column to the next
     shares: bool  # a parameter that several elements share
     plane: tuple[int, int, int]  # steps along and across the tiles, and whether lines run across
     blocked: bool
@@ -181,8 +181,8 @@ class Joint:
 
 
 def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
-    """For each element that a launch of rows or columns stores: {operand: offset}."""
-    columns = geometry.variant.kernel == "columns"
+    """For each element that a launch of rows or unaligned columns stores: {operand: offset}."""
+    columns = geometry.variant is schedules.COLUMNS_UNALIGNED
     slots = Slots(geometry.head)
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))
@@ -245,6 +245,60 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                 joint.store(warp[name])
     for key, places in inputs.items():
         yield places | {name: joint.found[key] for name, joint in joints.items()}
+
+
+def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
+    """For each element that a launch of columns stores: {operand: offset}."""
+    slots = Slots(geometry.head)
+    units, blocks, rows, last = (slots.one() for _ in range(4))
+    chunks, slabs, width = (slots.divide() for _ in range(3))
+    lead, behind, length = (slots.one() for _ in range(3))
+    assert not slots.rest and lanes <= width[0] and chunks[0] * lanes < 1 << 31 and length < 1 << 31
+
+    def steps(array: Array, count: int, bytes_apart: int) -> int:
+        """`stepped`, in elements (of a packed operand, nibbles)."""
+        assert -(1 << 31) <= count < 1 << 31 and -(1 << 31) <= bytes_apart < 1 << 31
+        bits = count * bytes_apart * 8
+        assert bits % max(8, array.bits) == 0
+        return bits // array.bits
+
+    def vector(array: Array, table: int, row: int, first: int) -> list[int]:
+        return array.lane_places(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
+
+    for thread in range(blocks * BLOCK):
+        unit = min(thread, units - 1)
+        slab = divide(chunks, unit)
+        table = divide(slabs, slab)
+        chunk, row = unit - slab * chunks[0], (slab - table * slabs[0]) * depth
+        near = rows - (chunk >= last)
+        end, first = near if thread == unit else 0, chunk * lanes + lead
+        assert first + lanes < 1 << 31 and near > 0
+        for each in arrays:
+            if not each.shares and not each.output:
+                for at in {min(row + below, near - 1) for below in range(depth)}:
+                    for place in vector(each, table, at, first):
+                        each.read(place)
+        column = first - divide(width, first) * width[0]
+        columns = [column + lane - (0 if column + lane < width[0] else width[0]) for lane in range(lanes)]
+        shared = {
+            each.name: [each.read(steps(each, table, each.row) + steps(each, at, each.apart)) for at in columns]
+            for each in arrays
+            if each.shares
+        }
+        for at in range(row, min(row + depth, end)):
+            places = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
+            for lane in range(lanes):
+                yield {name: found[lane] for name, found in places.items()}
+
+    per = 2 if any(array.packed for array in arrays) else 1
+    for thread in range(BLOCK * (geometry.grid - blocks)):
+        for nibble in range(per):
+            number = thread * per
+            at = (number if number < lead else number - lead + behind) + nibble
+            if at >= length:
+                break
+            column = at - divide(width, at) * width[0]
+            yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
 
 
 def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
@@ -311,6 +365,101 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 continue
             for element in range(max(first, 0), min(first + lanes, length)):
                 yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
+
+
+def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
+    """For each element that a groups launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    length, line, run = slots.one(), slots.divide(), slots.divide()
+    runs, elements = slots.one(), slots.one()
+    assert not slots.rest
+    inputs = [array for array in arrays if array.step is None and not array.output]
+    outputs = [array for array in arrays if array.output]
+    even = 2 if outputs[0].packed else 1
+    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even)
+    stretch = 32 * lanes * turns
+    assert stretch + 2 * MARGIN <= length and stretch <= line[0]
+
+    def run_at(element: int) -> tuple[int, int, int]:
+        """Its line, the place of its parameters, where they end."""
+        above = divide(line, element)
+        piece = divide(run, element - above * line[0])
+        assert (piece + 1) * run[0] < 1 << 31
+        return above, above * runs + piece, above * line[0] + min((piece + 1) * run[0], line[0])
+
+    def words(each: Array, first: int) -> list[int]:
+        """Words::load: where the lanes come from that begin at an element."""
+        size = max(4, lanes * each.bits // 8)
+        width, begin = min(16, size), each.byte(first)
+        skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
+        reached = begin - begin % width, begin - begin % width + size + width * (skip > 0)
+        assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
+        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
+        return [first + lane for lane in range(lanes)]
+
+    for warp in range(geometry.grid * BLOCK // 32):
+        start = warp * stretch - lead
+        if start >= length:
+            continue
+        assert start + stretch < 1 << 31
+        load = max(min(start, length - stretch - MARGIN), MARGIN)
+        number = divide(line, load)
+        first_run = run_at(max(start, 0))[1]
+        count = run_at(min(start + stretch, length) - 1)[1] - first_run + 1
+        assert 0 < count <= turns * lanes + 4
+        prepared = []
+        for index in range(first_run, first_run + count):
+            found = {}
+            for each in arrays:
+                if each.step is not None:
+                    size = each.bits // 8
+                    assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                    found[each.name] = each.read(index * each.step // size)
+            prepared.append(found)
+
+        def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
+            """The lanes of a vector, which has the parameters of another run from `split` on."""
+            assert outputs[0].lane_places(0, first, lanes, True)
+            for lane in range(lanes):
+                if elements == line[0] or (first + lane + 1) % line[0]:  # a nibble that pads becomes 0
+                    places = {name: found[lane] for name, found in loaded.items()}
+                    places |= {each.name: first + lane for each in outputs}
+                    yield places | (here if lane < split else other)
+
+        for vector in range(32 * turns):
+            place, first = load + vector * lanes, start + vector * lanes
+            within = load - number * line[0] + vector * lanes
+            beyond = within >= line[0]
+            loaded = {each.name: words(each, place + (number + beyond) * each.row) for each in inputs}
+            if fast and load == start:
+                within -= beyond * line[0]
+                piece = divide(run, within)
+                split = min((piece + 1) * run[0], line[0]) - within
+                slot = piece - first_run + (number + beyond) * runs
+                assert 0 <= slot <= slot + (split < lanes) < count
+                if within + lanes <= line[0] or not any(each.row for each in inputs):
+                    yield from whole(first, loaded, prepared[slot], prepared[slot + (split < lanes)], split)
+                    continue
+            limit = min(first + lanes, length)
+            if fast and first >= MARGIN and first + lanes + MARGIN <= length:
+                above, index, end = run_at(first)
+                stop = (above + 1) * line[0] - first
+                for each in inputs:  # across
+                    here = words(each, first + above * each.row)
+                    further = words(each, first + (above + 1) * each.row) if stop < lanes else []
+                    loaded[each.name] = here[:stop] + further[stop:]
+                here = prepared[index - first_run]
+                other = prepared[index - first_run + (end - first < lanes)]
+                yield from whole(first, loaded, here, other, end - first)
+                continue
+            for element in range(max(first, 0), limit):
+                above, index, _ = run_at(element)
+                if above * line[0] + elements > element:
+                    yield (
+                        {each.name: each.place(0, element + above * each.row) for each in inputs}
+                        | {each.name: element for each in outputs}
+                        | prepared[index - first_run]
+                    )
 
 
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
@@ -583,22 +732,25 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            by_row = variant.kernel in ("rows", "columns")
+            by_row = variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED)
+            in_table = variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL)
             tiled = variant is schedules.TILE
-            shares = parameter and variant is not schedules.STRIDED and not tiled
+            steps = parameter and variant is not schedules.STRIDED and not tiled and not in_table
             spans = by_row and not parameter and operand in operation.inputs
-            axes = 0 if variant.kernel == "vec" else AXES
-            in_lines = variant.kernel == "vec" and not parameter
-            assert len(slots) == axes + 3 * tiled + 2 * by_row + shares + 2 * spans + in_lines
+            axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
+            in_lines = (variant.kernel == "vec" and not parameter) or (
+                variant is schedules.GROUPS and not parameter and operand in operation.inputs
+            )
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
                     DTYPES[plan.words[index]].bits,
                     problem.pointers.get(operand.name, 1 << 20),
                     slots[:axes],
-                    slots[-1] if shares else None,
-                    slots[axes] if by_row or in_lines else 0,
-                    slots[axes + 1] if by_row else 0,
+                    slots[-1] if steps else None,
+                    slots[axes] if by_row or in_table or in_lines else 0,
+                    slots[axes + 1] if by_row or in_table else 0,
                     parameter,
                     slots[axes:] if tiled else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
@@ -609,24 +761,31 @@ def check(problem: Problem) -> str:
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
     numbers = [int(word) for word in re.findall(r"\b\d+\b", schedules.entry(operation, types, variant))]
-    units, launched = geometry.head[0], geometry.grid * BLOCK
+    blocks = geometry.grid
+    units, launched = geometry.head[0], blocks * BLOCK
     if variant is schedules.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
     elif variant is schedules.TILE:
         runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant.kernel in ("rows", "columns"):
+    elif variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL):
+        runs = [columns_places(geometry, arrays, *numbers)]
+        blocks = geometry.head[1]
+        launched = blocks * BLOCK
+    elif variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
-        runs = [vec_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        places_of = groups_places if variant is schedules.GROUPS else vec_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        units = -(-(geometry.head[0] + (numbers[0] - 1) * (variant is schedules.SHIFTED)) // numbers[0])
+        leads = variant in (schedules.SHIFTED, schedules.GROUPS)  # before the first element
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
         where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
     if variant is not schedules.TILE:  # there a block has one tile
-        per_block = launched // geometry.grid
+        per_block = launched // blocks
         assert launched - per_block < units <= launched
     return schedules.variant_name(operation, types, variant)
 
@@ -707,6 +866,8 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
     "name, sizes, variant",
     [
         ("quantize_per_token", {"n": (300,), "d": 37}, "rows"),  # short rows that vectors would straddle
+        ("quantize_per_token", {"n": (300,), "d": 63}, "rows"),
+        ("quantize_per_token", {"n": (300,), "d": 65}, "vec"),  # but some vectors may
         ("quantize_per_token", {"n": (300,), "d": 48}, "vec"),
         ("quantize_per_token", {"n": (), "d": 5}, "vec"),
         ("quantize_per_channel", {"outer": (5,), "c": 6, "inner": (4, 8)}, "vec"),
@@ -715,7 +876,7 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
             "quantize_per_group",
             {"outer": (7,), "d": 100, "inner": (), "group_size": 32},
             "rows",
-        ),  # a ragged last group
+        ),  # a ragged last group shorter than a vector
         ("quantize_per_group", {"outer": (7,), "d": 96, "inner": (), "group_size": 32}, "vec"),
         ("quantize_per_group", {"outer": (), "d": 96, "inner": (8,), "group_size": 32}, "columns"),
         ("quantize_per_group", {"outer": (2, 3), "d": 33, "inner": (), "group_size": 100}, "rows"),
@@ -745,6 +906,53 @@ def contiguous(name: str, sizes: dict) -> Problem:
     return Problem(plan, arrays, {})
 
 
+@pytest.mark.parametrize("few", [True, False])
+@pytest.mark.parametrize("function", [f"{name}_per_channel" for name in ("quantize", "dequantize", "fake_quantize")])
+@pytest.mark.parametrize("rows, width", [(1, 9), (3, 5), (37, 12), (21, 13), (9, 127), (4, 4)])
+def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(function, rows, width, few, monkeypatch):
+    """Whether or not their rows are of whole vectors: the columns are the same again after some rows."""
+    monkeypatch.setattr(mapping.MapKernels, "few_blocks", mapping.MapKernels.few_blocks if few else 0)
+    widens = function.startswith("dequantize")  # there is one variant
+    for start in range(4):
+        problem = contiguous(function, {"outer": (rows,), "c": width, "inner": ()})
+        for operand, word in zip(problem.plan.operation.operands, problem.plan.words, strict=True):
+            if operand.dims == problem.plan.operation.space:
+                problem.pointers[operand.name] = (1 << 20) + start * DTYPES[word].storage.itemsize
+        assert problem.geometry().variant is (schedules.COLUMNS_SMALL if few and not widens else schedules.COLUMNS)
+        check(problem)
+    one = next(name for name in problem.pointers)
+    problem.pointers[one] = (1 << 20) + 2 * DTYPES[problem.plan.words[0]].storage.itemsize
+    assert problem.geometry().variant is schedules.COLUMNS_UNALIGNED
+    check(problem)
+
+
+@pytest.mark.parametrize("gap, variant", [(0, "columns"), (4, "columns"), (1, "columns_unaligned")])
+@pytest.mark.parametrize("tables", [(), (3,), (3, 2)])
+def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, variant):
+    problem = contiguous("quantize_per_group", {"outer": tables, "d": 15, "inner": (16,), "group_size": 5})
+    shape = problem.arrays["input"].shape
+    problem.arrays["input"] = np.arange(np.prod(shape[:-1]) * (16 + gap)).reshape(*shape[:-1], 16 + gap)[..., :16]
+    assert check(problem).startswith("columns")
+    name = schedules.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
+    assert name.startswith(f"quantize_per_group_{variant}<")
+
+
+def test_packed_tables_of_odd_width_have_gaps():
+    """Each of their rows ends with a nibble that is no element; one row has no other behind it."""
+    for rows, variant in ((3, schedules.COLUMNS_UNALIGNED), (1, schedules.COLUMNS_SMALL)):
+        plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_channel")
+        descriptor = plan_class.descriptor_type(outer=(rows,), c=37, inner=(), output_element="s4")
+        plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+        arrays = {
+            operand.name: addresses(stored, random.Random(0), "contiguous")
+            for operand, stored in zip(plan.operation.operands, plan.stored, strict=True)
+            if operand.dims
+        }
+        problem = Problem(plan, arrays, {})
+        assert problem.geometry().variant is variant
+        check(problem)
+
+
 def test_axes_stored_in_another_order_alike_are_one_row():
     problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
     for name, array in problem.arrays.items():
@@ -760,7 +968,7 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
     )
     strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
     for aligned in (True, False):
-        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned))
+        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned, 0 if aligned else None))
         assert geometry.variant in (schedules.ROWS, schedules.STRIDED)
         assert geometry.variant is schedules.STRIDED or geometry.head[0] < 1 << 31
 
@@ -801,6 +1009,69 @@ def test_misaligned_operands_are_no_flat_row():
         problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
         assert problem.geometry().variant is schedules.SHIFTED
         check(problem)
+
+
+GROUPED = [
+    # name, elements, rows, columns, group, elements between the rows of the input
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 32, 0),
+    ("quantize_per_group", {"T": "f16", "Q": "s4"}, 2, 1088, 64, 0),
+    ("quantize_per_group", {"T": "f64", "Q": "u4"}, 4, 679, 34, 0),
+    ("quantize_per_group", {"T": "bf16", "Q": "s8"}, 3, 1079, 50, 24),
+    ("dequantize_per_group", {"T": "f16", "Q": "s4"}, 3, 1055, 64, 0),
+    ("dequantize_per_group", {"T": "f64", "Q": "u4"}, 5, 359, 33, 0),
+    ("dequantize_per_group", {"T": "f32", "Q": "s4"}, 4, 608, 48, 6),
+    ("dequantize_per_group", {"T": "bf16", "Q": "u8"}, 3, 1091, 128, 0),
+    ("quantize_per_token", {"T": "f16", "Q": "s4"}, 3, 1077, None, 0),
+    ("fake_quantize_per_group", {"T": "f16"}, 3, 1055, 32, 0),
+    ("fake_quantize_per_group", {"T": "f64"}, 4, 384, 64, 9),
+    ("quantize_per_group_backward", {"T": "f32"}, 4, 553, 40, 8),
+]
+
+
+@pytest.mark.parametrize("name, types, rows, columns, group, more", GROUPED, ids=str)
+def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, group, more, monkeypatch):
+    """Ragged groups, lines that are padded or have gaps, and any alignment."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    operation = plan_class.operation
+    fields = {operation.element_fields[letter]: word for letter, word in types.items()}
+    sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
+    descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    monkeypatch.setattr(mapping.MapKernels, "few_blocks", 0)
+    served = []
+    for start in (0, 1, 3, 8):
+        arrays, pointers = {}, {}
+        for index, operand in enumerate(operation.operands):
+            if operand.dims:
+                full = operand.dims == operation.space
+                *outer, last = plan.stored[index]
+                wide = last + (more if full and operand in operation.inputs else 0)
+                arrays[operand.name] = np.arange(int(np.prod(outer)) * wide).reshape(*outer, wide)[..., :last]
+                pointers[operand.name] = (1 << 20) + full * start * DTYPES[plan.words[index]].storage.itemsize
+        served.append(check(Problem(plan, arrays, pointers)))
+    assert sum(each.startswith("groups") for each in served) >= 3, served  # an aligned one may take vec
+
+
+@pytest.mark.parametrize(
+    "rows, columns, group, variant",
+    [
+        (16384, 4095, 128, "groups"),
+        (16384, 4095, 32, "groups"),
+        (16384, 4096, 128, "vec"),
+        (16384, 4095, 31, "rows"),  # more runs than a warp has room for
+        (16384, 4097, 128, "rows"),  # a last group shorter than a vector
+        (16384, 511, 128, "rows"),  # a stretch of more than two lines
+        (400, 4095, 128, "rows"),  # too few stretches to keep a GPU busy
+    ],
+)
+def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
+    plan_class = next(plan for plan in PLANS if plan.operation.function == "fake_quantize_per_group")
+    sizes = {"outer": (rows,), "d": columns, "inner": (), "group_size": group}
+    descriptor = plan_class.descriptor_type(**sizes, input_element="f16")
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    runs = -(-columns // group)
+    strides = tuple((step, 1) for step in (columns, runs, runs, columns))
+    assert plan._kernels.geometry(mapping.Layouts(strides, True, 0)).variant.kernel == variant
 
 
 @pytest.mark.parametrize("name", ["lerp_tensor", "quantize_per_token", "quantize_per_group", "dequantize_per_channel"])

@@ -1,0 +1,150 @@
+"""The shapes of the suite: of maps, and of programs that reduce, by what they reduce over."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from math import isqrt, prod
+
+from skuda.operation import Operation
+
+
+class Layout(StrEnum):
+    """How the operands that have an element for each place of the index space lie in memory."""
+
+    CONTIGUOUS = "contiguous"
+    MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
+    ROW_STRIDED = "row-strided"  # inputs are the left half of the columns of a matrix; outputs are contiguous
+    TRANSPOSED = "transposed"  # inputs are transposed views; outputs are contiguous
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A logical shape in elements and how it lies."""
+
+    extents: tuple[int, ...]
+    layout: Layout = Layout.CONTIGUOUS
+
+    def __str__(self) -> str:
+        extents = "x".join(map(str, self.extents))
+        return extents if self.layout is Layout.CONTIGUOUS else f"{extents} {self.layout}"
+
+
+class SizeClass(StrEnum):
+    """The groups of rows that targets are set for: of maps by size and layout, then of programs that reduce."""
+
+    SMALL = "under 16 MB"
+    MIDDLE = "16 to 64 MB"
+    LARGE = "64 MB and more"
+    ROW_STRIDED = "row-strided views"
+    TRANSPOSED = "transposed views"
+    ROWS = "rows of 64 to 16384"
+    WIDE_ROWS = "rows of 65536 and more"
+    FEW_ROWS = "few rows"
+    FUSED = "fused chains"
+    VALUES = "rows to a value each"
+    COLUMNS = "columns"
+    WHOLE = "a tensor to a value"
+    PER_TENSOR = "dynamic per tensor"
+
+
+# What programs that reduce are listed by; every other class is of maps.
+REDUCING = (
+    SizeClass.ROWS, SizeClass.WIDE_ROWS, SizeClass.FEW_ROWS, SizeClass.FUSED, SizeClass.VALUES, SizeClass.COLUMNS,
+    SizeClass.WHOLE, SizeClass.PER_TENSOR,
+)  # fmt: skip
+
+ONE_ROW, DECODE, BATCH = Shape((1, 4096)), Shape((16, 4096)), Shape((256, 4096))
+LARGE, ODD = Shape((16384, 4096)), Shape((16384, 4095))
+MISALIGNED = Shape((16384, 4096), Layout.MISALIGNED)
+FLAT = Shape((1 << 25,))
+
+SHAPES = (
+    ONE_ROW,
+    DECODE,
+    BATCH,
+    Shape((4097, 127)),
+    Shape((1000003,)),
+    Shape((4096, 4096)),
+    LARGE,
+    ODD,
+    Shape((16384, 8192)),
+    Shape((65536, 8192)),
+    MISALIGNED,
+    Shape((16384, 4096), Layout.ROW_STRIDED),
+    Shape((16384, 4096), Layout.TRANSPOSED),
+)
+QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:]}
+
+# Rows along the last axis, of programs that write as many elements as they read.
+_SHORT = (Shape((262144, 64)), Shape((65536, 127)))
+_ROWS = (
+    *_SHORT, Shape((65536, 1024)), ODD, LARGE, MISALIGNED, Shape((8192, 8192)), Shape((8192, 11008)),
+    Shape((4096, 16384)), ONE_ROW, DECODE, BATCH, Shape((1024, 65536)), Shape((256, 262144)),
+)  # fmt: skip
+# Rows along the last axis that become a value each; their kernels differ less.
+_REDUCED_ROWS = (*_SHORT, ODD, LARGE, BATCH, Shape((256, 262144)))
+_GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
+_COLUMNS = (ODD, LARGE)
+_TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
+# All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
+CORE = {ODD, LARGE}
+MAIN_ELEMENTS = ("f32", "f16")
+AGAIN = {DECODE, MISALIGNED, *CORE}  # of maps that take the same ways as others
+GROUP = 128  # elements
+
+
+def reduced_names(operation: Operation) -> frozenset[str]:
+    """The dimensions that an operation reduces over, or over blocks of which."""
+    parts = operation.over.replace("*", "").split(",") if operation.over else ()
+    return frozenset(part.partition("/")[0].strip() for part in parts)
+
+
+def spans_output(operation: Operation) -> bool:
+    """Whether some output has an element for each place of the index space."""
+    return any(output.dims == operation.space for output in operation.outputs)
+
+
+def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
+    """The shapes of an operation with reductions, and the attributes that differ between rows."""
+    names, space = reduced_names(operation), operation.space
+    sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
+    movable = any(attribute.axis_of in names for attribute in operation.attributes if attribute.type == "axis")
+    full = spans_output(operation)
+    if sizes:
+        found = [(shape, sizes) for shape in _GROUPED]
+    elif all(dim.name in names for dim in space):
+        found = [(shape, {}) for shape in (_TENSORS if full else (FLAT, LARGE, BATCH))]
+    else:
+        found = []
+        if movable or space[-1].name in names:
+            found += [(shape, {}) for shape in (_ROWS if full else _REDUCED_ROWS)]
+        if movable or space[-1].name not in names:
+            found += [(shape, {"axis": 0} if movable else {}) for shape in _COLUMNS]
+        if movable and not full:
+            found.append((FLAT, {}))
+    for shape, attributes in found:
+        yield Shape(_fitted(shape.extents, operation), shape.layout), attributes
+
+
+def is_core(shape: Shape) -> bool:
+    """Whether a shape is measured at every element type."""
+    head = shape.extents[:1]
+    return any(
+        (head, prod(shape.extents), shape.layout) == (core.extents[:1], prod(core.extents), core.layout)
+        for core in CORE
+    )
+
+
+def _fitted(extents: tuple[int, ...], operation: Operation) -> tuple[int, ...]:
+    """As many axes as an index space needs: the last one is split, or the first ones become one."""
+    single = sum(not dim.many for dim in operation.space)
+    many = len(operation.space) > single
+    while len(extents) < single + (many and len(extents) > 1):
+        width = next(part for part in range(isqrt(extents[-1]), 0, -1) if extents[-1] % part == 0)
+        extents = (*extents[:-1], width, extents[-1] // width)
+    if not many and len(extents) > single:
+        joined = len(extents) - single + 1
+        extents = (prod(extents[:joined]), *extents[joined:])
+    return extents

@@ -16,7 +16,7 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_cuda import RowProgram, Value
 from skuda.codegen.schema import schema_text
 from skuda.operation import Attribute, Operand
 
@@ -127,7 +127,14 @@ def _environment(statement: str) -> jinja2.Environment:
         share_of=_share_of,
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
-        row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
+        row_lanes=_row_lanes,
+        row_share=_row_share,
+        row_state=_row_state,
+        made_from=lambda arguments: f"({', '.join(a.name for a in arguments)})" if arguments else "{}",
+        bits_of=_bits_of,
+        row_bits=_row_bits,
+        row_others=_row_others,
+        with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -145,6 +152,43 @@ def _cpp(element: str, program: CudaProgram) -> str:
 def _widened(item, program, value: str) -> str:
     """A value that a row shares, as its formulas take it."""
     return f"{parameter_of(program.operation, item).type}({value})"
+
+
+def _row_lanes(parameters) -> str:
+    """What a method of a pass over rows is called with: an element of each operand."""
+    each = (p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in parameters)
+    return ", ".join([*each, "usual_"])
+
+
+def _row_state(value: Value, fast: str) -> str:
+    """A value of an element of a row as its reduction takes it, or as it is stored."""
+    call = f"pass_.template {value.name}<{fast}>({_row_lanes(value.parameters)})"
+    return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else call
+
+
+def _row_share(operand: Operand, program) -> str:
+    """A thread's share of a row, read where it is used."""
+    name = operand.name
+    return (
+        f"::share<MODE, {_cpp(operand.element, program)}>("
+        f"{name}_row_, first_, length_, args_.{name}_steps_, args_.{name}, args_.{name}_span_)"
+    )
+
+
+def _bits_of(operands, program) -> str:
+    """The bits of one element of each operand."""
+    return " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in operands)
+
+
+def _row_others(program) -> int:
+    """Registers of a thread beside the elements that it holds, where spills begin."""
+    return 24 + 2 * max(len(each.values) for each in program.passes)
+
+
+def _row_bits(program) -> str:
+    """How many bits of each element of a row its threads hold in registers."""
+    bits = _bits_of(program.arrays, program)
+    return f"larger({bits}, {len(program.held)} * storage<{program.compute}>::bits)" if program.held else bits
 
 
 @jinja2.pass_context

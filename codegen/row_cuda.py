@@ -8,10 +8,11 @@ start with a capital, which no operand's does.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
+from skuda.codegen.lowering import Lowering
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -19,6 +20,23 @@ from skuda.operation import Operand
 
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
+
+
+class RowPrinter(CudaPrinter):
+    """C++ of what is computed for each element of a row: in quick forms first, which say where they do not hold."""
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "exp" or (node.op == "/" and node.kind == REAL):
+            arguments = ", ".join(self.text(argument) for argument in node.args)
+            return f"{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
+        return super().written(node, own)
+
+    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
+        text = super().prepared(rule, found, *elements)
+        if rule.method != "quotient":
+            return text
+        divisor = text.partition(".")[0]
+        return f"quotient<FAST>({self.text(found[rule.each])}, {divisor}, usual_)"
 
 
 @dataclass(frozen=True)
@@ -42,6 +60,11 @@ class Value:
     how: str = ""
     operand: Operand | None = None
     result: str = ""
+
+    @property
+    def state(self) -> str:
+        """In C++, what is made of each element: of a reduction, what it goes on with."""
+        return f"state_t<{self.how}, {self.type}>" if self.how else self.type
 
 
 @dataclass(frozen=True)
@@ -78,6 +101,11 @@ class Pass:
         """Everything that is computed for each element."""
         return (*(held.value for held in self.held), *self.values)
 
+    @property
+    def careful(self) -> bool:
+        """Whether some of it has quick forms, which do not hold for all numbers."""
+        return any("FAST" in value.formula for value in self.methods)
+
 
 @dataclass(frozen=True)
 class _Wanted:
@@ -91,9 +119,10 @@ class _Wanted:
 
 @dataclass(frozen=True)
 class RowValue:
-    """An output that a row has one of."""
+    """An output that a row has one of, and the name of its value as it is stored."""
 
     operand: Operand
+    name: str
     type: str
     formula: str
 
@@ -130,7 +159,7 @@ class RowProgram(ProgramInCuda):
         full = [operand for operand in op.outputs if operand.dims == op.space]
         wanted: list[list[_Wanted]] = [
             [
-                _Wanted(names[r].text, _named(r.args[0], names), REDUCTIONS[r.op.removeprefix(REDUCE)].cuda, None)
+                _Wanted(names[r].text, *_reduced(r, names), None)
                 for r in names
                 if levels[r] == level
             ]
@@ -139,12 +168,23 @@ class RowProgram(ProgramInCuda):
         wanted.append([_Wanted(o.name, _named(formulas[o.name], names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
-        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
-        self.row_values = tuple(
-            RowValue(o, CPP.get(formulas[o.name].kind, "C"), CppPrinter().text(_named(formulas[o.name], names)))
-            for o in op.outputs
-            if o not in full
+        self.row_values, stored = self._row_values(
+            {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
         )
+        wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
+        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
+
+    def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
+        """The outputs that a row has one of, and what stands for them in the formulas of others."""
+        values: list[RowValue] = []
+        stored: dict[Node, Node] = {}
+        for operand, node in formulas.items():
+            kind, name = CPP.get(node.kind, "C"), f"Stored{len(values)}"
+            whole = Node("stored", (node,), REAL, node.dims, text=operand.element) if node.kind == REAL else node
+            values.append(RowValue(operand, name, kind, CppPrinter().text(whole.replaced(stored.get))))
+            stored[whole] = Node("name", (), node.kind, node.dims, node.bits, name)
+            self._types[name] = Parameter(kind, name)
+        return tuple(values), stored
 
     def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""
@@ -178,7 +218,7 @@ class RowProgram(ProgramInCuda):
         return own + sum(map(self._cost, node.args))
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = CudaPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
+        printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
 
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
@@ -204,6 +244,22 @@ class RowProgram(ProgramInCuda):
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)
         return Pass(tuple(printer.members.values()), arguments, held, values)
+
+
+def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
+    """What a reduction is of, and its class of runtime/cuda/reduce.cuh.
+
+    Extremes of what is finite ask whether elements are finite group by group.
+    """
+    node, how = reduction.args[0], REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
+    if how in ("Largest", "Smallest") and node.op == "where" and node.args[0].op == "isfinite":
+        (x,), chosen, other = node.args[0].args, *node.args[1:]
+        zero = other.op == "number" and float(other.text) == 0
+        if zero and how == "Largest" and chosen == Node("abs", (x,), REAL, x.dims):
+            return _named(x, names), "LargestMagnitude"
+        if zero and chosen == x:
+            return _named(x, names), f"{how}Finite"
+    return _named(node, names), how
 
 
 def _named(node: Node, names: Mapping[Node, Node]) -> Node:

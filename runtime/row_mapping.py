@@ -77,7 +77,8 @@ class RowKernels:
             )
         along = [self.operation.runs_along(operand) for operand in operands]
         mode = self._mode(layouts, arrays, rows, along)
-        variant = next(v for v in self._variants if v.mode is mode and (not v.keep or rows.length <= v.elements))
+        variants = [variant for variant in self._variants if variant.mode is mode]
+        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -88,9 +89,22 @@ class RowKernels:
             operand.name: (0,) * free
             + tuple(axis.strides[place] for axis in rows.axes)
             + (rows.steps(place) if runs else ())
-            for place, (operand, runs) in enumerate(zip(operands, along, strict=True))
+            + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
+            for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
+        """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""
+        low, high = 0, rows.length  # the elements between which the input lies
+        for axis in rows.axes:
+            step = axis.strides[place] * (axis.extent - 1)
+            low, high = low + min(step, 0), high + max(step, 0)
+        if rows.blocks is not None:  # the last block is shorter
+            high -= rows.length - rows.last
+        share = GROUP * self.bits[index] // 8
+        first, last = low * self.bits[index] // 8, -(-high * self.bits[index] // 8) - share - min(16, share)
+        return first, max(0, last - first + 1)
 
     def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""

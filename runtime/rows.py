@@ -26,13 +26,14 @@ from skuda.operation import Types
 
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
-# (most elements of a row, places): a place is a thread of a kernel.
-_PLACES = ((64, 8), (512, 32), (2048, 128), (8192, 256), (16384, 512), (SEGMENT, 1024))
+_GROUPS = 4  # of a place, at most, until there are all places
+_PLACES = 4, 1024  # at least and at most: powers of two
 
 
 def places(length: int) -> int:
-    """To how many places the groups of a row of this length are dealt."""
-    return next((count for most, count in _PLACES if length <= most), _PLACES[-1][1])
+    """To how many places the groups of a row of this length are dealt. A place is a thread of a kernel."""
+    least, most = _PLACES
+    return min(most, max(least, 1 << (-(-length // (GROUP * _GROUPS)) - 1).bit_length())) if length else least
 
 
 def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:

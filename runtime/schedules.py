@@ -81,10 +81,13 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
 
-# Groups of eight that a thread holds, at most; registers are the limit. How many threads hold a row is a matter of
-# the order of its sum.
-_CHUNKS = ((8, 1), (32, 2), (128, 2), (256, 2), (256, 4), (512, 4), (1024, 8))
+# Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
+# its elements, so there are few threads; the order of sums says how many.
+_CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
+_REGISTERS = 1 << 16  # of a block, 32 bits each
+_OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
+_OTHERS_UNALIGNED = 48  # where elements do not lie in whole vectors
 assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _CHUNKS)
 
 
@@ -103,8 +106,11 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in _CHUNKS:
-            if threads < 1024 or chunks * GROUP * bits <= 32 * 32:
+            most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
+            if chunks * GROUP * bits // 32 <= most:
                 found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
+            elif threads < _REREAD[0]:
+                found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
         found.append(RowVariant("row", layout, f"_reread{suffix}", *_REREAD, False, mode))
     return tuple(found)
 
@@ -141,9 +147,9 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
-    """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x2`."""
+    """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
     if isinstance(variant, RowVariant):
-        return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
+        return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if variant in (TILE, STRIDED):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]

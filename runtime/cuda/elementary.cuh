@@ -12,21 +12,17 @@ template <typename C> __device__ inline C scaled(C y, C k) {
   return y * power_of_two(y, half) * power_of_two(y, power - half);
 }
 
-__device__ inline f32 exponential(f32 x) {
-  x = bounded(x, -104.5f, 89.0f);
-  const f32 k = fused(x, 0x1.715476p+0f, 0x1.8p23f) - 0x1.8p23f;
-  const f32 r = fused(k, -0x1.7f7d1cp-20f, x - k * 0x1.62e4p-1f);
+// e^(x - k ln 2), where k ln 2 is next to x.
+__device__ inline f32 exponential_near(f32 x, f32 k) {
+  const f32 r = fused(k, -0x1.7f7d1cp-20f, fused(k, -0x1.62e4p-1f, x));  // the inner product is exact
   f32 p = 0x1.6d117ap-10f;
   p = fused(p, r, 0x1.120bdep-7f);
   p = fused(p, r, 0x1.555518p-5f);
   p = fused(p, r, 0x1.5554dcp-3f);
   p = fused(p, r, 0x1p-1f);
-  return scaled(fused(fused(p, r, 1.0f), r, 1.0f), k);
+  return fused(fused(p, r, 1.0f), r, 1.0f);
 }
-
-__device__ inline f64 exponential(f64 x) {
-  x = bounded(x, -746.0, 710.0);
-  const f64 k = x * 0x1.71547652b82fep+0 + 0x1.8p52 - 0x1.8p52;
+__device__ inline f64 exponential_near(f64 x, f64 k) {
   const f64 r = (x - k * 0x1.62e42fefap-1) - k * 0x1.cf79abc9e3b3ap-40;
   f64 p = 0x1.1f733f411b727p-29;
   p = p * r + 0x1.af4e5274a366cp-26;
@@ -39,7 +35,39 @@ __device__ inline f64 exponential(f64 x) {
   p = p * r + 0x1.5555555555556p-5;
   p = p * r + 0x1.5555555555557p-3;
   p = p * r + 0x1p-1;
-  return scaled((r * r * p + r) + 1.0, k);
+  return (r * r * p + r) + 1.0;
+}
+
+// x log2(e) and the number that rounds it to an integer, which then stands in the last bits.
+__device__ inline f32 exponential_power(f32 x) { return fused(x, 0x1.715476p+0f, 0x1.8p23f); }
+__device__ inline f64 exponential_power(f64 x) { return x * 0x1.71547652b82fep+0 + 0x1.8p52; }
+
+__device__ inline f32 exponential(f32 x) {
+  x = bounded(x, -104.5f, 89.0f);
+  const f32 k = exponential_power(x) - 0x1.8p23f;
+  return scaled(exponential_near(x, k), k);
+}
+__device__ inline f64 exponential(f64 x) {
+  x = bounded(x, -746.0, 710.0);
+  const f64 k = exponential_power(x) - 0x1.8p52;
+  return scaled(exponential_near(x, k), k);
+}
+
+// The same bits for usual arguments, in fewer instructions; where an argument is unusual, `usual` becomes false and the
+// result is anything.
+__device__ inline f32 quick_exponential(f32 x, bool& usual) {
+  usual &= fabsf(x) <= 87.0f;
+  const f32 power = exponential_power(x);
+  return exponential_near(x, power - 0x1.8p23f) * __int_as_float((__float_as_int(power) << 23) + 0x3f800000);
+}
+__device__ inline f64 quick_exponential(f64 x, bool& usual) {
+  usual &= fabs(x) <= 708.0;
+  const f64 power = exponential_power(x);
+  const i64 bits = (__double_as_longlong(power) << 52) + 0x3ff0000000000000ll;
+  return exponential_near(x, power - 0x1.8p52) * __longlong_as_double(bits);
+}
+template <int FAST, typename C> __device__ inline C exponential(C x, bool& usual) {
+  return FAST ? quick_exponential(x, usual) : exponential(x);
 }
 
 // x = m * 2^k with m in [sqrt(1/2), sqrt(2)), for a finite x above 0.

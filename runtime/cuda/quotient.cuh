@@ -100,6 +100,22 @@ template <typename C> struct Divisor {
   }
 };
 
+// x / s where FAST: for usual numbers and s > 0; where one is unusual, `usual` becomes false and the result is anything,
+// so that many quotients share one branch. The remainder has its sign changed twice: a quotient of -0 keeps its own.
+template <typename C> __device__ inline C quick_quotient(C x, C s, C y, bool& usual) {
+  const C size = absolute(x);
+  usual &= (s >= limits<C>::scale_low) & (s <= limits<C>::scale_high) & (size <= limits<C>::value_high) &
+           ((size >= limits<C>::value_low) | (x == C(0)));
+  const C q0 = x * y;
+  return fused(-fused(s, q0, -x), y, q0);
+}
+template <int FAST, typename C> __device__ inline C quotient(C x, C s, bool& usual) {
+  return FAST ? quick_quotient(x, s, inverse(s), usual) : divided(x, s);
+}
+template <int FAST, typename C> __device__ inline C quotient(C x, const Divisor<C>& by, bool& usual) {
+  return FAST ? quick_quotient(x, by.s, by.y, usual) : general_quotient(x, by.s);
+}
+
 // The largest x > 0 whose quotient by s > 0, rounded to C and then to an integer, is at most `bound` >= 0.
 //
 // With h = bound + 1/2 (exact), the last quotient that rounds to `bound` is h itself where `bound` is even, for ties go

@@ -1,11 +1,20 @@
 // Reductions over a row that the threads of a warp's part, of a warp or of a block hold together. Sums and products are
 // made in one order, which depends on the row's length alone and which skuda.rows describes: the reference's bits.
 #pragma once
+#include "shift.cuh"
 #include "walk.cuh"
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
 constexpr int INNER = 4;        // axes that a row may lie along
+__device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+// Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
+// `others` beside them.
+__device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
+  const int registers = chunks * GROUP * bits / 32 + others;
+  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+}
+constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
 
 // `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
 struct Sum {
@@ -105,14 +114,66 @@ template <typename V> __device__ inline V from_lane(V value, int apart) {
 template <typename V> __device__ inline Placed<V> from_lane(const Placed<V>& found, int apart) {
   return {from_lane(found.value, apart), from_lane(found.place, apart)};
 }
+// The largest magnitude of the finite values; 0 if there are none.
+struct LargestMagnitude : Largest {
+  template <typename V> static __device__ V nothing() { return V(0); }
+  template <typename V> static __device__ V empty() { return Largest::empty<V>(); }
+};
+
+// The largest and the smallest where values that are not finite count as 0.
+struct LargestFinite : Largest {};
+struct SmallestFinite : Smallest {};
 
 // A group made one by adding neighbours.
-template <typename How, typename V> __device__ inline V joined(V (&values)[GROUP]) {
+template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
+  V values[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = group[i];
 #pragma unroll
   for (int apart = 1; apart < GROUP; apart *= 2)
 #pragma unroll
     for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
+}
+
+template <typename How, typename V> __device__ inline V of_finite(V (&values)[GROUP]) {
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = is_finite(values[i]) ? values[i] : V(0);
+  return joined<How>(values);
+}
+
+// Whether values are finite is asked of their group first.
+template <typename How, typename V> struct Group {
+  static __device__ V of(V (&values)[GROUP]) { return joined<How>(values); }
+};
+template <typename V> struct Group<LargestMagnitude, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
+    const V largest = joined<Largest>(values);
+    return is_finite(largest) ? largest : of_finite<Largest>(values);
+  }
+};
+
+// Where the largest is positive and finite, values that count as 0 make no difference.
+template <typename V> struct Group<LargestFinite, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+    const V largest = joined<Largest>(values);
+    return largest > V(0) && is_finite(largest) ? largest : of_finite<Largest>(values);
+  }
+};
+template <typename V> struct Group<SmallestFinite, V> {
+  static __device__ V of(V (&values)[GROUP]) {
+    const V smallest = joined<Smallest>(values);
+    return smallest < V(0) && is_finite(smallest) ? smallest : of_finite<Smallest>(values);
+  }
+};
+
+// What a pass found of the elements that a row does not have counts for nothing.
+template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
+  if (__builtin_expect(count >= GROUP, 1)) return;
+#pragma unroll
+  for (int i = 1; i < GROUP; ++i) values[i] = i < count ? values[i] : How::template nothing<V>();
 }
 
 // The sums of segments, as a tree of neighbours: one of each height waits for the one beside it.
@@ -141,16 +202,16 @@ template <typename How, typename V, int THREADS> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   V place = How::template nothing<V>();
 
-  __device__ void add(V (&group)[GROUP]) { place = How::of(place, joined<How>(group)); }
+  __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group)); }
 
-  // The value of the whole row, in every thread of it. `scratch` has a place for each warp, and no thread may still
-  // read what another reduction left there.
+  // The value of the whole row, in every thread of it. `scratch` has a place for each warp of the block, and no thread
+  // may still read what another reduction left there.
   __device__ V total(V* scratch) const {
     V value = across<(THREADS < 32 ? THREADS : 32)>(place);
     if constexpr (WARPS > 1) {
       if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
       __syncthreads();
-      value = across<WARPS>(scratch[threadIdx.x % WARPS]);
+      value = across<WARPS>(scratch[threadIdx.x / THREADS * WARPS + threadIdx.x % WARPS]);
     }
     return value;
   }
@@ -170,12 +231,20 @@ struct RowSpace {
   i64 block_axis, last_length;  // block_axis: AXES where rows are whole
   Outer outer;
 
-  __device__ i64 length_of(i64 row) const {
-    if (block_axis == AXES) return length;
+  __device__ i64 length_of(i64 row) const { return i32(block_axis) == AXES ? length : block_length(row); }
+  __device__ __noinline__ i64 block_length(i64 row) const {
 #pragma unroll 1
     for (int axis = AXES - 1; axis > block_axis; --axis) row = outer.extent[axis](row);
     const Divide& blocks = outer.extent[block_axis];
     return row - blocks(row) * blocks.divisor == blocks.divisor - 1 ? last_length : length;
+  }
+
+  // Elements between an operand's start and that of a row.
+  __device__ i64 offset(i64 row, const Strides& strides) const {
+    return i32(outer.first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+  }
+  __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const {
+    return outer.far_offset(row, strides);
   }
 };
 
@@ -207,23 +276,137 @@ struct Along {
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
-// A thread's share of a row; what lies beyond the row reads as 0.
-template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> share(const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
-  if constexpr (MODE == WHOLE) {
-    return load<true, E, GROUP>(row, first, length);
-  } else if constexpr (MODE == UNIT) {
-    return load_some<false, E, GROUP>(row, first, length);
-  } else {
-    using V = Lanes<E, GROUP>;
+// The first element of a row in an operand.
+template <typename E, typename P>
+__device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strides& strides) {
+  return at<E>(array, rows.offset(row, strides));
+}
+
+// Words that begin `skip` bytes, WORD words and a rest, after the first of others.
+template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u32* to, const u32* from, i32 skip) {
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(from[WORD + i], from[WORD + i + 1], (skip & 3) * 8) : from[WORD + i];
+}
+
+// CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
+// row is anything. Of a packed operand, `steps` count bytes.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
+  using V = Lanes<E, GROUP>;
+  V lanes[CHUNKS];
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
-    V lanes = {};
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= length) break;
+      if constexpr (MODE == WHOLE) {
+        lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
+      } else {
+#pragma unroll
+        for (int unit = 0; unit < V::units; ++unit)
+          lanes[chunk].data[unit] = first + unit * each < length ? row[steps.to(first / each + unit)] : storage_t<E>{};
+      }
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {}
+};
+
+// Neighbours from any element on: the aligned words around each share. All shares of a row lie alike in theirs.
+template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUNKS> {
+  using A = Around<E, GROUP>;
+  using W = typename word<A::width>::type;
+  static_assert(!A::single);
+  // Whether the threads of a block have registers for all words at once.
+  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
+  Lanes<E, GROUP> lanes[CHUNKS];
+  A around[TOGETHER ? CHUNKS : 1];
+  i32 within;   // the words around shares from here on leave the operand's bytes
+  bool before;  // those around the first share do
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+    if constexpr (!TOGETHER) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (first >= length) break;
+        Own<UNIT, E, 1, 1> own;
+        own.load(at<E>(row, first), 0, length - first, steps, array, span);
+        own.arrive(at<E>(row, first), 0, length - first);
+        lanes[chunk] = own.lanes[0];
+      }
+      return;
+    }
+    const i32 skip = A::skip(row);
+    const i64 from = i64(row) - skip - i64(array) - span.low;
+    within = i32(min(u64(length), u64(max(i64(0), span.size - from + A::bytes - 1)) / A::bytes * GROUP));
+    before = from < 0 && thread == 0;
+    const W* const words = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(row) - skip + i64(thread) * A::bytes);
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if ((chunk * THREADS + thread) * GROUP >= within) break;
+      if (chunk == 0 && before) continue;
+#pragma unroll
+      for (int i = 0; i < A::words; ++i)
+        if (i + 1 < A::words || skip != 0)
+          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+              words[chunk * (THREADS * A::bytes / A::width) + i];
+    }
+  }
+
+  __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
+    if constexpr (!TOGETHER) return;
+    const i32 skip = A::skip(row);
+    switch (skip / 4) {  // the same in the whole row
+      case 0: place<0>(skip); break;
+      case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
+      case 2: if constexpr (A::width > 8) place<2>(skip); break;
+      case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+    }
+    if (__builtin_expect(!before && within >= length, 1)) return;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first < length && (first >= within || (chunk == 0 && before)))
+        lanes[chunk] = gather<E, GROUP>(at<E>(row, first), min(length - first, GROUP));
+    }
+  }
+
+ private:
+  template <int WORD> __device__ void place(i32 skip) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+      shifted<WORD, A::bytes / 4, A::unit>(
+          reinterpret_cast<u32*>(lanes[chunk].data), around[TOGETHER ? chunk : 0].w, skip);
+  }
+};
+
+// One share of a row, at `first`.
+template <int MODE, typename E>
+__device__ inline Lanes<E, GROUP> share(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+  if constexpr (MODE == STEPPED) {
+    using V = Lanes<E, GROUP>;
+    constexpr int each = GROUP / V::units;
+    V lanes;
 #pragma unroll
     for (int unit = 0; unit < V::units; ++unit)
-      if (first + unit * each < length) lanes.data[unit] = row[steps.to(first / each + unit)];
+      lanes.data[unit] = first + unit * each < length ? row[steps.to(first / each + unit)] : storage_t<E>{};
     return lanes;
+  } else {
+    Own<MODE, E, 1, 1> own;
+    const storage_t<E>* const from = at<E>(row, first);
+    const i32 left = i32(min(length - first, i64(GROUP)));
+    own.load(from, 0, left, steps, array, span);
+    own.arrive(from, 0, left);
+    return own.lanes[0];
   }
 }
+
+// Stores a thread's share of a row.
 template <int MODE, typename E>
 __device__ inline void keep(
     storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
@@ -245,3 +428,69 @@ __device__ inline void keep(
     }
   }
 }
+
+// Shares that the lanes of a warp, or of a part of it, have of a stretch of a row: they go through shared memory, so
+// that the stretch, which starts at any element, is written in aligned words by neighbouring lanes, and only its ends
+// unit by unit. Aligned rows of wide elements go this way too: a lane's own share would leave gaps in a warp's store.
+template <typename E, int LANES, int SHARES> struct Stretch {
+  using V = Lanes<E, GROUP>;
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = sizeof(V) < 16 ? int(sizeof(V)) : 16;
+  static constexpr int per = GROUP / V::units;                  // elements of a unit
+  static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
+  static constexpr int bytes = own + 16;                        // a word beyond the last one is read
+  using W = typename word<width>::type;
+  u8* memory;
+
+  // Whether shares are to go this way.
+  static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
+
+  // `left`: elements from the share's first to the end of the row.
+  __device__ void put(int lane, int share, V lanes, i32 left) const {
+    if constexpr (per > 1) {  // the nibble that pads an odd row is 0
+#pragma unroll
+      for (int i = 0; i < V::units; ++i)
+        if (2 * i + 1 == left) lanes.data[i] &= 15;
+    }
+    *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
+  }
+
+  // All lanes at once; `count` elements of the stretch exist.
+  template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {
+    __syncwarp();
+    const i32 end = (count + per - 1) / per * unit;
+    const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1)), words = (end - head) / width;
+    u8* const start = reinterpret_cast<u8*>(to) + head;
+    switch (ALIGNED ? 0 : head / 4) {  // the same in the whole stretch
+      case 0: write<0>(start, words, lane, head); break;
+      case 1: if constexpr (!ALIGNED && width > 4 && unit <= 4) write<1>(start, words, lane, head); break;
+      case 2: if constexpr (!ALIGNED && width > 8) write<2>(start, words, lane, head); break;
+      case 3: if constexpr (!ALIGNED && width > 8 && unit <= 4) write<3>(start, words, lane, head); break;
+    }
+    if constexpr (!ALIGNED) {  // what is left before and after the words
+      const i32 left = end - words * width;
+#pragma unroll
+      for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
+        i32 at = i + lane * unit;
+        if (at >= left) break;
+        if (at >= head) at += words * width;
+        to[at / unit] = *reinterpret_cast<const storage_t<E>*>(memory + at);
+      }
+    }
+    __syncwarp();
+  }
+
+ private:
+  template <int WORD> __device__ void write(u8* to, i32 words, int lane, i32 head) const {
+#pragma unroll
+    for (int i = 0; i < own / width / LANES; ++i) {
+      const int at = lane + i * LANES;
+      if (at >= words) break;
+      union { W words[2]; u32 w[width / 2]; } from;
+      union { W word; u32 w[width / 4]; } moved;
+      from.words[0] = reinterpret_cast<const W*>(memory)[at];
+      if (WORD > 0 || unit < 4) from.words[1] = reinterpret_cast<const W*>(memory)[at + 1];
+      shifted<WORD, width / 4, unit>(moved.w, from.w, head);
+      reinterpret_cast<W*>(to)[at] = moved.word;
+    }
+  }
+};

@@ -19,7 +19,7 @@ from skuda.sku import BackendKind, KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 64  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
-SPILLED_OF_ROWS = 2500  # 1024 threads have 64 registers each, and rows of two arrays do not fit: ARCHITECTURE.md
+SPILLED_OF_REREAD = 1000  # 1024 threads have 64 registers each: f64 at any alignment takes more
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
 
@@ -84,8 +84,8 @@ def test_every_sku(group, monkeypatch):
     assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
     spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", compiled.log)
     assert len(spilled) >= len(members)  # the compiler did say
-    over = any(dispatch.entry_of(sku).operation.over for sku in members)
-    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_OF_ROWS if over else SPILLED)
+    reread = any("reread" in sku.variant for sku in members)
+    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_OF_REREAD if reread else SPILLED)
 
 
 def test_the_groups_hold_every_sku_once():

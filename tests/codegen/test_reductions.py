@@ -295,8 +295,8 @@ def test_a_reduction_of_a_reduction_is_another_pass():
 def test_one_value_a_row_takes_no_pass_of_its_own():
     written = RowProgram(forward(X, "low: T[*n] = min(x, over=d); up: C[*n] = max(x, over=d) + 1"))
     assert [len(each.values) for each in written.passes] == [2, 0]
-    assert [(value.operand.name, value.formula) for value in written.row_values] == [
-        ("low", "Reduced0"), ("up", "Reduced1 + C(1)"),
+    assert [(value.operand.name, value.name, value.formula) for value in written.row_values] == [
+        ("low", "Stored0", "::stored<T>(Reduced0)"), ("up", "Stored1", "::stored<C>(Reduced1 + C(1))"),
     ]  # fmt: skip
 
 
@@ -306,14 +306,39 @@ def test_rows_along_several_dimensions_share_what_lacks_one_of_them():
     assert program.operation.along == ("a", "c")
     written = RowProgram(program)
     assert [[o.name for o in each] for each in (written.columns, written.parameters)] == [["w"], ["v"]]
+def test_a_value_of_a_row_is_made_once_and_named_where_others_use_it():
+    outputs = "s: C[*n] = max(abs(x), over=d) / 127; z: i32[*n] = round_to_int(1 / s); y: T[*n, d] = x / s + to_real(z)"
+    written = RowProgram(forward(X, outputs))
+    assert [value.formula for value in written.row_values] == [
+        "::stored<C>(Reduced0 / C(127))", "round_to_int(C(1) / Stored0)",
+    ]  # fmt: skip
+    assert [argument.name for argument in written.passes[-1].arguments] == ["Stored0", "Stored1"]
+
+
+@pytest.mark.parametrize(
+    ("value", "how"),
+    [
+        ("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude"),
+        ("max(where(isfinite(x), x, 0), over=d)", "LargestFinite"),
+        ("min(where(isfinite(x), x, 0), over=d)", "SmallestFinite"),
+        ("min(where(isfinite(x), abs(x), 0), over=d)", "Smallest"),
+        ("max(where(isfinite(x), x, 1), over=d)", "Largest"),
+        ("max(where(isfinite(2 * x), x, 0), over=d)", "Largest"),
+        ("sum(where(isfinite(x), x, 0), over=d)", "Sum"),
+    ],
+)
+def test_extremes_of_what_is_finite_are_classes_of_their_own(value, how):
+    (found,) = RowProgram(forward(X, f"y: T[*n] = {value}")).passes[0].values
+    assert found.how == how
+    assert (found.formula == "x") == (how.startswith(("Largest", "Smallest")) and how not in ("Largest", "Smallest"))
 
 
 def test_what_several_passes_compute_is_held_where_it_costs_something():
     dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
     assert list(dear.held.values()) == ["Held0"]
     assert [[(held.value.formula, held.first) for held in each.held] for each in dear.passes] == [
-        [("exponential(x)", True)],
-        [("exponential(x)", False)],
+        [("exponential<FAST>(x, usual_)", True)],
+        [("exponential<FAST>(x, usual_)", False)],
     ]
     assert passes(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))[0] == [("Sum", "Held0")]
     cheap = RowProgram(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))

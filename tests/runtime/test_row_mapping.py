@@ -47,7 +47,7 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
                 rest = divide(outer[1][axis], rest)
             blocks = outer[1][block_axis]
             own = last_length if rest - divide(blocks, rest) * blocks[0] == blocks[0] - 1 else length
-        assert not variant.keep or own <= variant.elements
+        assert own <= variant.elements or (not variant.keep and variant.threads == places(own))
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
         for element in range(own):
             yield row, element, {
@@ -114,6 +114,19 @@ def expected(plan, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
+def assert_spans_are_inside(operation, plan, geometry, wanted, runs):
+    """The words around a share that a span admits hold bytes of the operand alone."""
+    for operand, word in zip(operation.operands, plan.words, strict=True):
+        if operand not in operation.inputs or not runs[operand.name] or not wanted[operand.name].size:
+            continue
+        bytes_each, (low, size) = DTYPES[word].bits // 8, geometry.strides[operand.name][AXES + 1 :]
+        share = GROUP * bytes_each
+        first, end = wanted[operand.name].min() * bytes_each, (wanted[operand.name].max() + 1) * bytes_each
+        assert low >= first
+        assert size == 0 or low + size - 1 + share + min(16, share) <= end
+        assert size > 0 or end - first < 2 * share
+
+
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)
@@ -137,6 +150,8 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
+        if geometry.variant.mode is not RowMode.STEPPED:
+            assert_spans_are_inside(operation, plan, geometry, wanted, runs)
     assert modes == set(RowMode)
     assert most > 1 or not any(dim.many for dim in operation.space if dim.name in operation.along)
 
@@ -145,11 +160,9 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
     for plan_class in PLANS:
         for types in plan_class.operation.kernel_combinations():
             for variant in row_variants(plan_class.operation, types):
-                if variant.keep:
-                    assert places(variant.elements) == variant.threads
-                    assert places(max(1, variant.elements - GROUP)) == variant.threads
-                else:
-                    assert variant.threads == places(1 << 20)
+                assert places(variant.elements) == variant.threads
+                assert places(max(1, variant.elements - GROUP)) == variant.threads
+            assert places(1 << 20) == variant.threads and not variant.keep  # what rows of any length take
 
 
 @pytest.mark.parametrize("axis", [None, -1, (1, 2), (2, 1), (0, 1, 2)])

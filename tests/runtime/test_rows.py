@@ -25,7 +25,9 @@ def bits(values) -> np.ndarray:
 
 
 def places_of(length: int) -> int:
-    for most, count in ((64, 8), (512, 32), (2048, 128), (8192, 256), (16384, 512)):
+    for most, count in (
+        (128, 4), (256, 8), (512, 16), (1024, 32), (2048, 64), (4096, 128), (8192, 256), (16384, 512),
+    ):  # fmt: skip
         if length <= most:
             return count
     return 1024

@@ -91,7 +91,7 @@ def _template_source(name: str) -> str:
 def _whole_source(name: str) -> str:
     """A template with those that it includes."""
     source = _template_source(name)
-    return "".join([source, *map(_whole_source, re.findall(r'% include "([^"]+)"', source))])
+    return "".join([source, *map(_whole_source, re.findall(r'% (?:include|from) "([^"]+)"', source))])
 
 
 def _block_tags(source: str, statement: str) -> str:
@@ -128,6 +128,8 @@ def _environment(statement: str) -> jinja2.Environment:
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
+        element_lanes=_element_lanes,
+        turns=_turns,
         widened=_widened,
         value_type=lambda value: "f64" if value.type == "C" else "i64",
         shared_call=_shared_call,
@@ -145,6 +147,18 @@ def _cpp(element: str, program: CudaProgram) -> str:
 def _widened(item, program, value: str) -> str:
     """A value that a row shares, as its formulas take it."""
     return f"{parameter_of(program.operation, item).type}({value})"
+
+
+def _element_lanes(parameters, columns) -> str:
+    """An element's values as arguments: those of arrays stand in lanes, the others are values by now."""
+    plain = {operand.name for operand in columns}
+    return ", ".join(p.name if p.name.startswith("Held") or p.name in plain else f"{p.name}.get(lane_)" for p in parameters)
+
+
+def _turns(arrays, program: CudaProgram) -> str:
+    """Groups that a thread loads at once: 64 bytes and more are under way."""
+    bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
+    return f"{bits} <= 32 ? 4 : 2"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -96,6 +96,24 @@ class RowValue:
     formula: str
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
+    depends on them: parts of a row can be reduced apart (templates/reduce.cu.jinja).
+
+    Attributes:
+        each: what is made of each element at once: the reductions, and outputs.
+        values: the reductions among these.
+        outputs: the others.
+        used: the names that the rows' own values are made of, beside the reductions.
+    """
+
+    each: Pass
+    values: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    used: frozenset[str]
+
+
 class RowProgram(ProgramInCuda):
     """What templates/row.cu.jinja needs to know of one program.
 
@@ -104,6 +122,7 @@ class RowProgram(ProgramInCuda):
         parameters: inputs that a row shares.
         passes: over the row, in order; the last one makes the outputs and may have no values.
         row_values: outputs that have one value a row.
+        reduction: the program in parts; None where it does not come apart.
     """
 
     def __init__(self, program: Program):
@@ -143,6 +162,17 @@ class RowProgram(ProgramInCuda):
             for o in op.outputs
             if o not in full
         )
+        self.reduction = None
+        if program.operation.reduced:
+            each = self._pass([*wanted[0], *wanted[1]], [])
+            shared = [_named(formulas[o.name], names) for o in op.outputs if o not in full]
+            used = set().union(*(node.names() for node in shared)) - {node.text for node in names.values()}
+            self.reduction = Reduction(
+                each,
+                tuple(value for value in each.values if value.operand is None),
+                tuple(value for value in each.values if value.operand is not None),
+                frozenset(used),
+            )
 
     def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""

@@ -353,12 +353,13 @@ class RowReader(Declarations):
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
-        return Program(
+        program = Program(
             operation,
             {name: node for name, (_, node) in formulas.items()},
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
+        return replace(program, operation=replace(operation, reduced=program.in_parts))
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""

@@ -117,6 +117,8 @@ class Operation(Record):
         over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
         chained: whether some formula names another output.
         of_some: whether some reduction of no elements has no value.
+        reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
+            `sum C`, `max i64`; else empty.
     """
 
     name: str
@@ -135,6 +137,7 @@ class Operation(Record):
     over: str = ""
     chained: bool = False
     of_some: bool = False
+    reduced: tuple[str, ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:

@@ -11,8 +11,9 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
+from skuda.reduce_mapping import PartKernels
 from skuda.rows import GROUP
-from skuda.schedules import RowMode, row_variants
+from skuda.schedules import RowMode, part_variants, row_variants
 
 
 class _Rows(Record):
@@ -47,11 +48,16 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
+        self._parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
+        self.workspace = self._parts.workspace if self._parts else 0
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
         if self.packed:
             self._check_packed()
+        parts = self._parts.geometry(layouts) if self._parts else None
+        if parts is not None:
+            return parts
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
         rows = self._rows(operands, [layouts.strides[index] for index in arrays])

@@ -79,6 +79,18 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
 
+class PartVariant(Variant):
+    """One schedule of the template of parts.
+
+    Attributes:
+        lanes: rows beside each other that a thread takes; 0: threads lie along a row.
+        mode: how the elements of rows lie, or how those of neighbouring rows do.
+    """
+
+    lanes: int = 0
+    mode: RowMode = RowMode.WHOLE
+
+
 # Groups of eight that a thread holds, at most; registers are the limit. How many threads hold a row is a matter of
 # the order of its sum.
 _CHUNKS = ((8, 1), (32, 2), (128, 2), (256, 2), (256, 4), (512, 4), (1024, 8))
@@ -107,6 +119,32 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
     return tuple(found)
 
 
+def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
+    if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+        return ()
+    return _part_variants(across_lanes(operation, types))
+
+
+@cache
+def _part_variants(lanes: int) -> tuple[PartVariant, ...]:
+    found = [
+        PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
+        PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
+        PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
+        PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+        PartVariant("across", Layout.STRIDED, "_unaligned", lanes, RowMode.UNIT),
+        PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
+    ]
+    return tuple(found)
+
+
+def across_lanes(operation: Operation, types: Types) -> int:
+    """Neighbouring rows that a thread takes: 16 bytes of the widest element, fewer where there is much to make of each."""
+    full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
+    return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
+
+
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
@@ -115,7 +153,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     Tiles need two axes.
     """
     if operation.over:
-        return row_variants(operation, types)
+        return (*row_variants(operation, types), *part_variants(operation, types))
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
         ends = set()
@@ -140,6 +178,8 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `rows16`, `columns4`, `tile`, `strided`, `row256x2`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
+    if isinstance(variant, PartVariant):
+        return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
     if variant in (TILE, STRIDED):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -149,7 +189,10 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, RowVariant):
+    if isinstance(variant, PartVariant):
+        arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
+        arguments += [] if variant.lanes else [str(int(variant.mode))]
+    elif isinstance(variant, RowVariant):
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
@@ -162,6 +205,15 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     return f"{operation.function}_{variant.kernel}<{', '.join(arguments)}>"
+
+
+def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
+    """The NVRTC name expressions of all kernels that a variant may launch, in this order."""
+    first = entry(operation, types, variant)
+    if not isinstance(variant, PartVariant):
+        return (first,)
+    arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
+    return first, f"{operation.function}_finish<{arguments}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

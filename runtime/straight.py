@@ -50,7 +50,8 @@ def straight_of(plan: Plan, types: tuple[type, ...], device: int) -> Straight:
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds:
         return refuse
-    return _Maker(plan, types, library, kinds).on(device)
+    maker = _Maker(plan, types, library, kinds)
+    return refuse if maker.launch.workspace else maker.on(device)
 
 
 def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
@@ -82,7 +83,7 @@ class _Maker:
             else 0
             for kind, shape, storage in zip(kinds, plan.stored, storages)
         ]
-        self._launch = launch = plan.launch_for(views)
+        self.launch = launch = plan.launch_for(views)
         pairs = tuple(
             (
                 other,
@@ -141,7 +142,7 @@ class _Maker:
         """The function for a device; raises what `Kernel.on` does."""
         made = self._made.get(device)
         if made is None:
-            loaded = self._launch.on(device)
+            loaded = self.launch.on(device)
             made = self._made[device] = self._factory(
                 **self._expected,
                 home=device,

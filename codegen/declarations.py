@@ -14,7 +14,7 @@ from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, SCALE, Attribute, Dim, Operand
+from skuda.operation import ALL, COMPUTE, SCALE, Attribute, Dim, Operand
 
 DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
@@ -202,18 +202,21 @@ class Declarations(TreeReader):
             if all(word in DTYPES and DTYPES[word].kind == "int" for word in words)
         ]
         integer_letter = kind in letters
-        if not integer_letter and kind not in ("i32", COMPUTE, "size", "axis"):
+        if not integer_letter and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
             self.error(
                 text.at(match.start("type"), len(kind)),
                 f"`{kind}` is not a type of attribute",
-                f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d'])}",
+                f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}",
             )
             return None
-        if (kind == "axis") != (of is not None) or (of is not None and of not in self.dims):
-            self.error(
-                text.place,
-                f"an axis is spelled `axis of d`, with a dimension of the inputs: {', '.join(self.dims)}",
-            )
+        if (kind in ("axis", "axes")) != (of is not None) or (of is not None and of not in self.dims):
+            spelled = "axes are spelled `axes of d`" if kind == "axes" else "an axis is spelled `axis of d`"
+            self.error(text.place, f"{spelled}, with a dimension of the inputs: {', '.join(self.dims)}")
+            return None
+        if of is not None and self.dims[of].many != (kind == "axes"):
+            many = self.dims[of].many
+            message = f"`{of}` is {'any number of axes' if many else 'one axis'}, this is {kind} of it"
+            self.error(text.place, message, f"write `{'axes' if many else 'axis'} of {of}`")
             return None
         value: int | float | str | None = None
         if default is not None:
@@ -221,8 +224,11 @@ class Declarations(TreeReader):
             limits = {f"lowest({kind})": "lowest", f"highest({kind})": "highest"}
             if integer_letter and default in limits:
                 value = limits[default]
+            elif kind == "axes" and default == ALL:
+                value = ALL
             elif not _NUMBER.fullmatch(default) or len(default) > 40:
                 choices = f"a number, {' or '.join(limits)}" if integer_letter else "a number"
+                choices += f" or `{ALL}`" if kind == "axes" else ""
                 self.error(at, f"`{default}` is not a default for `{kind}`", f"use {choices}")
             elif kind == COMPUTE:
                 value = float(default)
@@ -239,7 +245,7 @@ class Declarations(TreeReader):
         """An integer default must be a value of each type that the attribute may have."""
         if kind == "size" and value < 1:
             self.error(place, f"`{value}` is not a size", "sizes start at 1")
-        for word in self.words(kind) if kind not in ("size", "axis") else ():
+        for word in self.words(kind) if kind not in ("size", "axis", "axes") else ():
             if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
                 limits = f"{DTYPES[word].lowest} to {DTYPES[word].highest}"
                 help = f"use lowest({kind}) or highest({kind})" if kind in self.types else None
@@ -247,9 +253,18 @@ class Declarations(TreeReader):
                 break
 
     def check_dims(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> None:
-        """Blocks need a size attribute; two `*names` need an axis attribute."""
+        """Blocks need a size attribute; two `*names` need what says where the one ends and the other begins."""
         sizes = {attribute.name for attribute in attributes if attribute.type == "size"}
-        axes = {attribute.axis_of for attribute in attributes if attribute.type == "axis"}
+        axes = {attribute.axis_of for attribute in attributes if attribute.places}
+        alone = {dims[0].name for dims in (o.dims for o in inputs) if len(dims) == 1 and dims[0].many}
+        named = [attribute for attribute in attributes if attribute.type == "axes"]
+        for attribute in named if len([a for a in attributes if a.places]) > 1 else ():
+            self.error(self.places[attribute.name], "a row has one attribute of axes", "remove the others")
+        for attribute in named:
+            if not any(_spans(operand, attribute.axis_of) for operand in inputs):
+                help = f"such as `T[*kept, *{attribute.axis_of}]`: the other axes need a name too"
+                message = f"`axes of {attribute.axis_of}` stand behind the other axes, and no input has these"
+                self.error(self.places[attribute.name], message, help)
         for operand in inputs:
             for dim in operand.dims:
                 if dim.block is not None and dim.block not in sizes:
@@ -262,7 +277,16 @@ class Declarations(TreeReader):
             stars = [index for index, dim in enumerate(operand.dims) if dim.many]
             if len(stars) == 2 and operand.dims[stars[0]].block is None:
                 between = operand.dims[stars[0] + 1 : stars[1]]
-                if len(between) != 1:
+                names = [operand.dims[index].name for index in stars]
+                if not between and (alone & {*names} or (operand.dims[-1].name in axes and len(operand.dims) == 2)):
+                    continue
+                if not between:
+                    self.error(
+                        self.place_of(operand, operand.dims[stars[1]]),
+                        f"nothing says where `*{names[0]}` ends and `*{names[1]}` begins",
+                        f"add `attrs: {{axis: axes of {names[1]}}}`, or an input that has `*{names[1]}` alone",
+                    )
+                elif len(between) != 1:
                     place = self.place_of(operand, operand.dims[stars[1]])
                     self.error(place, "exactly one dimension stands between two `*names`")
                 elif between[0].name not in axes:
@@ -299,7 +323,7 @@ class Declarations(TreeReader):
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)
-            if attribute.type in ("size", "axis"):
+            if attribute.type == "size" or attribute.places:
                 continue
             kind, bits = self.kind_of(attribute.type)
             values[attribute.name] = Node("name", (), kind, frozenset(), bits, attribute.name)
@@ -332,6 +356,11 @@ class Declarations(TreeReader):
         for letter in tuple(needed):
             needed |= {word for word in self.types[letter] if word in self.types}
         return needed
+
+
+def _spans(operand: Operand, name: str) -> bool:
+    """Whether an operand is `[*kept, *name]`."""
+    return len(operand.dims) == 2 and operand.dims[0].many and operand.dims[1].name == name
 
 
 def _entries(operand: Operand) -> frozenset[str]:

@@ -11,7 +11,7 @@ from skuda.codegen.nodes import REDUCE
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COMPUTE, Attribute, Operand
+from skuda.operation import ALL, COMPUTE, Attribute, Operand
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
 
@@ -75,7 +75,7 @@ class DescribedProgram:
         """Fields: dimensions, attributes, element types; those without a default first."""
         op = self.operation
         fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
-        chosen = [a for a in op.attributes if a.type != "axis"]
+        chosen = [a for a in op.attributes if not a.places]
         fields += [f"{a.name}: {_python_type(a)}" for a in chosen if a.default is None]
         fields += [f"{a.name}: {_python_type(a)} | None = None" for a in chosen if a.default is not None]
         return fields + [f"{field}: str | None = None" for field in op.element_fields.values()]
@@ -86,7 +86,7 @@ class DescribedProgram:
         op = self.operation
         axes = {True: "any number of axes: an int, or a tuple of them", False: "one axis"}
         lines = [f"{d.name}: length of {axes[d.many]}." for d in op.dims]
-        lines += [f"{a.name}: {_attribute_doc(a)}." for a in op.attributes if a.type != "axis"]
+        lines += [f"{a.name}: {_attribute_doc(a)}." for a in op.attributes if not a.places]
         for letter, field in op.element_fields.items():
             lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
         return lines
@@ -108,6 +108,8 @@ class DescribedProgram:
             names.append("dtype")
         if self.reads_packed:
             names += ["input_dtype", "shape"]
+        if self.operation.may_keep:
+            names.append("keepdims")
         return names
 
     @cached_property
@@ -125,9 +127,11 @@ class DescribedProgram:
         parts += required
         for attribute in op.attributes:
             if attribute.default is not None:
-                default = attribute.default if attribute.type == "axis" else None
+                default = attribute.default if attribute.places and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
-        return ", ".join([*parts, *(f"{name}=None" for name in (*self.options, "out", "stream"))])
+        defaults = {"keepdims": False}
+        options = [f"{name}={defaults.get(name)}" for name in (*self.options, "out", "stream")]
+        return ", ".join([*parts, *options])
 
     @cached_property
     def attribute_names(self) -> list[str]:
@@ -172,6 +176,8 @@ class DescribedProgram:
                 ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
             )
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
+        if op.may_keep:
+            rows.append(("keepdims", "bool", "whether the output keeps the reduced axes, with one element each."))
         out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
         rows.append(
             ("out", "array", f"{out} written instead of a new one; may be an input of the same type and shape.")
@@ -251,7 +257,9 @@ def _python_type(attribute: Attribute) -> str:
 
 
 def _attribute_doc(attribute: Attribute) -> str:
-    if attribute.type == "axis":
+    if attribute.type == "axes":
+        text = f"the axes of `{attribute.axis_of}`: an integer, a tuple of them, or None for all; may be negative"
+    elif attribute.type == "axis":
         text = f"which axis {attribute.axis_of} is; may be negative"
     elif attribute.type == "size":
         text = "a positive length"
@@ -264,6 +272,8 @@ def _attribute_doc(attribute: Attribute) -> str:
     if attribute.default is None:
         return text
     default = attribute.default
-    if isinstance(default, str):
+    if default == ALL:
+        default = "None"
+    elif isinstance(default, str):
         default = f"the {default} of {attribute.type}"
     return f"{text}; {default} if not given"

@@ -27,6 +27,7 @@ _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dime
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -104,12 +105,14 @@ class _Reader:
     def place(self, node: ast.expr) -> Place:
         return self.text.at(offset_of(self.text, node))
 
-    def all(self, nodes, depth: int) -> list[Node]:
-        """Every operand, so that the mistakes of all of them are reported in one run."""
+    def all(self, nodes, depth: int, several: bool = False) -> list[Node]:
+        """Every operand, so that the mistakes of all of them are reported in one run; `several`: a tuple of dimensions
+        may be one."""
         values, refused = [], None
         for node in nodes:
             try:
-                values.append(self.value(node, depth))
+                dims = several and isinstance(node, (ast.Tuple, ast.List))
+                values.append(self.dimensions(node, depth) if dims else self.value(node, depth))
             except _Refused as error:
                 refused = error
         if refused is not None:
@@ -308,12 +311,13 @@ class _Reader:
         if function.name in self.stack:
             message = f"with this call, `{function.name}` calls itself"
             raise self.refuse(node, message, "a formula has no recursion")
-        values = self.all(node.args, depth)
+        values = self.all(node.args, depth, several=True)
         self.arity(node, function.name, len(function.parameters))
         tree = parse_syntax(function.body, Diagnostics("", ""))  # its syntax has been checked where it stands
         if tree is None:
             raise _Refused()
-        scope = Scope(dict(zip(function.parameters, values, strict=True)), self.scope.functions)
+        values = dict(zip(function.parameters, values, strict=True))
+        scope = Scope(values, self.scope.functions, dims=self.scope.dims)
         place = self.called_at or self.place(node)
         inner = _Reader(function.body, scope, self.diagnostics, (*self.stack, function.name), place)
         inner.nodes = self.nodes
@@ -326,33 +330,48 @@ class _Reader:
         if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
             return None
         dim, size = (self.scope.values.get(name.id) for name in (node.left, node.right))
-        if dim is None or dim.kind != DIM or not dim.dims or "/" in dim.text:
+        if dim is None or dim.kind != DIM or len(dim.dims) != 1 or "/" in dim.text:
             return None
         if size is None or size.kind != DIM or size.dims:
             return None
         return Node("name", (), DIM, dim.dims, text=f"{dim.text}/{size.text}", place=self.place(node))
 
+    def dimensions(self, node: ast.Tuple | ast.List, depth: int) -> Node:
+        """`(n, d)`: several dimensions at once, whatever the order in which they are named."""
+        each = self.all(node.elts, depth)
+        names = set().union(*(value.dims for value in each))
+        for at, value in zip(node.elts, each, strict=True):
+            if value.kind != DIM or not value.dims:
+                raise self.refuse(at, "several values stand together only where they are dimensions", _OVER)
+            if "/" in value.text:
+                raise self.refuse(at, "blocks are along one dimension", f"write `over={value.text}`")
+        if not names or len(names) < sum(len(value.dims) for value in each):
+            raise self.refuse(node, "a dimension is named twice" if names else "no dimension is named", _OVER)
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return Node("name", (), DIM, frozenset(names), text=text, place=self.place(node))
+
     def reduced(self, name: str, node: ast.Call, over: ast.expr, depth: int) -> Node:
         """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
         self.arity(node, name, 1)
         self.check_over(over)
-        value, dim = self.all((node.args[0], over), depth)
+        value, dim = self.all((node.args[0], over), depth, several=True)
         if dim.kind != DIM or not dim.dims:
-            help = "name a dimension of the inputs, or blocks of it: `over=d`, `over=d/group_size`"
+            help = None
             if isinstance(over, ast.Name) and over.id in value.dims and not self.stack:
                 help = f"`{over.id}` is an operand here; rename it, or the dimension"
-            raise self.refuse(over, "`over=` needs a dimension", help)
+            raise self.refuse(over, "`over=` needs a dimension", help or _OVER)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
         if value.kind not in reduction.kinds:
             wanted = _KIND_NAME[reduction.kinds[0]]
             message = f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}"
             raise self.refuse(node.args[0], message, self.instead(node.args[0], value, reduction))
-        name_of = dim.text.partition("/")[0]
-        parts = {entry for entry in value.dims if entry.partition("/")[0] == name_of}
-        if not parts or (dim.text != name_of and name_of not in parts):
-            message = f"what is reduced does not depend on `{name_of}`"
+        blocks = {dim.text} if "/" in dim.text else set()
+        parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
+        lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})
+        if lacking:
+            message = f"what is reduced does not depend on {', '.join(f'`{name}`' for name in sorted(lacking))}"
             raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
-        dims = value.dims - parts | ({dim.text} - {name_of})
+        dims = value.dims - parts | blocks
         place = self.place(node)
         total = Node(REDUCE + reduction.name, (value,), value.kind, dims, value.bits, dim.text, place)
         if name != MEAN:
@@ -368,8 +387,8 @@ class _Reader:
             help = suggestion(over.id, dims, f"dimensions: {', '.join(dims)}")
             raise self.refuse(over, f"no input has the dimension `{over.id}`", help)
         if isinstance(over, (ast.Tuple, ast.List)):
-            message = "`over=` needs one dimension"
-            raise self.refuse(over, message, "`*name` in the operands is one, of any number of axes")
+            for each in over.elts:
+                self.check_over(each)
         if isinstance(over, ast.Constant) and isinstance(over.value, str):
             raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
 

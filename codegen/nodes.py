@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.diagnostics import Place
@@ -26,8 +26,8 @@ class Node:
         kind: REAL, INT, BOOL, or DIM.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
-        text: the name, the number as it was written, what a reduction is over (`d`, `d/group_size`), or the
-            element type of what is stored.
+        text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), or
+            the element type of what is stored.
         place: where it stands in the spec; no part of its identity.
     """
 
@@ -87,6 +87,7 @@ class Scope:
         functions: the spec's functions.
         hidden: names that are declared and have no value here: why, or None if their own mistake has been
             reported.
+        dims: the dimensions in the order in which several of them are named; that of `values`, if not given.
     """
 
     def __init__(
@@ -94,10 +95,12 @@ class Scope:
         values: Mapping[str, Node],
         functions: Mapping[str, Function],
         hidden: Mapping[str, str | None] | None = None,
+        dims: Sequence[str] | None = None,
     ):
         self.values = values
         self.functions = functions
         self.hidden = hidden or {}
+        self.dims = [*values] if dims is None else dims
 
 
 def promote(node: Node) -> Node:

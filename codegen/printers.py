@@ -128,10 +128,14 @@ class LatexPrinter(Printer):
     def reduced_from(self, node: Node) -> str:
         """What a reduction is."""
         latex = REDUCTIONS[node.op.removeprefix(REDUCE)].latex
-        return latex.format(self.identifier(node.text), self.text(node.args[0], 6))
+        return latex.format(self.over(node), self.text(node.args[0], 6))
 
     def count(self, node: Node) -> str:
-        return f"|{self.identifier(node.text)}|"
+        return f"|{self.over(node)}|"
+
+    def over(self, node: Node) -> str:
+        """What a reduction is over."""
+        return ", ".join(self.identifier(name) for name in node.text.split(", "))
 
     def name(self, node: Node) -> str:
         return self.identifier(node.text)

@@ -76,7 +76,8 @@ class RowReader(Declarations):
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
-        used |= {a.name for a in attributes if a.type == "axis" and a.axis_of in map(_between, inputs)}
+        placed = {_between(operand) for operand in inputs}
+        used |= {a.name for a in attributes if a.places and a.axis_of in placed}
         for name, place in self.places.items():
             if name not in used:
                 message = f"`{self.name.value}` never uses `{name}`"
@@ -98,7 +99,7 @@ class RowReader(Declarations):
         for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
             hidden.setdefault(name.value, _BELOW)
         for attribute in attributes:
-            if attribute.type in ("size", "axis"):
+            if attribute.type == "size" or attribute.places:
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
@@ -154,10 +155,6 @@ class RowReader(Declarations):
                 continue
             operand = self.operand(name, text, match)
             dims = operand.dims if operand is not None else ()
-            if operand is not None and not dims:
-                help = "`T[*shape]` is any number of axes, none too"
-                self.error(text.place, f"`{name.value}` has no dimensions", help)
-                continue
             unknown = [dim for dim in dims if dim.name not in self.dims]
             for dim in unknown if all_inputs else ():
                 help = suggestion(dim.name, self.dims, f"dimensions: {', '.join(self.dims)}")
@@ -176,8 +173,11 @@ class RowReader(Declarations):
                 self.lets_used |= _words(formula) & self.lets.keys()
         before = len(self.diagnostics)
         over = self.check_over(section, formulas)
-        for operand in found[1:] if not over else ():
-            if operand.dims != found[0].dims:
+        for operand in found if not over else ():
+            if not operand.dims:
+                help = "reduce over all dimensions; `T[*shape]` is any number of axes, none too"
+                self.error(self.texts[operand.name].place, f"`{operand.name}` has no dimensions", help)
+            elif operand.dims != found[0].dims:
                 message = f"`{found[0].name}` has other dimensions: `{found[0].signature}`"
                 help = "without a reduction, all outputs have the same"
                 self.error(self.texts[operand.name].place, message, help)
@@ -186,13 +186,13 @@ class RowReader(Declarations):
         return tuple(found), formulas
 
     def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> str:
-        """What the reductions of a section are over: `d`, `d/group_size`, or nothing."""
+        """What the reductions of a section are over: `d`, `n, d`, `d/group_size`, or nothing."""
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
         over = list(dict.fromkeys(r.text for r in reductions))
         for other in over[1:]:
             place = next(r.place for r in reductions if r.text == other)
             message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
-            self.error(place or self.place, message, "one direction reduces over one dimension")
+            self.error(place or self.place, message, "the reductions of one direction are over the same")
         name, _, block = over[0].partition("/") if over else ("", "", "")
         if block and self.dims[name].many:
             place = next(r.place for r in reductions if r.text == over[0])
@@ -202,20 +202,26 @@ class RowReader(Declarations):
     def check_rows(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether what a section reads and writes is one value a row that it reduces, or one an element."""
         first = next(r for _, node in formulas.values() for r in node.reductions())
-        name, _, block = first.text.partition("/")
+        over, _, block = first.text.partition("/")
+        names = over.split(", ")
         used = set().union(*(node.names() for _, node in formulas.values()))
+        inputs = [each for each in inputs if each.name in used]
         space = max((*outputs, *inputs), key=lambda operand: sum(not dim.block for dim in operand.dims))
-        for operand in (*(each for each in inputs if each.name in used), *outputs):
-            dim = next((dim for dim in operand.dims if dim.name == name), None)
+        for operand in (*inputs, *outputs):
+            shown = f"`{operand.name}: {operand.signature}`"
+            dim = next((dim for dim in operand.dims if dim.name in names), None)
             if dim is None or (dim.block is not None and dim.block == block):
+                kept = {each.name for each in space.dims} - {*names}
+                if operand in outputs and kept - {each.name for each in operand.dims}:
+                    message = f"{shown} lacks what `{space.signature}` has beside `over={_shown(first)}`"
+                    self.error(self.texts[operand.name].place, message, "an output has one value for each row")
                 continue
             place = self.place_of(operand, dim) if operand in outputs else first.place or self.place
-            shown = f"`{operand.name}: {operand.signature}`"
             if dim.block is not None:
-                message = f"{shown} changes within the rows that `over={first.text}` reduces"
+                message = f"{shown} changes within the rows that `over={_shown(first)}` reduces"
                 self.error(place, message, f"reduce over `{dim}`, or declare it without blocks")
             elif operand in outputs and operand.dims != space.dims:
-                message = f"{shown} changes along `over={first.text}`, and lacks what `{space.signature}` has"
+                message = f"{shown} changes along `over={_shown(first)}`, and lacks what `{space.signature}` has"
                 self.error(place, message, "an output has all of them, or one value for each row")
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
@@ -398,9 +404,14 @@ class RowReader(Declarations):
 
 
 def _between(operand: Operand) -> str | None:
-    """The dimension between an operand's two `*names`."""
+    """The dimension between an operand's two `*names`, or the second of these where there is none."""
     stars = [index for index, dim in enumerate(operand.dims) if dim.many]
     return operand.dims[stars[0] + 1].name if len(stars) == 2 else None
+
+
+def _shown(reduction: Node) -> str:
+    """What a reduction is over, as a formula spells it."""
+    return f"({reduction.text})" if "," in reduction.text else reduction.text
 
 
 def _words(text: Text) -> set[str]:

@@ -58,7 +58,7 @@ def _schema() -> dict:
                 operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."
             ),
             "attrs": table(
-                r"^.+$", "name: type = default; types are a letter, i32, C, size, or `axis of d`."
+                r"^.+$", "name: type = default; types are a letter, i32, C, size, `axis of d`, or `axes of d`."
             ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",
@@ -67,7 +67,7 @@ def _schema() -> dict:
             "let": table(
                 r"^[\s\S]+$",
                 "name: formula, for the formulas below. Reductions: "
-                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}.",
+                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}; `over=(n, d)`, `over=d/size`.",
             ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(

@@ -43,7 +43,7 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
     """The attributes' values: defaults filled in, ranges and requirements checked."""
     values: dict[str, Any] = {}
     for attribute in operation.attributes:
-        if attribute.type in ("size", "axis"):
+        if attribute.type == "size" or attribute.places:
             continue
         value = getattr(descriptor, attribute.name)
         word = types.get(attribute.type, attribute.type)

@@ -17,6 +17,7 @@ from skuda.sku import Direction, PrecisionGuarantee
 
 COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
+ALL = "all"  # the default of an attribute of axes
 
 
 class Dim(Record):
@@ -76,15 +77,20 @@ class Attribute(Record):
 
     Attributes:
         name: argument name.
-        type: a type letter (an integer that this type can hold), `i32`, `C`, `size` or `axis`.
-        default: a number, "lowest" or "highest" (of the type), or None where the caller must say it.
-        axis_of: for an axis, the dimension that it places.
+        type: a type letter (an integer that this type can hold), `i32`, `C`, `size`, `axis` or `axes`.
+        default: a number, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
+        axis_of: for an axis or axes, the dimension that they place.
     """
 
     name: str
     type: str
     default: int | float | str | None = None
     axis_of: str | None = None
+
+    @property
+    def places(self) -> bool:
+        """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
+        return self.axis_of is not None
 
 
 class Requirement(Record, aside=("holds",)):
@@ -114,7 +120,8 @@ class Operation(Record):
         exact: whether every intrinsic of its formulas is correctly rounded.
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
-        over: what its reductions are over: `d`, or `d/group_size` for the blocks along d; empty where there are none.
+        over: what its reductions are over: `d`, `n, d` for several dimensions, or `d/group_size` for the blocks along
+            d; empty where there are none.
         chained: whether some formula names another output.
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
@@ -172,9 +179,13 @@ class Operation(Record):
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
 
     @cached_property
-    def along(self) -> str:
-        """The dimension that rows lie along; empty where there are no reductions."""
-        return self.over.partition("/")[0]
+    def along(self) -> tuple[str, ...]:
+        """The dimensions that rows lie along, in the order of the space; none where there are no reductions.
+
+        The elements of a row are counted in row-major order of these, whatever lies between them.
+        """
+        names = [name.strip() for name in self.over.partition("/")[0].split(",")]
+        return tuple(dim.name for dim in self.space if dim.name in names)
 
     @cached_property
     def block(self) -> str:
@@ -182,8 +193,23 @@ class Operation(Record):
         return self.over.partition("/")[2]
 
     def runs_along(self, operand: Operand) -> bool:
-        """Whether an operand has an element for each place along a row."""
-        return any(dim.name == self.along and dim.block is None for dim in operand.dims)
+        """Whether an operand has elements of its own along a row, one for each place or shared by some."""
+        return any(dim.name in self.along and dim.block is None for dim in operand.dims)
+
+    @cached_property
+    def axis(self) -> Attribute | None:
+        """The attribute that says which axes of an array a dimension is; None where shapes alone do."""
+        return next((attribute for attribute in self.attributes if attribute.places), None)
+
+    @cached_property
+    def chooses_axes(self) -> bool:
+        """Whether a call names any number of axes, wherever they are: the space is `[*kept, *named]`."""
+        return self.axis is not None and self.axis.type == "axes"
+
+    @cached_property
+    def may_keep(self) -> bool:
+        """Whether a call may keep the axes that it names in an output that lacks them (`keepdims`)."""
+        return self.chooses_axes and any(self.axis.axis_of not in [dim.name for dim in o.dims] for o in self.outputs)
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:
@@ -313,8 +339,17 @@ class Operation(Record):
                 shape.append(size)
         return tuple(shape)
 
-    def bind(self, operand: Operand, shape: tuple[int, ...], axis: int | None, plan: str) -> dict:
-        """Sizes of an operand's dimensions from an array's shape; `axis` splits two `*name`s.
+    def binds_after(self, operand: Operand) -> tuple[bool, bool]:
+        """A key that sorts operands so that each can be bound by what those before it have shown."""
+        several = sum(dim.many for dim in operand.dims) > 1
+        return several and self.axis is None, operand.dims != self.space
+
+    def bind(
+        self, operand: Operand, shape: tuple[int, ...], axis: int | None, plan: str, ranks: Mapping[str, int] = {}
+    ) -> dict:
+        """Sizes of an operand's dimensions from an array's shape.
+
+        Two `*name`s are split by the number of axes that one of them is known to have (`ranks`), else by `axis`.
 
         Raises:
             InvalidProblem: the shape has too few axes, or the axis is none of them.
@@ -326,8 +361,18 @@ class Operation(Record):
             expected = ", ".join(map(str, operand.dims))
             raise InvalidProblem(f"{plan}: {operand.name} has shape {shape}, expected ({expected})")
         lengths = {index: 0 for index in manies}
+        known = next((index for index in manies if operand.dims[index].name in ranks), None)
         if len(manies) == 1:
             lengths[manies[0]] = spare
+        elif known is not None:
+            lengths[known] = ranks[operand.dims[known].name]
+            if lengths[known] > spare:
+                expected = ", ".join(map(str, operand.dims))
+                raise InvalidProblem(
+                    f"{plan}: {operand.name} has shape {shape}, expected ({expected}) with {lengths[known]} axes of "
+                    f"{operand.dims[known]}"
+                )
+            lengths[next(index for index in manies if index != known)] = spare - lengths[known]
         elif manies:
             position = axis + len(shape) if axis < 0 else axis
             if not 0 <= position < len(shape):

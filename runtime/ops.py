@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from skuda.arrangement import Arrangement, arranged, chosen
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray
@@ -34,6 +35,7 @@ def call(
     dtype: str | None = None,
     input_dtype: str | None = None,
     shape: tuple[int, ...] | None = None,
+    keepdims: bool = False,
 ):
     """Runs an operation on arrays.
 
@@ -41,11 +43,12 @@ def call(
         plan_class: the operation's plan.
         values: its inputs in call order: arrays, or numbers where one value is expected. Then the array (or tuple of
             arrays) to write; None to allocate it in the first input array's library.
-        attributes: its attributes in call order, `axis` among them; None takes the default.
+        attributes: its attributes in call order, `axis` among them; None takes the default, or all axes.
         stream: what to launch on; the current stream of that library if None.
         dtype: element type that no input shows.
         input_dtype: element type of packed inputs, which travel as uint8.
         shape: logical shape of packed inputs; needed where the last axis is odd.
+        keepdims: whether outputs keep the axes that are reduced, with one element each.
 
     Returns:
         The output, or a tuple of outputs in the row's order.
@@ -53,7 +56,7 @@ def call(
     key = None
     if type(values[0]) in PLAIN:
         try:
-            key = plan_class, values[0].dtype, values[0].shape, attributes, dtype, input_dtype, shape
+            key = plan_class, values[0].dtype, values[0].shape, attributes, dtype, input_dtype, shape, keepdims
             if attributes:
                 key += (*map(type, attributes),)  # 1.0 == 1, but is no integer
             known = _SHORT.get(key)
@@ -70,10 +73,10 @@ def call(
                     return tuple(outputs) if len(outputs) > 1 else outputs[0]
             elif straight(values, stream):
                 return out
-    return _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key)
+    return _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, keepdims, key)
 
 
-def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, key):
+def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape, keepdims, key):
     """`call` of what no short way serves yet."""
     *inputs, out = values
     views = _values(plan_class, inputs)
@@ -81,7 +84,7 @@ def _call_anew(plan_class, values, attributes, stream, dtype, input_dtype, shape
     if first is None:
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     family = family_of(first.owner)
-    plan = _plan(plan_class, views, first, attributes, dtype, input_dtype, shape)
+    plan = _plan(plan_class, views, first, attributes, dtype, input_dtype, shape, keepdims)
     outputs = _outputs(plan, family, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
@@ -115,7 +118,10 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     ]
 
 
-def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
+def _plan(
+    plan_class, values, first: View, attributes, dtype, input_dtype, shape, keepdims
+) -> Plan | Arrangement:
+    attributes = tuple(tuple(value) if isinstance(value, list) else value for value in attributes)
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
@@ -123,17 +129,18 @@ def _plan(plan_class, values, first: View, attributes, dtype, input_dtype, shape
         dtype,
         input_dtype,
         None if shape is None else tuple(shape),
+        keepdims,
         first.device == CPU,
     )
     plan = _PLANS.get(key)
     if plan is None:
         if len(_PLANS) >= _MOST_PLANS:
             _PLANS.clear()
-        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtype, input_dtype, shape)
+        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtype, input_dtype, shape, keepdims)
     return plan
 
 
-def _outputs(plan: Plan, family, device: int, out) -> list:
+def _outputs(plan: Plan | Arrangement, family, device: int, out) -> list:
     if out is None:
         return [family.empty(shape, storage, device) for shape, storage in plan.made]
     operation = plan.operation
@@ -144,28 +151,40 @@ def _outputs(plan: Plan, family, device: int, out) -> list:
     return outputs
 
 
-def _select(plan_class, values, first: View, attributes, dtype, input_dtype, shape) -> Plan:
+def _select(
+    plan_class, values, first: View, attributes, dtype, input_dtype, shape, keepdims
+) -> Plan | Arrangement:
     operation = plan_class.operation
     name = plan_class.__name__
     types = _types(operation, values, dtype, input_dtype, name)
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
-    axis = attributes.get("axis")
-    if "axis" in attributes and (axis is None or not isinstance(axis, int)):
-        raise InvalidProblem(f"{name}: axis is {axis!r}, expected an integer")
+    placing, axis, axes = operation.axis, None, None
+    if placing is not None:
+        axis = attributes.pop(placing.name)
+        if placing.type == "axis" and (axis is None or not isinstance(axis, int)):
+            raise InvalidProblem(f"{name}: {placing.name} is {axis!r}, expected an integer")
     sizes: dict[str, int | tuple[int, ...]] = {}
+    ranks: dict[str, int] = {}
     for operand, value in sorted(
-        zip(operation.inputs, values, strict=True), key=lambda pair: pair[0].dims != operation.space
+        zip(operation.inputs, values, strict=True), key=lambda pair: operation.binds_after(pair[0])
     ):
         if isinstance(value, View) and not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
             logical = _logical_shape(operand, value, operation.word(operand, types), shape, name)
-            sizes = {**operation.bind(operand, logical, axis, name), **sizes}
+            if operation.chooses_axes and axes is None:  # the first is one that has them all
+                axes = chosen(axis, logical, f"{name}: {placing.name}", operand.name)
+                logical = tuple(logical[each] for each in axes.order)
+                ranks[placing.axis_of] = len(axes.reduced)
+            bound = operation.bind(operand, logical, axis, name, ranks)
+            ranks = {key: len(size) for key, size in bound.items() if isinstance(size, tuple)} | ranks
+            sizes = {**bound, **sizes}
     descriptor = plan_class.descriptor_type(
         **sizes,
-        **{key: value for key, value in attributes.items() if key != "axis"},
+        **attributes,
         **{field: types[letter] for letter, field in operation.element_fields.items()},
     )
     backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
-    return plan_class.select(descriptor, preference=backend)
+    plan = plan_class.select(descriptor, preference=backend)
+    return plan if axes is None else arranged(plan, axes, keepdims)
 
 
 def _types(operation: Operation, values, dtype, input_dtype, plan: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -31,6 +31,9 @@ from skuda.row_mapping import RowKernels
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
+
+if TYPE_CHECKING:
+    from skuda.arrangement import Place
 
 
 _ALIGNED = 16  # bytes that a workspace starts on a multiple of
@@ -107,8 +110,9 @@ class Plan:
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
-        if operation.of_some and self.numel and not np.prod(self.sizes[operation.along]):
-            raise InvalidProblem(f"{name}: {operation.along} is 0, and there is no largest or smallest of no elements")
+        empty = [dim for dim in operation.along if not np.prod(self.sizes[dim])]
+        if operation.of_some and self.numel and empty:
+            raise InvalidProblem(f"{name}: {empty[0]} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
@@ -122,7 +126,7 @@ class Plan:
         self._launches: dict[tuple, Launch] = {}
         self._seen = Seen(self)
         self._straight: Straight = refuse  # the one that served last
-        self._straights: dict[tuple[type, ...], Straight | None] = {}
+        self._straights: dict[tuple, Straight | None] = {}  # by the types of operands, after their places if any
         cuda = backend is BackendKind.CUDA
         variant = schedules.variants(operation, self.types)[0] if cuda else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
@@ -228,8 +232,12 @@ class Plan:
         launch = self.launch_for(checked)
         return [(launch, launch.filled(checked, workspace))]
 
-    def learn(self, values: Sequence) -> Straight | None:
+    def learn(self, values: Sequence, places: tuple[Place, ...] = ()) -> Straight | None:
         """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
+
+        Args:
+            values: the operands, or the caller's arrays that they lie in as `places` say.
+            places: of each operand; none where the arrays are the operands.
 
         Returns:
             Their short way, `refuse` if there is none, None the first time.
@@ -237,15 +245,16 @@ class Plan:
         if self.numel == 0 or self.backend is BackendKind.REFERENCE:
             return refuse
         types = tuple(map(type, values))
-        if types not in self._straights:
-            self._straights[types] = None
+        key = (*places, *types)
+        if key not in self._straights:
+            self._straights[key] = None
             return None
-        straight = self._straights[types]
+        straight = self._straights[key]
         if straight is None:
             library = plain_library(types[-1])
             device = device_of[library](values[-1]) if library else CPU
-            straight = self._straights[types] = straight_of(self, types, device)
-        if straight is not refuse:
+            straight = self._straights[key] = straight_of(self, types, device, places)
+        if straight is not refuse and not places:
             self._straight = straight
         return straight
 
@@ -436,9 +445,12 @@ class Plan:
 
     def _layouts(self, views: list[View | None], aligned: bool) -> mapping.Layouts:
         strides: list[tuple[int, ...] | None] = []
+        inputs = len(self.operation.inputs)
         for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
-            if view is None or operand.scalar:
+            if view is None or (operand.scalar and len(strides) < inputs):
                 strides.append(None)
+            elif operand.scalar:  # one value that is written, whatever the shape of its array
+                strides.append(())
             elif DTYPES[word].packed:
                 strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
             else:

@@ -152,12 +152,12 @@ def run(
         for operand in operation.inputs:
             word = operation.word(operand, types)
             operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
-        whole = bool(along) and 0 in axes[along]  # rows lie along the first axis, which is not cut then
+        rows_along = tuple(axis for dim in along for axis in axes[dim])
+        whole = 0 in rows_along  # the first axis is not cut then
         for rows in _chunks(space, whole):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
             if along or operation.chained:
-                rows_along = axes[along] if along else range(0)
                 arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C)
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:

@@ -107,7 +107,7 @@ class RowKernels:
                     step_along(operand, of, dim.name, part, self.sizes)[0]
                     for operand, of in zip(operands, strides, strict=True)
                 )
-                if dim.name != self.along:
+                if dim.name not in self.along:
                     outer.append(Axis(extent, steps))
                 elif not self.block:
                     inner.append(Axis(extent, steps))
@@ -126,7 +126,8 @@ class RowKernels:
         inner = merged(inner, 1)
         if len(inner) > 1:
             raise Unsupported(
-                f"{self.operation.class_name}Plan: the axes of {self.along} do not follow each other in memory; copy "
+                f"{self.operation.class_name}Plan: the axes of {', '.join(self.along)} do not follow each other in "
+                "memory; copy "
                 "the operands to contiguous arrays"
             )
         axes = []
@@ -142,8 +143,9 @@ class RowKernels:
         last = self.operation.space[-1]
         after = [d for d in reversed(self.operation.space) if not d.many or self.sizes[d.name]]
         name = self.operation.class_name
-        if after and after[0].name != self.along and last.name != self.along:
-            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {self.along} is not")
+        if after and after[0].name not in self.along and last.name not in self.along:
+            along = ", ".join(self.along)
+            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {along} is not")
         if self.block and self.sizes[self.block] % 2:
             raise Unsupported(
                 f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two "

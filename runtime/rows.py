@@ -16,7 +16,8 @@ added apart, by another block or another kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 
@@ -78,13 +79,13 @@ class Rows:
 
     Args:
         shape: of the chunk.
-        axes: what a row lies along.
+        axes: what a row lies along, ascending: its elements are counted in row-major order of these.
         block: length of the blocks along the one axis, or None.
         types: element types by letter.
         C: the compute type.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: range, block: int | None, types: Types, C):
+    def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
         self.shape = shape
         self.axes = axes
         self.block = block
@@ -134,19 +135,18 @@ class Rows:
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)
-        first, after = self.axes.start, self.axes.stop
-        lead, trail = full.shape[:first], full.shape[after:]
-        moved = np.moveaxis(full, tuple(self.axes), range(len(self.shape) - len(self.axes), len(self.shape)))
-        rows = moved.reshape(*lead, *trail, -1)
+        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
+        lead = [full.shape[axis] for axis in kept]
+        length = prod(full.shape[axis] for axis in self.axes)
+        rows = full.transpose(*kept, *self.axes).reshape(*lead, length)
         if self.block is None:
-            return reduce(rows).reshape(*lead, *(1 for _ in self.axes), *trail)
-        length = rows.shape[-1]
+            return np.expand_dims(reduce(rows), tuple(self.axes))
         whole = length // self.block * self.block
         parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
         if whole < length:
             parts.append(reduce(rows[..., whole:])[..., None])
         each = np.repeat(np.concatenate(parts, axis=-1), self.block, axis=-1)[..., :length]
-        return np.moveaxis(each, -1, first)
+        return np.moveaxis(each, -1, self.axes[0])
 
 
 def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 
 from skuda.dtypes import DTYPES
 from skuda.family import family_of_plain, plain_library, stream_handle, torch_dtypes
-from skuda.tensor import View
+from skuda.tensor import View, with_axes
 
 if TYPE_CHECKING:
+    from skuda.arrangement import Place
     from skuda.plan import Plan
 
 Straight = Callable[[Sequence, Any], bool]
@@ -34,13 +35,16 @@ def refuse(values: Sequence, stream) -> bool:
     return False
 
 
-def straight_of(plan: Plan, types: tuple[type, ...], device: int) -> Straight:
+def straight_of(
+    plan: Plan, types: tuple[type, ...], device: int, places: tuple[Place, ...] = ()
+) -> Straight:
     """The short way of a plan for operands of these types on this device; `refuse` where there is none.
 
     Args:
         plan: a plan of the CUDA backend whose output has elements.
         types: of each operand, inputs first.
         device: CUDA ordinal.
+        places: of each operand in the array that is given for it; none where that is the operand.
 
     Returns:
         What takes the operands and a stream (None: the plan's, else the library's current) and returns whether it
@@ -50,7 +54,7 @@ def straight_of(plan: Plan, types: tuple[type, ...], device: int) -> Straight:
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds:
         return refuse
-    maker = _Maker(plan, types, library, kinds)
+    maker = _Maker(plan, types, library, kinds, places)
     return refuse if maker.launch.workspace else maker.on(device)
 
 
@@ -70,19 +74,29 @@ def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
 class _Maker:
     """Makes the function for one pattern of operands of one plan, on each device that is wanted."""
 
-    def __init__(self, plan: Plan, types: tuple[type, ...], library: str, kinds: tuple[str, ...]):
+    def __init__(
+        self,
+        plan: Plan,
+        types: tuple[type, ...],
+        library: str,
+        kinds: tuple[str, ...],
+        places: tuple[Place, ...],
+    ):
         self._made: dict[int, Straight] = {}
         self._device_of = device_of[library]
         operation = plan.operation
         inputs = len(operation.inputs)
         storages = [DTYPES[word].storage for word in plan.words]
-        sizes = [prod(shape) * storage.itemsize for shape, storage in zip(plan.stored, storages)]
+        shapes = [place.shape for place in places] or plan.stored
+        sizes = [prod(shape) * storage.itemsize for shape, storage in zip(shapes, storages)]
         views = [
             View(0, shape, contiguous_strides(shape), storage, 0, True, False, None)
             if kind in (_FULL, _ARRAY)
             else 0
-            for kind, shape, storage in zip(kinds, plan.stored, storages)
+            for kind, shape, storage in zip(kinds, shapes, storages)
         ]
+        if places:
+            views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
         self.launch = launch = plan.launch_for(views)
         pairs = tuple(
             (
@@ -125,7 +139,7 @@ class _Maker:
             if kind in (_FULL, _ARRAY):
                 expected |= {
                     "element": storage if library == "cupy" else torch_dtypes()[storage],
-                    "shape": plan.stored[index],
+                    "shape": shapes[index],
                     "below": -sizes[index],
                     "above": sizes[index],
                     "mask": storage.itemsize - 1,

@@ -35,6 +35,7 @@ __all__ = [
     "overlaps_itself",
     "stream_handle",
     "view_of",
+    "with_axes",
 ]
 
 _DLPACK_CPU = {1, 3}  # kDLCPU, kDLCUDAHost (pinned)
@@ -96,6 +97,21 @@ def view_of(array, name: str) -> View:
     if reader is None:
         reader = _READERS[type(array)] = _reader_of(type(array))
     return reader(array, name)
+
+
+def with_axes(view: View, axes: tuple[int, ...]) -> View:
+    """The view with these of its axes, in this order; any other has one element."""
+    if axes == tuple(range(len(view.shape))):
+        return view
+    shape, strides = tuple(view.shape[axis] for axis in axes), tuple(view.strides[axis] for axis in axes)
+    gapless, step = True, 1
+    for extent, stride in zip(reversed(shape), reversed(strides)):
+        gapless = gapless and (extent == 1 or stride == step)
+        step *= extent
+    contiguous = gapless or step == 0
+    return View(
+        view.pointer, shape, strides, view.storage, view.device, contiguous, view.readonly, view.owner, view.imported
+    )
 
 
 def as_numpy(view: View) -> np.ndarray:

@@ -162,10 +162,10 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
     most = variant.elements if variant.keep else 1 << 16
     lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
     outer = ((3,), (), (2, 2), (37,))
-    along, _, block = operation.over.partition("/")
+    along, block = operation.along, operation.block
     if block:
-        return [(most + 17, 2 * most + 8) if dim.name == along else outer for dim in operation.dims] + [lengths]
-    return [lengths if dim.name == along else outer if dim.many else (3,) for dim in operation.dims]
+        return [(most + 17, 2 * most + 8) if dim.name in along else outer for dim in operation.dims] + [lengths]
+    return [lengths if dim.name == along[-1] else outer if dim.many else (3,) for dim in operation.dims]
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:

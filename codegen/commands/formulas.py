@@ -65,7 +65,7 @@ class _AsWritten(ast.NodeTransformer):
     """
 
     def __init__(self, over: str):
-        self.over = over
+        self.over = f"({over})" if "," in over else over
         self.known: dict[str, ast.expr] = {}
 
     def visit_Name(self, node: ast.Name) -> ast.expr:

@@ -19,7 +19,7 @@ ROW = """\
       x: T[*shape]
       y: T[*shape]
     # name: type = default
-    # Q and i32 are integers, C a number in the compute type, `size` a length, `axis of c` an axis
+    # Q and i32 are integers, C a number in the compute type, `size` a length, `axis of c` an axis, `axes of d` any axes
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0

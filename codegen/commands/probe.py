@@ -97,7 +97,9 @@ def _attributes(operation: Operation) -> dict[str, int | float]:
     """Values for the attributes that have no default, and for the axis, which the sizes above decide."""
     values: dict[str, int | float] = {}
     for attribute in operation.attributes:
-        if attribute.type == "axis":
+        if attribute.type == "axes":
+            values[attribute.name] = ()
+        elif attribute.type == "axis":
             values[attribute.name] = [dim.name for dim in operation.space].index(attribute.axis_of)
         elif attribute.default is None:
             values[attribute.name] = 1

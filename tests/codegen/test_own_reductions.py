@@ -16,8 +16,10 @@ from skuda import dispatch, schedules
 from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
 from skuda.compile import compile_cubin
-from skuda.errors import InvalidProblem, SpecError
+from skuda.errors import InvalidProblem, SpecError, Unsupported
 from skuda.schedules import RowMode
+from skuda.sku import BackendKind
+from skuda.tensor import view_of
 
 SPEC = """\
 functions:
@@ -83,6 +85,21 @@ ops:
       x: T[*n, d]
     outputs:
       y: T[*n, d] = x / 3 + sum(x / 5, over=d) / 7
+
+  center_all:
+    inputs:
+      x: T[*shape]
+    outputs:
+      middle: C[] = mean(x, over=shape)
+      y: T[*shape] = x - middle
+
+  center_planes:
+    inputs:
+      x: T[a, *n, b]
+      weight: T[b]
+    outputs:
+      most: C[*n] = max(x * weight, over=(a, b))
+      y: T[a, *n, b] = centered(x * weight, (b, a))
 
   product_of_row:
     inputs:
@@ -207,6 +224,46 @@ def test_a_chain_of_outputs_without_a_reduction(run, element):
     tenth, y = run("stepwise", x)
     same(tenth, wide(x) * C(0.1), element)
     same(y, wide(tenth) * C(10), element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (3, 64), (2, 3, 9), (0, 3), ()])
+def test_everything_reduced(run, element, shape):
+    x = integers(element, shape, 11)
+    middle, y = run("center_all", x)
+    C = wide(x).dtype.type
+    with np.errstate(invalid="ignore"):
+        expected = wide(x).sum() / C(x.size)
+    assert middle.shape == () and middle.dtype == C
+    np.testing.assert_array_equal(middle, expected)
+    same(y, wide(x) - expected, element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(3, 5), (1, 4, 7), (2, 3, 2, 8), (3, 1, 5)])
+def test_a_reduction_over_axes_with_others_between(ours, element, shape):
+    x, weight = integers(element, shape, 12), integers(element, shape[-1:], 13)
+    most, y = ours.center_planes(x, weight)  # the reference's own: what a kernel serves depends on the axes
+    product = wide(x) * wide(weight)
+    around = (0, len(shape) - 1)
+    np.testing.assert_array_equal(most, product.max(around))
+    count = product.dtype.type(shape[0] * shape[-1])
+    same(y, product - product.sum(around, keepdims=True) / count, element)
+
+
+def test_one_value_may_be_written_to_any_array_of_one_element(run, ours, backend):
+    x = integers("f32", (4, 5), 14)
+    middle, y = backend.array(np.zeros((1, 1), np.float32)), backend.array(x)
+    ours.center_all(backend.array(x), out=(middle, y))
+    np.testing.assert_array_equal(backend.numpy(middle).reshape(()), run("center_all", x)[0])
+
+
+def test_axes_with_others_between_are_refused_where_no_kernel_serves_them(ours):
+    plan_class = ours.CenterPlanesPlan
+    plan = plan_class.select(ours.CenterPlanesDescriptor(a=3, n=4, b=5), preference=BackendKind.REFERENCE)
+    views = [view_of(np.zeros(shape, word), "x") for shape, word in zip(plan.shapes, ("f4",) * 4, strict=True)]
+    with pytest.raises(Unsupported, match="the axes of a, b do not follow each other in memory"):
+        plan._geometry(views)
 
 
 def test_a_product_and_a_parameter_of_the_row(run):

@@ -94,6 +94,11 @@ def forward(inputs: str, outputs: str, let: str = "", attrs: str = "") -> Progra
         ("spread(x, d)", REAL, "n"),
         ("spread(x, d/size)", REAL, "n d/size"),
         ("twice_spread(x, d / size)", REAL, "n d/size"),
+        ("sum(x, over=(n, d))", REAL, ""),
+        ("max(x, over=(n,))", REAL, "d"),
+        ("sum(x * group, over=(d, n))", REAL, ""),
+        ("x - mean(x, over=[d, n])", REAL, "n d"),
+        ("spread(x, (d, n))", REAL, ""),
     ],
 )
 def test_kind_and_dimensions(text, kind, dims):
@@ -120,6 +125,12 @@ def test_equal_reductions_are_one_and_those_inside_come_first():
     assert found[0] == total and len(found) == 3 and found.count(total) == 1
     for place, reduction in enumerate(found):
         assert all(inner in found[:place] for inner in reduction.args[0].reductions())
+
+
+def test_several_dimensions_are_the_same_in_any_order():
+    assert formula("mean(x, over=(d, n))") == formula("mean(x, over=(n, d))")
+    assert formula("mean(x, over=(d, n))").args[1].text == "n, d"
+    assert formula("spread(x, (d, n))") == formula("spread(x, (n, d))")
 
 
 def test_a_function_that_takes_a_dimension_is_its_formula():
@@ -149,9 +160,12 @@ def test_what_one_direction_reduces_over():
         ("x: T[d, *n]", "y: T[d] = sum(x, over=n)", "", "n"),
         (blocked, "y: T[*o, d/g, *i] = s * sum(x, over=d/g)", attrs, "d/g"),
         ("x: T[*n, d]", "y: T[*n, d] = 2 * x", "", ""),
+        ("x: T[*n]", "y: T[] = sum(x, over=n)", "", "n"),
+        ("x: T[a, b, c]", "y: T[b] = sum(x, over=(c, a))", "", "a, c"),
     ]:
         operation = forward(inputs, outputs, attrs=options).operation
         assert operation.over == over
+        assert operation.along == tuple(filter(None, over.partition("/")[0].split(", ")))
         assert operation.exact
     assert forward("x: T[*n, d]", "y: T[*n] = max(x, over=d)").operation.of_some
     assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.of_some
@@ -256,6 +270,14 @@ def test_one_value_a_row_takes_no_pass_of_its_own():
     assert [(value.operand.name, value.formula) for value in written.row_values] == [
         ("low", "Reduced0"), ("up", "Reduced1 + C(1)"),
     ]  # fmt: skip
+
+
+def test_rows_along_several_dimensions_share_what_lacks_one_of_them():
+    """`w` has elements of its own along a row, `v` does not; the order of a row is that of the space."""
+    program = forward("w: T[c]; v: T[b]; x: T[a, b, c]", "y: T[a, b, c] = v * x * w / sum(x * w, over=(c, a))")
+    assert program.operation.along == ("a", "c")
+    written = RowProgram(program)
+    assert [[o.name for o in each] for each in (written.columns, written.parameters)] == [["w"], ["v"]]
 
 
 def test_what_several_passes_compute_is_held_where_it_costs_something():

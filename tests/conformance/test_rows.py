@@ -10,7 +10,7 @@ import skuda
 from oracles import rows
 from oracles.floats import F32, FORMATS, compute_format
 from oracles.spans import ANY, admits
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, Unsupported
 
 from .support import RANGE, STORAGE, assert_codes, assert_floats, bits_of, floats, pattern, unpack
 
@@ -211,17 +211,69 @@ def test_rows_are_those_of_the_last_axis(backend, shape):
                 np.testing.assert_array_equal(backend.numpy(output)[index], backend.numpy(part))
 
 
+def lines_over(x: np.ndarray, axis) -> tuple[tuple[int, ...], np.ndarray]:
+    """The shape of a reduction over some axes as NumPy has it, and the elements of each of its rows."""
+    named = range(x.ndim) if axis is None else axis if isinstance(axis, tuple) else (axis,)
+    reduced = {each % x.ndim for each in named}
+    kept = [each for each in range(x.ndim) if each not in reduced]
+    shape = tuple(x.shape[each] for each in kept)
+    return shape, x.transpose(*kept, *sorted(reduced)).reshape(int(np.prod(shape)), -1)
+
+
 @pytest.mark.parametrize("element", FORMATS)
-@pytest.mark.parametrize("axis", [0, 1, -1])
-def test_reductions_along_an_axis(backend, axis, element):
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (-1, 1), (2, 0), (0, 1, 2), ()])
+def test_reductions_over_any_axes(backend, axis, element):
     x = floats(random_row(element, 4 * 9 * 5, 10), element).reshape(4, 9, 5)
-    rows_of = np.moveaxis(x, axis, -1)
+    shape, lines = lines_over(x, axis)
     for name, oracle in ONE_VALUE.items():
+        if backend.name == "cuda" and axis == (2, 0):
+            with pytest.raises(Unsupported, match="the axes of reduced do not follow each other in memory"):
+                getattr(skuda, name)(backend.array(x), axis=axis)
+            continue
         actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
-        assert actual.shape == rows_of.shape[:-1]
-        lines = bits_of(rows_of.reshape(-1, x.shape[axis]), element).tolist()
-        expected = [oracle(line, element=element) for line in lines]
+        assert actual.shape == shape
+        expected = [oracle(line, element=element) for line in bits_of(lines, element).tolist()]
         assert_admitted(actual.reshape(-1), expected, element, name)
+
+
+@pytest.mark.parametrize("axis", [0, -1, None, (0, 1), (1, 2), ()])
+def test_the_reduced_axes_may_be_kept(backend, axis):
+    x = backend.array(floats(random_row("f16", 4 * 9 * 5, 10), "f16").reshape(4, 9, 5))
+    for view in (x, x.transpose(2, 0, 1), x[::2, ::-1]):
+        plain = backend.numpy(skuda.sum(view, axis=axis))
+        kept = skuda.sum(view, axis=axis, keepdims=True)
+        assert kept.shape == np.empty(view.shape).sum(axis, keepdims=True).shape
+        np.testing.assert_array_equal(backend.numpy(kept).reshape(plain.shape), plain)
+        out = backend.array(np.zeros(kept.shape, np.float16))
+        for _ in range(3):
+            assert skuda.sum(view, axis=axis, keepdims=True, out=out) is out
+        np.testing.assert_array_equal(backend.numpy(out), backend.numpy(kept))
+        with pytest.raises(InvalidProblem, match=r"SumPlan: output has shape \(2, 2\), expected "):
+            skuda.sum(view, axis=axis, keepdims=True, out=backend.array(np.zeros((2, 2), np.float16)))
+
+
+@pytest.mark.parametrize(
+    ("axis", "message"),
+    [
+        (3, r"axis is 3, expected -3 to 2 for input of shape \(4, 9, 5\)"),
+        ((0, -4), r"axis is \(0, -4\), expected -3 to 2 for input"),
+        ((1, -2), r"axis is \(1, -2\), which names axis 1 of input twice"),
+        (1.0, r"axis is 1.0, expected an integer, a tuple of integers, or None for all axes"),
+        ((0, "x"), r"axis is \(0, 'x'\), expected an integer, a tuple of integers"),
+        (True, r"axis is True, expected an integer"),
+    ],
+)
+def test_axes_that_an_array_does_not_have(backend, axis, message):
+    with pytest.raises(InvalidProblem, match=f"SumPlan: {message}"):
+        skuda.sum(backend.array(np.zeros((4, 9, 5), np.float32)), axis=axis)
+
+
+def test_axes_of_one_value(backend):
+    x = backend.array(np.array(3, np.float32))
+    for axis in (None, ()):
+        assert backend.numpy(skuda.sum(x, axis=axis)) == 3
+    with pytest.raises(InvalidProblem, match=r"axis is 0, expected \(\) or None for input of shape \(\)"):
+        skuda.sum(x, axis=0)
 
 
 def test_a_row_that_is_all_one_value_has_no_deviation(backend):
@@ -385,7 +437,7 @@ def test_the_codes_are_of_the_scale_that_is_stored(backend):
 def test_the_largest_of_nothing_is_an_error(backend, shape):
     x = backend.array(np.zeros(shape, np.float32))
     for name in ("amax", "amin", "logsumexp", "dynamic_quantize_per_token", "dynamic_quantize_asymmetric_per_token"):
-        with pytest.raises(InvalidProblem, match="d is 0, and there is no largest or smallest of no elements"):
+        with pytest.raises(InvalidProblem, match="is 0, and there is no largest or smallest of no elements"):
             getattr(skuda, name)(x)
     for name in ("softmax", "log_softmax", "l2_normalize"):  # nothing to give, nothing to ask
         assert backend.numpy(getattr(skuda, name)(x)).shape == shape
@@ -397,13 +449,13 @@ def test_the_largest_of_nothing_is_an_error(backend, shape):
 def test_sums_and_products_of_nothing(backend, shape):
     x = backend.array(np.zeros(shape, np.float32))
     for name, bits in (("sum", 0), ("norm1", 0), ("norm2", 0), ("prod", pattern(1, "f32")), ("mean", F32.nan)):
-        actual = backend.numpy(getattr(skuda, name)(x))
+        actual = backend.numpy(getattr(skuda, name)(x, axis=-1))
         assert_floats(actual, np.full(shape[:-1], bits), "f32")
 
 
 def test_no_rows(backend):
     x = backend.array(np.zeros((0, 5), np.float32))
     assert backend.numpy(skuda.softmax(x)).shape == (0, 5)
-    assert backend.numpy(skuda.amax(x)).shape == (0,)
+    assert backend.numpy(skuda.amax(x, axis=1)).shape == (0,)
     scale, codes = skuda.dynamic_quantize_per_token(x)
     assert (backend.numpy(scale).shape, backend.numpy(codes).shape) == ((0,), (0, 5))

@@ -22,6 +22,7 @@ from cupy.cuda import MemoryPointer, UnownedMemory
 
 import skuda
 from skuda import dispatch, family, kernel, ops
+from skuda.arrangement import arranged, chosen
 from skuda.dtypes import DTYPES
 from skuda.errors import DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, Unsupported
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
@@ -190,6 +191,26 @@ def test_the_short_way_launches_what_the_full_checks_launch(driver, make, plan_c
             straight = straight_of(plan, tuple(map(type, values)), 0)
             assert straight is not refuse and straight(values, None)
             assert driver.launches[-1] == driver.launches[-2]
+
+
+def test_a_caller_whose_axes_are_elsewhere_has_a_short_way_too(driver, make):
+    """The reduced axis first, and kept in the output: the plan has it last."""
+    descriptor = skuda.SumDescriptor(kept=(3,), reduced=(12,))
+    plan = skuda.SumPlan.select(descriptor, preference=BackendKind.CUDA)
+    arrangement = arranged(plan, chosen(0, (12, 3), "SumPlan: axis", "input"), True)
+    values = [make(1 << 20, (12, 3), np.float32), make(2 << 20, (1, 3), np.float32)]
+    arrangement.execute(values)
+    assert arrangement.learn(values) is None
+    straight = arrangement.learn(values)
+    assert straight is not refuse and straight(values, None)
+    assert driver.launches[-1] == driver.launches[-2]
+    for wrong in ([values[0], make(2 << 20, (3,), np.float32)], [make(1 << 20, (3, 12), np.float32), values[1]]):
+        assert not straight(wrong, None)
+        with pytest.raises(InvalidProblem, match="has shape"):
+            arrangement.execute(wrong)
+    own = [make(1 << 20, (3, 12), np.float32), make(2 << 20, (3,), np.float32)]
+    plan.execute(own)
+    assert driver.launches[-1] != driver.launches[-2]  # the plan itself takes its own operands as before
 
 
 class Variations:

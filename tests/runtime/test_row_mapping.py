@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 from test_mapping import AXES, Slots, addresses, divide, outer_offset, view_over
 
+import skuda
 from skuda import dispatch
+from skuda.arrangement import chosen
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.rows import GROUP, places
@@ -102,8 +104,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
     for _ in range(100):
         plan, arrays = problem_of(plan_class, rng)
         operation = plan.operation
-        along = operation.over.partition("/")[0]
-        runs = {o.name: any(d.name == along and not d.block for d in o.dims) for o in operation.operands}
+        runs = {o.name: any(d.name in operation.along and not d.block for d in o.dims) for o in operation.operands}
         views = [
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)
@@ -130,3 +131,17 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
                     assert places(max(1, variant.elements - GROUP)) == variant.threads
                 else:
                     assert variant.threads == places(1 << 20)
+
+
+@pytest.mark.parametrize("axis", [None, -1, (1, 2), (2, 1), (0, 1, 2)])
+def test_trailing_axes_are_one_row_of_whole_shares(axis):
+    """Any axes may be reduced; those at the end of a contiguous array are a row, however many they are."""
+    x = np.empty((5, 6, 8), np.float32)
+    axes = chosen(axis, x.shape, "axis", "input")
+    sizes = {name: tuple(x.shape[each] for each in of) for name, of in (("kept", axes.kept), ("reduced", axes.reduced))}
+    plan = skuda.SumPlan.select(skuda.SumDescriptor(**sizes, element="f32"), preference=BackendKind.REFERENCE)
+    views = [view_over(np.arange(x.size).reshape(plan.shapes[0]), np.dtype(np.float32)), 0]
+    views[1] = view_over(np.arange(max(1, int(np.prod(sizes["kept"])))).reshape(plan.shapes[1]), np.dtype(np.float32))
+    geometry = plan._geometry(views)
+    assert geometry.variant.mode is RowMode.WHOLE
+    assert geometry.head[:2] == (np.prod(sizes["kept"], dtype=int), np.prod(sizes["reduced"]))

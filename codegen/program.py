@@ -51,7 +51,8 @@ class Program:
         formulas = self.written_out
         reductions = dict.fromkeys(r for node in formulas.values() for r in node.reductions())
         if (
-            "/" in op.over
+            len({r.text for r in reductions}) != 1
+            or "/" in op.over
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
         ):

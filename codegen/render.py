@@ -17,6 +17,7 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.stages import stages
 from skuda.codegen.schema import schema_text
 from skuda.operation import Operand
 
@@ -46,14 +47,19 @@ def render(spec: Spec) -> dict[str, str]:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),
-            "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
+            "p_classes": [f"{p.operation.class_name}Plan" for p in described.with_stages],
             "imports": described.reference_imports,
             "block": schedules.BLOCK,
         }
-        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in row.programs]
+        in_kernels = [stage for program in row.programs for stage in stages(program) or (program,)]
+        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
         inputs = _row_inputs(row, spec)
         for template in ROW_TEMPLATES:
-            context["programs"] = in_cuda if template.name.endswith(".cu.jinja") else described.programs
+            context["programs"] = {
+                "map.cu.jinja": in_cuda,
+                "plan.py.jinja": described.with_stages,
+                "reference.py.jinja": [p for p in described.with_stages if not p.operation.stages],
+            }.get(template.name, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
     files[CATALOG_TEMPLATE.path] = _rendered(
@@ -128,6 +134,7 @@ def _environment(statement: str) -> jinja2.Environment:
         packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=lambda ps: ", ".join(p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in ps),
+        plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
         turns=_turns,
         widened=_widened,
@@ -156,9 +163,9 @@ def _element_lanes(parameters, columns) -> str:
 
 
 def _turns(arrays, program: CudaProgram) -> str:
-    """Groups that a thread loads at once: 64 bytes and more are under way."""
+    """Groups that a thread loads at once: 128 bytes and more are under way."""
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
-    return f"{bits} <= 32 ? 4 : 2"
+    return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : 2"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -44,8 +44,8 @@ class _Formula:
     """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
 
     def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
-        module = import_module(f"{cls.package}.reference.{cls.operation.name}")
-        return getattr(module, cls.operation.direction.value)
+        module = import_module(f"{cls.package}.reference.{cls.operation.source.removesuffix('.cu')}")
+        return getattr(module, cls.operation.reference)
 
 
 class Plan:
@@ -119,8 +119,7 @@ class Plan:
             (shape, DTYPES[word].storage)
             for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
         )
-        kernels = RowKernels if operation.over else mapping.MapKernels
-        self._kernels = kernels(operation, self.types, self.sizes)
+        self._kernels = self._make_kernels()
         self.full = self._kernels.full
         self.vectors = self._kernels.vectors
         self._launches: dict[tuple, Launch] = {}
@@ -130,6 +129,11 @@ class Plan:
         cuda = backend is BackendKind.CUDA
         variant = schedules.variants(operation, self.types)[0] if cuda else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
+
+    def _make_kernels(self):
+        """What says how a call is launched."""
+        kernels = RowKernels if self.operation.over else mapping.MapKernels
+        return kernels(self.operation, self.types, self.sizes)
 
     @property
     def sku(self) -> KernelSku:
@@ -216,7 +220,7 @@ class Plan:
         if workspace is _MADE:
             first = next(view for view in checked if isinstance(view, View))
             handle = self.stream_of(first, stream)
-            workspace = family_of(first.owner).scratch(needed, first.device, handle) if needed else None
+            workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
         address = self._check_workspace(workspace, checked) if needed or workspace is not None else 0
         ready = ready_of_views(self, self._packed(checked, address), values, checked, workspace)
         ready.enqueue(self._handle(ready, stream))

@@ -11,13 +11,13 @@ from math import prod
 
 from skuda.axes import Axis, merged, step_along
 from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.rows import GROUP, SEGMENT, places
 from skuda.schedules import RowMode, across_lanes, part_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
-_BUSY_ROWS = 1 << 16  # threads that do
 _SHORT = 1024  # rows up to so long are no work for several blocks
 _MOST_THREADS = 256
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
@@ -29,7 +29,10 @@ class PartKernels:
 
     Attributes:
         workspace: bytes that parts take at most, however the operands lie.
+        busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart.
     """
+
+    busy = 1 << 16
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -52,7 +55,10 @@ class PartKernels:
     def _span(self, spans: Sequence[int], lines: int) -> int:
         """How many of a segment's places a block takes: as many as leave enough blocks."""
         spans = [span for span in spans if span <= self.places] or [self.places]
-        return next((span for span in spans if lines * self.places // span >= _BLOCKS), spans[-1])
+        enough = _BLOCKS if self.segments > 1 or spans[0] < self.places else _BLOCKS // 4  # one part needs no second kernel
+        return next(
+            (span for span in spans if lines * self.places // span >= (enough if span == spans[0] else _BLOCKS)), spans[-1]
+        )
 
     def _parts(self, span: int) -> int:
         return self.segments * (self.places // span)
@@ -73,19 +79,21 @@ class PartKernels:
 
     def geometry(self, layouts: Layouts) -> Geometry | None:
         """The launch that serves operands which lie so; None where one block a row does better."""
-        if not self.length or not self.count:
+        if self.length <= 1 or not self.count:
             return None
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        kept, along = self._axes(layouts, arrays)
-        if len(kept) > AXES or len(along) > AXES:
-            return None
+        kept, along, in_order = self._axes(layouts, arrays)
+        for axes, what in ((kept, "that are kept"), (along, "that are reduced")):
+            if len(axes) > AXES:
+                raise Unsupported(
+                    f"{self.operation.class_name}Plan: strides that need {len(axes)} axes {what} after merging, at most "
+                    f"{AXES} are served; copy an operand to a contiguous array"
+                )
         full = [place for place, index in enumerate(arrays) if self.full[index]]
         whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
-        if whole_row and self.length <= SEGMENT:
-            if self.length <= _SHORT or self.count * self.places >= _BUSY_ROWS:
+        if whole_row and in_order and self.length <= SEGMENT:
+            if self.length <= _SHORT or self.count * self.places >= self.busy:
                 return None
-        if self.length == 1:
-            return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
@@ -101,9 +109,9 @@ class PartKernels:
             mode = RowMode.STEPPED
         return self._along_rows(arrays, kept, along, mode)
 
-    def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> tuple[list[Axis], list[Axis]]:
-        """Those of the rows, in the order of the first input's strides, and those along a row: in the space's order, or
-        in that of the strides as well where the order does not matter."""
+    def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> tuple[list[Axis], list[Axis], bool]:
+        """Those of the rows, in the order of the first input's strides; those along a row, in the space's order, or in
+        that of the strides as well where the order does not matter; and whether they are in the space's order."""
         operation = self.operation
         kept: list[Axis] = []
         along: list[Axis] = []
@@ -121,9 +129,10 @@ class PartKernels:
             return -abs(axis.strides[first])
 
         kept.sort(key=apart)
+        in_order = [*along]
         if not any(each.split()[0] in _ORDERED for each in operation.reduced):
             along.sort(key=apart)
-        return merged(kept, 1), merged(along, 1) or [Axis(1, (1,) * len(arrays))]
+        return merged(kept, 1), merged(along, 1), along == in_order
 
     def _on_vectors(self, layouts, arrays, full, outer: Sequence[Axis], lanes: int, extent: int) -> bool:
         """Whether `lanes` neighbours are whole vectors on their boundaries, wherever they lie."""
@@ -166,6 +175,8 @@ class PartKernels:
         parts = self._parts(span)
         turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
+        while finish_wide and (_MOST_THREADS >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
+            finish_wide -= 1
         below = _MOST_THREADS >> finish_wide
         finish_each = 1
         while below * finish_each < parts:

@@ -35,7 +35,12 @@ class _Rows(Record):
 
 
 class RowKernels:
-    """Geometry of an operation with reductions at fixed types and sizes."""
+    """Geometry of an operation with reductions at fixed types and sizes.
+
+    Attributes:
+        parts: that of several blocks to a row, where rows come apart.
+        workspace: bytes of scratch memory that a launch needs at most.
+    """
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -48,14 +53,14 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
-        self._parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
-        self.workspace = self._parts.workspace if self._parts else 0
+        self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
+        self.workspace = self.parts.workspace if self.parts else 0
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
         if self.packed:
             self._check_packed()
-        parts = self._parts.geometry(layouts) if self._parts else None
+        parts = self.parts.geometry(layouts) if self.parts else None
         if parts is not None:
             return parts
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
@@ -85,7 +90,7 @@ class RowKernels:
 
     def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""
-        if rows.length != 1 and any(step != 1 for step, runs in zip(rows.steps, along, strict=True) if runs):
+        if rows.length > 1 and any(step != 1 for step, runs in zip(rows.steps, along, strict=True) if runs):
             return RowMode.STEPPED
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT

@@ -38,6 +38,7 @@ COLUMNS = Variant("columns", Layout.STRIDED)
 COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
+STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
 
 
 class RowMode(IntEnum):
@@ -99,11 +100,17 @@ assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _C
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
-    """The schedules of an operation with reductions, the smallest first."""
+    """The schedules of an operation with reductions, the smallest first.
+
+    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once.
+    """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
-    return _row_variants(bits)
+    found = _row_variants(bits)
+    if part_variants(operation, types):
+        return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
+    return found
 
 
 @cache
@@ -152,6 +159,8 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     counts, those after it having one element; a packed row of one element has a gap, so there it must be the last one.
     Tiles need two axes.
     """
+    if operation.stages:
+        return (STAGES,)
     if operation.over:
         return (*row_variants(operation, types), *part_variants(operation, types))
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
@@ -180,7 +189,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
         return f"{variant.kernel}{variant.threads if variant.keep else ''}{variant.suffix}"
     if isinstance(variant, PartVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
-    if variant in (TILE, STRIDED):
+    if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
     return f"{variant.kernel}{lanes}{variant.suffix}"
@@ -208,7 +217,9 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
-    """The NVRTC name expressions of all kernels that a variant may launch, in this order."""
+    """The NVRTC name expressions of the kernels of its own that a variant may launch, in this order."""
+    if variant is STAGES:
+        return ()
     first = entry(operation, types, variant)
     if not isinstance(variant, PartVariant):
         return (first,)

@@ -32,6 +32,7 @@ PLACES = ("plain", "shifted", "padded", "stepped")
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_PLACES = ("crossed", "permuted")
+PARTS_PLACES = (*PLACES, "permuted", "turned")
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,12 @@ class Place:
 
 def place(shape: tuple[int, ...], how: str) -> Place:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
-    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order.
+    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order;
+    `turned`: the same one element later.
     """
+    if how == "turned":
+        at = place(shape, "permuted")
+        return Place(shape, at.strides, 1, at.size + 1)
     if how == "permuted":
         turned = place(shape[::-1], "plain")
         return Place(shape, turned.strides[::-1], 0, turned.size)
@@ -78,6 +83,8 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         if self.large:
             plan._kernels.few_blocks = 0
+            if getattr(plan._kernels, "parts", None) is not None:
+                plan._kernels.parts.busy = 0
         return plan
 
     def variant(self):
@@ -133,7 +140,11 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     names = [dim.name for dim in operation.dims] + blocks
     many, single = (TILED_MANY, TILED_SINGLE) if tiled else (MANY, SINGLE)
     choices = [many if dim.many else single for dim in operation.dims] + [BLOCKS for _ in blocks]
-    if operation.over:
+    if operation.stages:
+        pass
+    elif isinstance(entry.variant, schedules.PartVariant):
+        choices = _lengths_of_parts(operation)
+    elif operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
         sizes = dict(zip(names, values, strict=True))
@@ -154,7 +165,22 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant is schedules.VEC)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant))
+
+
+def is_large(variant: schedules.Variant) -> bool:
+    return variant is schedules.VEC or isinstance(variant, schedules.RowVariant)
+
+
+def _lengths_of_parts(operation: Operation) -> list[tuple]:
+    """Sizes of rows that several blocks take, several rows beside each other among them."""
+    many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,)), False: ((3,), (37,), (2, 24), (264,), ())}
+    single = {True: (2053, 4104, 70003, 100, 520), False: (3, 37, 264)}
+    along = operation.along
+    choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
+    several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]
+    return [((5,),) if index in several and dim.many else (5,) if index in several else choice
+            for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -189,14 +215,15 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = dispatch.entry_of(sku).variant
     tiled = variant is TILE
+    parts = isinstance(variant, schedules.PartVariant)
     chosen: list[tuple] = []
-    for how in TILED_PLACES if tiled else PLACES:
+    for how in TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
         if tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
         else:
-            found = list(islice(reaching, most - len(chosen)))
+            found = list(islice(reaching, 1 if parts else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
     return tuple(chosen)
 
@@ -226,7 +253,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant is schedules.VEC,
+            is_large(entry.variant),
         )
         for each, places in sizes
     ]

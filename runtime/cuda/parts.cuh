@@ -28,6 +28,17 @@ struct Reduction {
     const i64 begin = (number >> cut) * SEGMENT;
     return {number, begin, min(begin + SEGMENT, length), i32(number & ((1 << cut) - 1)) * places_of_part};
   }
+
+  // Elements between the start of a row and one of its elements; of two axes without a loop.
+  __device__ i64 offset(i64 index, const Strides& strides) const {
+    if (i32(along.first_axis) >= AXES - 1) return index * strides.of[AXES - 1];
+    if (i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0) {
+      const Divide& inner = along.extent[AXES - 1];
+      const i32 above = inner(i32(index));
+      return above * strides.of[AXES - 2] + (i32(index) - above * i32(inner.divisor)) * strides.of[AXES - 1];
+    }
+    return along.far_offset(index, strides);
+  }
 };
 
 // An input in the index space, and the bytes between which it lies.
@@ -97,21 +108,41 @@ template <typename P> __device__ inline P join_parts(const P* first, i64 count, 
   return total;
 }
 
-// A vector of neighbouring columns; `count` of them exist.
+// The vectors of neighbouring columns in GROUP elements along a row, of which `exist` are there; of a vector, `count`
+// columns. `origin` is the array, `row` where its columns begin. Where vectors start at any byte, the words around all
+// of them are on their way before one is shifted; those that would leave the array are read element by element.
 template <bool ALIGNED, typename E, int LANES>
-__device__ inline Lanes<E, LANES> load_columns(const storage_t<E>* array, i64 element, int count, const Reach& reach) {
-  const storage_t<E>* const from = array + element;
-  if constexpr (LANES == 1) {
-    Lanes<E, 1> lane;
-    lane.data[0] = *from;
-    return lane;
-  } else if constexpr (ALIGNED) {
-    return load<true, E, LANES>(from, 0, LANES);
+__device__ inline void load_columns(
+    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* origin, i64 row, i64 first, int exist, int count,
+    const Reduction& rows, const Reach& reach) {
+  if constexpr (LANES == 1 || ALIGNED) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      if (i < exist) {
+        const storage_t<E>* const from = origin + row + rows.offset(first + i, reach.along);
+        if constexpr (LANES == 1) lanes[i].data[0] = *from;
+        else lanes[i] = load<true, E, LANES>(from, 0, LANES);
+      }
   } else {
-    const i64 start = i64(from) & -16, origin = i64(array);
-    if (start < origin + reach.low || start + i64(sizeof(Lanes<E, LANES>)) + 16 > origin + reach.high)
-      return gather<E, LANES>(from, count);
-    return load_around<E, LANES>(from, 0);
+    const Span span = {reach.low, reach.high - reach.low - i64(sizeof(Lanes<E, LANES>)) - 15};
+    const storage_t<E>* from[GROUP];
+    bool inside = exist == GROUP && span.size > 0;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      from[i] = origin + row + rows.offset(first + min(i, exist - 1), reach.along);
+      inside = inside && Around<E, LANES>::inside(from[i], origin, span);
+    }
+    if (inside) {
+      Around<E, LANES> around[GROUP];
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) around[i].load(from[i], LANES);
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) lanes[i] = around[i].lanes(from[i]);
+    } else {
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i)
+        if (i < exist) lanes[i] = gather<E, LANES>(from[i], count);
+    }
   }
 }
 template <bool ALIGNED, typename E, int LANES>
@@ -133,10 +164,10 @@ __device__ inline Lanes<E, GROUP> part_share(
     Lanes<E, GROUP> lanes = {};
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)
-      if (first + i < rows.length) lanes.data[i] = row[rows.along.offset(first + i, reach.along)];
+      if (first + i < rows.length) lanes.data[i] = row[rows.offset(first + i, reach.along)];
     return lanes;
   } else if constexpr (MODE == WHOLE) {
-    return load<true, E, GROUP>(row + rows.along.offset(first, reach.along), 0, GROUP);
+    return load<true, E, GROUP>(row + rows.offset(first, reach.along), 0, GROUP);
   } else {
     return share<MODE, E>(row, first, rows.length, 1);
   }
@@ -147,9 +178,9 @@ __device__ inline void keep_share(
   if constexpr (MODE == STEPPED) {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)
-      if (first + i < rows.length) row[rows.along.offset(first + i, reach.along)] = lanes.data[i];
+      if (first + i < rows.length) row[rows.offset(first + i, reach.along)] = lanes.data[i];
   } else if constexpr (MODE == WHOLE) {
-    store<true, E, GROUP>(row + rows.along.offset(first, reach.along), 0, lanes);
+    store<true, E, GROUP>(row + rows.offset(first, reach.along), 0, lanes);
   } else {
     keep<MODE, E>(row, first, rows.length, 1, lanes);
   }

@@ -45,8 +45,8 @@ class Program:
 
     @property
     def in_parts(self) -> tuple[str, ...]:
-        """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another, and
-        outputs with an element for each of a row's know nothing of them."""
+        """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another,
+        and outputs with an element for each of a row's know nothing of them."""
         op = self.operation
         formulas = self.written_out
         reductions = dict.fromkeys(r for node in formulas.values() for r in node.reductions())

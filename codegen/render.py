@@ -17,8 +17,8 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.stages import stages
 from skuda.codegen.schema import schema_text
+from skuda.codegen.stages import stages
 from skuda.operation import Operand
 
 
@@ -159,7 +159,8 @@ def _widened(item, program, value: str) -> str:
 def _element_lanes(parameters, columns) -> str:
     """An element's values as arguments: those of arrays stand in lanes, the others are values by now."""
     plain = {operand.name for operand in columns}
-    return ", ".join(p.name if p.name.startswith("Held") or p.name in plain else f"{p.name}.get(lane_)" for p in parameters)
+    plain |= {p.name for p in parameters if p.name.startswith("Held")}
+    return ", ".join(p.name if p.name in plain else f"{p.name}.get(lane_)" for p in parameters)
 
 
 def _turns(arrays, program: CudaProgram) -> str:

@@ -13,6 +13,7 @@ from dataclasses import replace
 from skuda.codegen.nodes import BOOL, INT, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COMPUTE, Operand, Operation
 
 
@@ -69,7 +70,8 @@ class _Splitter:
             if needed <= set(ready) and (rows or not needed or name not in full):
                 outputs.append(name)
         rest = [self._named(node) for name, node in self.left.items() if name not in outputs]
-        return self._stage(number, outputs, [*dict.fromkeys(v for node in rest for v in self._values(node, over, ready))])
+        values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
+        return self._stage(number, outputs, [*values])
 
     def _named(self, node: Node) -> Node:
         return node.replaced(self.known.get)
@@ -77,9 +79,10 @@ class _Splitter:
     def _ready(self, waiting: list[Node], over: str) -> list[Node]:
         """The reductions over something that one stage can make now: in rows, also those inside of each other."""
         ready: list[Node] = []
+        rows = _in_rows(self.op, over)
         for r in waiting:  # those inside come first
-            inner = set(r.args[0].reductions())
-            if r.text == over and not r.names() & self.left.keys() and inner <= set(ready if _in_rows(self.op, over) else ()):
+            inside = set(r.args[0].reductions())
+            if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
                 ready.append(r)
         return ready
 
@@ -125,7 +128,8 @@ class _Splitter:
         operation = self._operation(number, inputs, tuple(made), used, over)
         operation = replace(operation, chained=bool(used & formulas.keys()))
         stage = Program(operation, formulas, texts, ())
-        of_some = any(r.op.removeprefix(REDUCE) in ("max", "min") for node in formulas.values() for r in node.reductions())
+        kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
+        of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
         return replace(stage, operation=replace(operation, reduced=stage.in_parts, of_some=of_some))
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str) -> Operation:

@@ -78,8 +78,8 @@ class Family:
         return 0
 
     def scratch(self, size: int, device, stream: int):
-        """So many bytes on a CUDA ordinal, for what is enqueued on a stream before the array is dropped: nothing that is
-        enqueued on another stream gets the memory meanwhile."""
+        """So many bytes on a CUDA ordinal, for what is enqueued on a stream before the array is dropped: nothing on
+        another stream gets the memory meanwhile."""
         raise NotImplementedError  # the CPU needs none
 
     def hand_back(self, array, stream: int = 0):

@@ -91,7 +91,7 @@ class Launch:
         return loaded
 
     def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
-        """What is launched on a device, one after the other with the same parameters: kernels, blocks, threads of one."""
+        """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
         loaded = [(self.on(device).launch, self.grid, self.block)]
         if self._finish is not None:
             finish = dispatch.kernel(*self._source, self._finish).on(device)
@@ -99,7 +99,7 @@ class Launch:
         return loaded
 
     def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:
-        """What `Slots.pack` takes, for operands that have been checked; `workspace` is the address of scratch memory."""
+        """What `Slots.pack` takes, for operands that have been checked and scratch memory at an address."""
         filled = self.blank.copy()
         if self._scratch is not None:
             filled[self._scratch] = workspace

@@ -380,7 +380,7 @@ class Plan:
             raise BufferTooSmall(f"{self.name}: there is no workspace, {expected}")
         view = view_of(workspace, f"{self.name}: workspace")
         if not view.contiguous:
-            raise InvalidProblem(f"{self.name}: workspace has gaps (strides {view.strides}), expected a contiguous array")
+            raise InvalidProblem(f"{self.name}: workspace has gaps (strides {view.strides}), expected none")
         size = count(view.shape) * view.storage.itemsize
         if size < self.workspace_size:
             raise BufferTooSmall(f"{self.name}: workspace has {size} bytes, {expected}")

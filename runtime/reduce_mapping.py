@@ -1,4 +1,4 @@
-"""The host side of templates/reduce.cu.jinja: how rows are cut in parts, and the parameters that a kernel of them takes.
+"""The host side of templates/reduce.cu.jinja: how rows are cut in parts, and the parameters of a kernel of parts.
 
 A part is an aligned range of a segment's places (skuda.rows), so that joining parts gives the bits of one pass over the
 whole row. How many there are follows from the sizes alone; how the elements lie says who takes them.
@@ -15,7 +15,7 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.rows import GROUP, SEGMENT, places
-from skuda.schedules import RowMode, across_lanes, part_variants
+from skuda.schedules import RowMode, RowVariant, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
 _SHORT = 1024  # rows up to so long are no work for several blocks
@@ -46,7 +46,9 @@ class PartKernels:
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
         self.length, self.count = lengths[True], lengths[False]
         self.places = places(self.length)
-        self.segments = -(-self.length // SEGMENT)
+        self.segments = max(1, -(-self.length // SEGMENT))
+        held = [variant.elements for variant in row_variants(operation, types) if isinstance(variant, RowVariant)]
+        self._longest = max(held, default=0)  # of the rows that a block holds
         lines = -(-self.count // (32 * self.lanes)) * self.segments
         self._across = self._span((32, 16, 8), lines)
         self._along = self._span((512, 256, 128, 64, 32), self.count * self.segments)
@@ -55,10 +57,9 @@ class PartKernels:
     def _span(self, spans: Sequence[int], lines: int) -> int:
         """How many of a segment's places a block takes: as many as leave enough blocks."""
         spans = [span for span in spans if span <= self.places] or [self.places]
-        enough = _BLOCKS if self.segments > 1 or spans[0] < self.places else _BLOCKS // 4  # one part needs no second kernel
-        return next(
-            (span for span in spans if lines * self.places // span >= (enough if span == spans[0] else _BLOCKS)), spans[-1]
-        )
+        if self.segments == 1 and spans[0] == self.places and 4 * lines >= _BLOCKS:  # one part needs no second kernel
+            return spans[0]
+        return next((span for span in spans if lines * self.places // span >= _BLOCKS), spans[-1])
 
     def _parts(self, span: int) -> int:
         return self.segments * (self.places // span)
@@ -79,21 +80,21 @@ class PartKernels:
 
     def geometry(self, layouts: Layouts) -> Geometry | None:
         """The launch that serves operands which lie so; None where one block a row does better."""
-        if self.length <= 1 or not self.count:
-            return None
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         kept, along, in_order = self._axes(layouts, arrays)
         for axes, what in ((kept, "that are kept"), (along, "that are reduced")):
             if len(axes) > AXES:
                 raise Unsupported(
-                    f"{self.operation.class_name}Plan: strides that need {len(axes)} axes {what} after merging, at most "
-                    f"{AXES} are served; copy an operand to a contiguous array"
+                    f"{self.operation.class_name}Plan: strides that need {len(axes)} axes {what} after merging, at "
+                    f"most {AXES} are served; copy an operand to a contiguous array"
                 )
         full = [place for place, index in enumerate(arrays) if self.full[index]]
+        operands = self.operation.operands
+        runs = [place for place, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
         whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
-        if whole_row and in_order and self.length <= SEGMENT:
-            if self.length <= _SHORT or self.count * self.places >= self.busy:
-                return None
+        held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
+        if whole_row and held and (self.length <= _SHORT or self.count * self.places >= self.busy):
+            return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
@@ -132,7 +133,8 @@ class PartKernels:
         in_order = [*along]
         if not any(each.split()[0] in _ORDERED for each in operation.reduced):
             along.sort(key=apart)
-        return merged(kept, 1), merged(along, 1), along == in_order
+        one = [Axis(1, (1,) * len(arrays))]
+        return merged(kept, 1), (merged(along, 1) if self.length else []) or one, along == in_order
 
     def _on_vectors(self, layouts, arrays, full, outer: Sequence[Axis], lanes: int, extent: int) -> bool:
         """Whether `lanes` neighbours are whole vectors on their boundaries, wherever they lie."""
@@ -148,8 +150,9 @@ class PartKernels:
 
     def _along_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
-        parts = self._parts(self._along)
-        return self._launch(variant, arrays, kept, along, self.count, self._along, 0, 1, 1, self.count * parts, self._along)
+        span = self._along
+        grid = self.count * self._parts(span)
+        return self._launch(variant, arrays, kept, along, self.count, span, 0, 1, 1, grid, span)
 
     def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], lanes: int, aligned: bool) -> Geometry:
         mode = RowMode.WHOLE if aligned else RowMode.UNIT
@@ -183,7 +186,8 @@ class PartKernels:
             finish_each *= 2
         while below > 1 and below // 2 >= parts and (below << finish_wide) > 32:
             below //= 2
-        head = [self.count, self.length, columns, self.places, turns, (self.places // span).bit_length() - 1, wide, each]
+        cut = (self.places // span).bit_length() - 1
+        head = [self.count, self.length, columns, self.places, turns, cut, wide, each]
         head += [*divide_slots(parts), *divide_slots(tiles), finish_wide, finish_each]
         for axes in (kept, along):
             head += _outer(axes)

@@ -108,9 +108,12 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
     found = _row_variants(bits)
-    if part_variants(operation, types):
-        return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
-    return found
+    if not part_variants(operation, types):
+        return found
+    last = operation.space[-1]
+    if last.name not in operation.along and not last.many:
+        return ()
+    return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
 
 
 @cache
@@ -130,7 +133,8 @@ def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]
     """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
     if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
-    return _part_variants(across_lanes(operation, types))
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    return _part_variants(across_lanes(operation, types) if rows else 0)
 
 
 @cache
@@ -139,15 +143,18 @@ def _part_variants(lanes: int) -> tuple[PartVariant, ...]:
         PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
         PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
         PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
-        PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
-        PartVariant("across", Layout.STRIDED, "_unaligned", lanes, RowMode.UNIT),
         PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
     ]
+    if lanes:
+        found += [
+            PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+            PartVariant("across", Layout.STRIDED, "_unaligned", lanes, RowMode.UNIT),
+        ]
     return tuple(found)
 
 
 def across_lanes(operation: Operation, types: Types) -> int:
-    """Neighbouring rows that a thread takes: 16 bytes of the widest element, fewer where there is much to make of each."""
+    """Neighbouring rows that a thread takes: 16 bytes of the widest element, less where there is much to make of it."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
     return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
 

@@ -97,6 +97,7 @@ class StagedPlan(Plan):
         return [
             launch
             for stage in self.stage_plans
+            if stage.numel
             for launch in stage._packed([values[operand.name] for operand in stage.operation.operands], scratch)
         ]
 

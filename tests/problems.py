@@ -174,12 +174,13 @@ def is_large(variant: schedules.Variant) -> bool:
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
-    many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,)), False: ((3,), (37,), (2, 24), (264,), ())}
-    single = {True: (2053, 4104, 70003, 100, 520), False: (3, 37, 264)}
+    many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,), (50,), ()),
+            False: ((3,), (37,), (2, 24), (264,), ())}
+    single = {True: (2053, 4104, 70003, 100, 520, 50), False: (3, 37, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]
-    return [((5,),) if index in several and dim.many else (5,) if index in several else choice
+    return [((5,), (520,), ()) if index in several and dim.many else (5,) if index in several else choice
             for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 

@@ -121,8 +121,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         found = sorted(tuple(at[name] for name in names) for _, _, at in reached(geometry, names, runs))
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         assert found == every, (operation.function, plan.sizes, names)
-    in_parts = bool(plan_class.operation.reduced)
-    assert modes == ({RowMode.WHOLE, RowMode.UNIT} if in_parts else set(RowMode))
+    assert modes == {variant.mode for variant in row_variants(operation, plan.types)}
 
 
 def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():

@@ -40,6 +40,7 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
+        self.stages = tuple(stage for program in self.programs for stage in program.stages)
         self.with_stages = tuple(each for program in self.programs for each in (*program.stages, program))
 
     def heading(self, file_name: str) -> Heading:

@@ -47,7 +47,7 @@ def render(spec: Spec) -> dict[str, str]:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),
-            "p_classes": [f"{p.operation.class_name}Plan" for p in described.with_stages],
+            "p_classes": [f"{p.operation.class_name}Plan" for p in (*described.programs, *described.stages)],
             "imports": described.reference_imports,
             "block": schedules.BLOCK,
         }

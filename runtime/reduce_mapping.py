@@ -93,7 +93,7 @@ class PartKernels:
         runs = [place for place, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
         whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
         held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
-        if whole_row and held and (self.length <= _SHORT or self.count * self.places >= self.busy):
+        if whole_row and self._longest and held and (self.length <= _SHORT or self.count * self.places >= self.busy):
             return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)

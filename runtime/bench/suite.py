@@ -207,7 +207,7 @@ def cases(
         InvalidProblem: a name matches no operation, or no operation has an element type.
     """
     # The shapes of the suite are those of maps: formulas with reductions are not in it yet.
-    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if not p.operation.over]
+    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if is_map(p.operation)]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)
@@ -226,6 +226,11 @@ def cases(
         for shape in shapes
         for attributes in _attributes(plan.operation, shape, quick)
     ]
+
+
+def is_map(operation: Operation) -> bool:
+    """Whether an operation is one kernel without reductions."""
+    return not (operation.over or operation.stages or operation.stage)
 
 
 def _matches(operation: Operation, pattern: str) -> bool:

@@ -83,7 +83,7 @@ def rms_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[lis
     return of_input, [spans.total(column, compute) for column in zip(*of_weight, strict=True)]
 
 
-def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list[list[Span]], list[Span], list[Span]]:
+def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list, list[Span], list[Span]]:
     """(of the input, of the weight, of the bias), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps), h = y * r and
     g = dy * weight: r * (g - mean(g) - h * mean(g * h)), the sum of dy * h over the rows, and that of dy."""
     compute = compute_format(element)

@@ -164,6 +164,19 @@ def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
     assert (got.view(np.uint32) == in_order(x, np.add, -0.0).view(np.uint32)).all()
 
 
+def test_rows_of_nothing_and_of_one_element_have_a_kernel():
+    from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
+
+    for rows in (0, 1):
+        whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(rows,), d=5))
+        plan = whole.stage_plans[1]
+        geometry = plan._geometry(
+            [view_over(np.arange(np.prod(shape, dtype=int)).reshape(shape), np.dtype("f4")) for shape in plan.shapes]
+        )
+        assert isinstance(geometry.variant, PartVariant) and geometry.grid == 1 and geometry.finish is None
+        assert Replayed(geometry).length == rows
+
+
 def test_the_finishing_kernel_has_threads_for_all_parts():
     from skuda.generated import SumDescriptor, SumPlan
 

@@ -52,7 +52,7 @@ def straight_of(
     """
     library = plain_library(types[-1])
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
-    if library is None or None in kinds:
+    if library is None or None in kinds or plan.operation.stages:
         return refuse
     maker = _Maker(plan, types, library, kinds, places)
     return refuse if maker.launch.workspace else maker.on(device)

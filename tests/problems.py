@@ -316,7 +316,7 @@ def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
-    schedule = (variant.kernel, variant.suffix)
+    schedule = (variant.kernel, variant.suffix, variant.layout)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"

@@ -11,6 +11,7 @@ from skuda.codegen.nodes import REDUCE
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.stages import stages
 from skuda.operation import ALL, COMPUTE, Attribute, Operand
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
@@ -39,6 +40,8 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
+        self.stages = tuple(stage for program in self.programs for stage in program.stages)
+        self.with_stages = tuple(each for program in self.programs for each in (*program.stages, program))
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
@@ -47,8 +50,9 @@ class Described:
     @property
     def reference_imports(self) -> Imports:
         """Names that the row's NumPy formulas call."""
-        steps = [text for program in self.programs for _, text in program.numpy_steps]
-        text = " ".join([*steps, *(formula for program in self.programs for formula in program.numpy.values())])
+        programs = [program for program in self.with_stages if not program.operation.stages]
+        steps = [text for program in programs for _, text in program.numpy_steps]
+        text = " ".join([*steps, *(formula for program in programs for formula in program.numpy.values())])
         words = set(re.findall(r"[A-Za-z_]\w*", text))
         return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
 
@@ -58,6 +62,7 @@ class DescribedProgram:
 
     def __init__(self, program: Program):
         self.operation = program.operation
+        self.stages = tuple(DescribedProgram(stage) for stage in stages(program))
         self.formulas = program.formula_texts
         self.backward = self.operation.direction is Direction.BACKWARD
         self.numpy_steps, self.numpy = _numpy(program)

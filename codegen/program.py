@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.nodes import REAL, Function, Node
+from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import Operation
 
 
@@ -42,6 +43,24 @@ class Program:
             if node.kind == REAL:
                 done[name] = Node("stored", (done[name],), REAL, node.dims, text=elements[name])
         return {name: node.args[0] if node.op == "stored" else node for name, node in done.items()}
+
+    @property
+    def in_parts(self) -> tuple[str, ...]:
+        """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another,
+        outputs with an element for each of a row's know nothing of them, and none is a place."""
+        op = self.operation
+        formulas = self.written_out
+        reductions = dict.fromkeys(r for node in formulas.values() for r in node.reductions())
+        if (
+            len({r.text for r in reductions}) != 1
+            or "/" in op.over
+            or any(argument.reductions() for reduction in reductions for argument in reduction.args)
+            or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
+            or any(REDUCTIONS[r.op.removeprefix(REDUCE)].place for r in reductions)
+        ):
+            return ()
+        types = {REAL: "C", INT: "i64", BOOL: "bool"}
+        return tuple(f"{r.op.removeprefix(REDUCE)} {types[r.kind]}" for r in reductions)
 
     @property
     def named(self) -> set[str]:

@@ -18,6 +18,7 @@ from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram, Value
 from skuda.codegen.schema import schema_text
+from skuda.codegen.stages import stages
 from skuda.operation import Attribute, Operand
 
 
@@ -46,14 +47,19 @@ def render(spec: Spec) -> dict[str, str]:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),
-            "p_classes": [f"{p.operation.class_name}Plan" for p in row.programs],
+            "p_classes": [f"{p.operation.class_name}Plan" for p in (*described.programs, *described.stages)],
             "imports": described.reference_imports,
             "block": schedules.BLOCK,
         }
-        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in row.programs]
+        in_kernels = [stage for program in row.programs for stage in stages(program) or (program,)]
+        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
         inputs = _row_inputs(row, spec)
         for template in ROW_TEMPLATES:
-            context["programs"] = in_cuda if template.name.endswith(".cu.jinja") else described.programs
+            context["programs"] = {
+                "map.cu.jinja": in_cuda,
+                "plan.py.jinja": described.with_stages,
+                "reference.py.jinja": [p for p in described.with_stages if not p.operation.stages],
+            }.get(template.name, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
     files[CATALOG_TEMPLATE.path] = _rendered(
@@ -91,7 +97,7 @@ def _template_source(name: str) -> str:
 def _whole_source(name: str) -> str:
     """A template with those that it includes."""
     source = _template_source(name)
-    return "".join([source, *map(_whole_source, re.findall(r'% include "([^"]+)"', source))])
+    return "".join([source, *map(_whole_source, re.findall(r'% (?:include|from) "([^"]+)"', source))])
 
 
 def _block_tags(source: str, statement: str) -> str:
@@ -135,6 +141,9 @@ def _environment(statement: str) -> jinja2.Environment:
         row_bits=_row_bits,
         row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
+        plan_name=lambda name: f"{name}Plan",
+        element_lanes=_element_lanes,
+        turns=_turns,
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -195,6 +204,17 @@ def _row_bits(program) -> str:
 def _value_type(context, value: Attribute) -> str:
     """An attribute as a kernel's argument holds it."""
     return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
+def _element_lanes(parameters, columns) -> str:
+    """What a method of a pass over parts is called with: arrays stand in lanes, the others are values by now."""
+    plain = {operand.name for operand in columns}
+    plain |= {p.name for p in parameters if p.name.startswith("Held")}
+    return ", ".join([*(p.name if p.name in plain else f"{p.name}.get(lane_)" for p in parameters), "usual_"])
+
+
+def _turns(arrays, program: CudaProgram) -> str:
+    """Groups that a thread loads at once: 128 bytes and more are under way."""
+    bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
+    return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : 2"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

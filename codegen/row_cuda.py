@@ -127,6 +127,24 @@ class RowValue:
     formula: str
 
 
+@dataclass(frozen=True)
+class Reduction:
+    """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
+    depends on them: parts of a row can be reduced apart (templates/reduce.cu.jinja).
+
+    Attributes:
+        each: what is made of each element at once: the reductions, and outputs.
+        values: the reductions among these.
+        outputs: the others.
+        used: the names that the rows' own values are made of, beside the reductions.
+    """
+
+    each: Pass
+    values: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    used: frozenset[str]
+
+
 class RowProgram(ProgramInCuda):
     """What templates/row.cu.jinja needs to know of one program.
 
@@ -135,6 +153,7 @@ class RowProgram(ProgramInCuda):
         parameters: inputs that a row shares.
         passes: over the row, in order; the last one makes the outputs and may have no values.
         row_values: outputs that have one value a row.
+        reduction: the program in parts; None where it does not come apart.
     """
 
     def __init__(self, program: Program):
@@ -168,11 +187,21 @@ class RowProgram(ProgramInCuda):
         wanted.append([_Wanted(o.name, _named(formulas[o.name], names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
-        self.row_values, stored = self._row_values(
-            {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
-        )
+        shared = {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
+        self.row_values, stored = self._row_values(shared)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
+        self.reduction = None
+        if op.reduced:  # values are reduced one by one: what is asked of groups of them is asked of each
+            reductions = [_Wanted(names[r].text, _named(r.args[0], names), _class_of(r), None) for r in names]
+            each = self._pass([*reductions, *wanted[-1]], [])
+            used = set().union(*(node.names() for node in shared.values())) - {node.text for node in names.values()}
+            self.reduction = Reduction(
+                each,
+                tuple(value for value in each.values if value.operand is None),
+                tuple(value for value in each.values if value.operand is not None),
+                frozenset(used),
+            )
 
     def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
         """The outputs that a row has one of, and what stands for them in the formulas of others."""
@@ -246,12 +275,16 @@ class RowProgram(ProgramInCuda):
         return Pass(tuple(printer.members.values()), arguments, held, values)
 
 
+def _class_of(reduction: Node) -> str:
+    return REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
+
+
 def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
     """What a reduction is of, and its class of runtime/cuda/reduce.cuh.
 
     Extremes of what is finite ask whether elements are finite group by group.
     """
-    node, how = reduction.args[0], REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
+    node, how = reduction.args[0], _class_of(reduction)
     if how in ("Largest", "Smallest") and node.op == "where" and node.args[0].op == "isfinite":
         (x,), chosen, other = node.args[0].args, *node.args[1:]
         zero = other.op == "number" and float(other.text) == 0

@@ -13,7 +13,8 @@ from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.stages import is_staged, stages
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.operation import Attribute, Operand, Operation, Requirement
 from skuda.sku import Direction
@@ -172,8 +173,8 @@ class RowReader(Declarations):
                 values[name.value] = self.value_of(operand)
                 self.lets_used |= _words(formula) & self.lets.keys()
         before = len(self.diagnostics)
-        over = self.check_over(section, formulas)
-        for operand in found if not over else ():
+        overs = self.check_over(section, formulas)
+        for operand in found if not overs else ():
             if not operand.dims:
                 help = "reduce over all dimensions; `T[*shape]` is any number of axes, none too"
                 self.error(self.texts[operand.name].place, f"`{operand.name}` has no dimensions", help)
@@ -181,27 +182,60 @@ class RowReader(Declarations):
                 message = f"`{found[0].name}` has other dimensions: `{found[0].signature}`"
                 help = "without a reduction, all outputs have the same"
                 self.error(self.texts[operand.name].place, message, help)
-        if over and len(self.diagnostics) == before:
-            self.check_rows((*inputs, *extra), found, formulas)
+        if overs and len(self.diagnostics) == before:
+            check = self.check_rows if len(overs) == 1 else self.check_stages
+            check((*inputs, *extra), found, formulas)
         return tuple(found), formulas
 
-    def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> str:
-        """What the reductions of a section are over: `d`, `n, d`, `d/group_size`, or nothing."""
+    def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> list[str]:
+        """What the reductions of a section are over: `d`, `n, d`, `d/group_size`."""
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
         counts = [count for _, node in formulas.values() for count in node.counts()]
         over = list(dict.fromkeys(r.text for r in (*reductions, *counts)))
         for count in counts if not reductions else ():
             message = f"`{section}:` counts the elements of rows, and reduces none"
             self.error(count.place or self.place, message, "a count stands beside a reduction")
+        reduced = {r.text for r in reductions}
+        for count in counts if reductions else ():
+            if count.text not in reduced:
+                message = f"`{section}:` reduces over `{over[0]}` and counts over `{count.text}`"
+                self.error(count.place or self.place, message, "count over what is reduced over")
         for other in over[1:]:
-            place = next(r.place for r in (*reductions, *counts) if r.text == other)
-            message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
-            self.error(place or self.place, message, "the reductions of one direction are over the same")
+            if "/" in other or "/" in over[0]:
+                place = next(r.place for r in (*reductions, *counts) if r.text == other)
+                message = f"`{section}:` reduces over `{over[0]}` and over `{other}`"
+                help = "a direction that reduces over blocks reduces over nothing else"
+                self.error(place or self.place, message, help)
         name, _, block = over[0].partition("/") if over else ("", "", "")
         if block and self.dims[name].many:
             place = next(r.place for r in (*reductions, *counts) if r.text == over[0])
             self.error(place or self.place, f"`{name}` is any number of axes, blocks are along one")
-        return over[0] if reductions else ""
+        return over if reductions else []
+
+    def check_counts(self, program: Program) -> None:
+        """Whether a program in stages counts elements in means alone: a kernel knows what it reduces over itself."""
+        for part in set().union(*(node.parts() for node in program.formulas.values())):
+            for argument in part.args:
+                of = part.args[0]
+                of_mean = part.op == "/" and of.op.startswith(REDUCE) and of.text == argument.text
+                if argument.op == COUNT and not of_mean:
+                    message = "a count that no sum over the same is divided by, where several kernels reduce"
+                    self.error(argument.place or self.place, message, "use `mean`, or divide the sum by the count")
+
+    def check_stages(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
+        """Whether each output of a section that reduces over several things is one value for each element, or for each
+        row of one of its reductions."""
+        reductions = [r for _, node in formulas.values() for r in node.reductions()]
+        used = set().union(*(node.names() for _, node in formulas.values()))
+        space = max((*outputs, *(each for each in inputs if each.name in used)), key=lambda each: len(each.dims))
+        overs = {r.text: {*r.text.split(", ")} for r in reductions}
+        fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values())]
+        for operand in outputs:
+            if {dim.name for dim in operand.dims} not in fitting or any(dim.block for dim in operand.dims):
+                shown = " and ".join(f"`over={_shown(r)}`" for r in {r.text: r for r in reductions}.values())
+                message = f"`{operand.name}: {operand.signature}` is no value for each row of {shown}"
+                help = f"an output has the dimensions of `{space.signature}`, or all but those of a reduction"
+                self.error(self.texts[operand.name].place, message, help)
 
     def check_rows(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether what a section reads and writes is one value a row that it reduces, or one an element."""
@@ -357,18 +391,24 @@ class RowReader(Declarations):
             exact=exact,
             source=f"{self.name.value}.cu",
             formula_attributes=tuple(name for name in names if name in used),
-            over=next(iter(over), ""),
+            over=next(iter(over), "") if len(over) == 1 else "",
             chained=bool(used & formulas.keys()),
             of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
-        return Program(
+        program = Program(
             operation,
             {name: node for name, (_, node) in formulas.items()},
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
+        program = replace(program, operation=replace(operation, reduced=program.in_parts))
+        if not is_staged(program):
+            return program
+        self.check_counts(program)
+        program = replace(program, operation=replace(operation, stages=1))
+        return replace(program, operation=replace(operation, stages=len(stages(program))))
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""

@@ -84,6 +84,11 @@ class Family:
         """Handle of the stream that the library works on now in this thread; 0 for the CPU."""
         return 0
 
+    def scratch(self, size: int, device, stream: int):
+        """So many bytes on a CUDA ordinal, for what is enqueued on a stream before the array is dropped: nothing on
+        another stream gets the memory meanwhile."""
+        raise NotImplementedError  # the CPU needs none
+
     def hand_back(self, array, stream: int = 0):
         """An array made by `empty`, as the caller's kind; what fills it has been given to `stream`."""
         return array
@@ -116,6 +121,12 @@ class _CuPy(Family):
             return 0
         return self.current(device).ptr
 
+    def scratch(self, size: int, device, stream: int):
+        if stream == self.current_stream(device):
+            return self.empty((size,), np.dtype(np.uint8), device)
+        with self._cupy.cuda.Device(device), self._cupy.cuda.Stream.from_external(_Stream(stream)):
+            return self.empty((size,), np.dtype(np.uint8), device)
+
 
 class _Torch(Family):
     name = "torch"
@@ -137,6 +148,13 @@ class _Torch(Family):
         if device == CPU:
             return 0
         return self.current(device)
+
+    def scratch(self, size: int, device, stream: int):
+        if stream == self.current_stream(device):
+            return self.empty((size,), np.dtype(np.uint8), device)
+        cuda = self._torch.cuda
+        with cuda.stream(cuda.ExternalStream(stream, device=device)):
+            return self.empty((size,), np.dtype(np.uint8), device)
 
 
 class _Stream:

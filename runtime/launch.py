@@ -6,7 +6,7 @@ checked and packed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from skuda import dispatch, mapping, schedules
@@ -31,6 +31,7 @@ class Launch:
         blank: `slots.blank`, with nothing in the places of numbers.
         places: where in it each operand's pointer goes; those of a number follow.
         loaded: the kernel by device, as far as it was wanted.
+        workspace: bytes of scratch memory that it needs.
     """
 
     def __init__(self, plan: Plan, geometry: mapping.Geometry):
@@ -38,7 +39,9 @@ class Launch:
         self.geometry = geometry
         self.grid = geometry.grid
         self.block = geometry.block
-        self._entry = schedules.entry(operation, plan.types, geometry.variant)
+        self.workspace = geometry.workspace
+        self._entry, *finish = schedules.entries(operation, plan.types, geometry.variant)
+        self._finish = finish[0] if geometry.finish is not None else None
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))
@@ -65,6 +68,7 @@ class Launch:
                 *[int, float, int] * len(scalars),
                 *plan.values.values(),
                 *pointers(outputs),
+                *([int] if isinstance(geometry.variant, schedules.PartVariant) else []),
             ]
         )
         self.blank = slots.blank.copy()
@@ -74,6 +78,9 @@ class Launch:
             places[index] = next(free)
             if self._single[index]:
                 self.blank[next(free)], self.blank[next(free)] = 0.0, 0
+        self._scratch = next(free, None)
+        if self._scratch is not None:
+            self.blank[self._scratch] = 0
         self.places = tuple(places[index] for index in range(len(places)))
 
     def on(self, device: int) -> Loaded:
@@ -83,9 +90,19 @@ class Launch:
             loaded = self.loaded[device] = dispatch.kernel(*self._source, self._entry).on(device)
         return loaded
 
-    def filled(self, checked: Sequence[View | int | float]) -> list:
-        """What `Slots.pack` takes, for operands that have been checked."""
+    def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
+        """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
+        loaded = [(self.on(device).launch, self.grid, self.block)]
+        if self._finish is not None:
+            finish = dispatch.kernel(*self._source, self._finish).on(device)
+            loaded.append((finish.launch, *self.geometry.finish))
+        return loaded
+
+    def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:
+        """What `Slots.pack` takes, for operands that have been checked and scratch memory at an address."""
         filled = self.blank.copy()
+        if self._scratch is not None:
+            filled[self._scratch] = workspace
         for value, place, single in zip(checked, self.places, self._single, strict=True):
             if single and not isinstance(value, View):
                 filled[place : place + 3] = 0, float(value), value if isinstance(value, int) else 0
@@ -105,7 +122,7 @@ class Seen:
 
     __slots__ = ("plan",)
 
-    addresses, pointers = (), None
+    addresses, pointers, workspace = (), None, None
 
     def __init__(self, plan: Plan):
         self.plan = plan
@@ -128,6 +145,8 @@ class Ready:
         grid: blocks.
         block: threads of one.
         parameters: address of the driver's parameters.
+        more: the same of the kernels that follow it.
+        workspace: scratch memory that they use, as the caller gave it.
         device: CUDA ordinal.
         current_stream: of the first array's library.
         addresses: the data_ptr methods of torch tensors, which can get other memory behind our back.
@@ -144,32 +163,45 @@ class Ready:
         "grid",
         "lasting",
         "launch",
+        "more",
         "parameters",
         "plan",
         "pointers",
+        "workspace",
     )
 
     def __init__(
         self,
         plan: Plan,
-        launch: Launch,
-        loaded: Loaded,
-        filled: list,
+        packed: Sequence[tuple[Launch, list]],
+        device: int,
         family: Family,
         addresses: list | None,
         lasting: bool,
+        workspace,
     ):
         self.plan = plan
-        self.launch = loaded.launch
-        self.grid = launch.grid
-        self.block = launch.block
-        self._memory, self.parameters = launch.slots.pack(filled)
-        self.device = loaded.device
+        self._memory = []
+        steps = []
+        for launch, filled in packed:
+            memory, parameters = launch.slots.pack(filled)
+            self._memory.append(memory)
+            steps += [(*kernel, parameters) for kernel in launch.kernels(device)]
+        (self.launch, self.grid, self.block, self.parameters), *more = steps
+        self.more = tuple(more)
+        self.workspace = workspace
+        self.device = device
         self.current_stream = family.current_stream
         self.lasting = lasting
         self.addresses = addresses
         if addresses is not None:
             self.pointers = [data_ptr() for data_ptr in addresses]
+
+    def enqueue(self, stream: int) -> None:
+        """Launches everything, in order."""
+        self.launch(self.grid, self.block, stream, self.parameters)
+        for launch, grid, block, parameters in self.more:
+            launch(grid, block, stream, parameters)
 
     def __reduce__(self):
         """A copy of the arguments may have arrays of its own, so it is checked anew."""
@@ -177,22 +209,18 @@ class Ready:
 
 
 def ready_of_views(
-    plan: Plan, launch: Launch, values: Sequence, checked: Sequence[View | int | float]
+    plan: Plan,
+    packed: Sequence[tuple[Launch, list]],
+    values: Sequence,
+    checked: Sequence[View | int | float],
+    workspace=None,
 ) -> Ready:
-    """The launch of operands that were checked in full, `checked` being the views and numbers of `values`."""
+    """The launches of operands that were checked in full, `checked` being the views and numbers of `values`."""
     arrays = [(value, view) for value, view in zip(values, checked, strict=True) if isinstance(view, View)]
     first = arrays[0][1]
-    lasting = all([plain_library(type(value)) is not None for value, _ in arrays])
-    addresses = _addresses(values)
-    return Ready(
-        plan,
-        launch,
-        launch.on(first.device),
-        launch.filled(checked),
-        family_of(first.owner),
-        addresses,
-        lasting,
-    )
+    used = [value for value, _ in arrays] + ([] if workspace is None else [workspace])
+    lasting = all([plain_library(type(value)) is not None for value in used])
+    return Ready(plan, packed, first.device, family_of(first.owner), _addresses(used), lasting, workspace)
 
 
 def _addresses(values: Sequence) -> list | None:

@@ -81,6 +81,9 @@ class Geometry(Record):
         head: slots before the operands'.
         strides: slots that follow each array operand's pointer, by operand name.
         block: threads of a block.
+        finish: blocks, and threads of one, of the kernel that joins what the blocks of this one leave in the workspace;
+            None where there is nothing to join.
+        workspace: bytes of that.
     """
 
     variant: Variant
@@ -88,6 +91,8 @@ class Geometry(Record):
     head: tuple[int, ...]
     strides: Mapping[str, tuple[int, ...]]
     block: int = BLOCK
+    finish: tuple[int, int] | None = None
+    workspace: int = 0
 
 
 class MapKernels:
@@ -101,6 +106,7 @@ class MapKernels:
     """
 
     few_blocks = 512
+    workspace = 0
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation

@@ -124,6 +124,10 @@ class Operation(Record):
             d; empty where there are none.
         chained: whether some formula names another output.
         of_some: whether some reduction of no elements has no value.
+        reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
+            `sum C`, `max i64`; else empty.
+        stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
+        stage: which one of such it is, from 1 on; else 0.
     """
 
     name: str
@@ -142,6 +146,9 @@ class Operation(Record):
     over: str = ""
     chained: bool = False
     of_some: bool = False
+    reduced: tuple[str, ...] = ()
+    stages: int = 0
+    stage: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -152,6 +159,11 @@ class Operation(Record):
     def function(self) -> str:
         """Name of the function form."""
         return self.name + ("_backward" if self.direction is Direction.BACKWARD else "")
+
+    @cached_property
+    def reference(self) -> str:
+        """Name of its function in the generated reference."""
+        return self.direction.value + (f"_stage{self.stage}" if self.stage else "")
 
     @cached_property
     def class_name(self) -> str:
@@ -265,7 +277,7 @@ class Operation(Record):
         integers = all(DTYPES[word].kind != "float" for word in words)
         return PrecisionGuarantee(
             math_precision=types[COMPUTE],
-            accumulator=types[COMPUTE] if self.over else None,
+            accumulator=types[COMPUTE] if self.over or self.stages else None,
             rounding="exact integers" if integers else "nearest, ties to even, once at the store",
             exact=self.exact,
             max_ulp=0.0 if self.exact else None,

@@ -36,12 +36,16 @@ if TYPE_CHECKING:
     from skuda.arrangement import Place
 
 
+_ALIGNED = 16  # bytes that a workspace starts on a multiple of
+_MADE = object()  # stands for a workspace that is to be made
+
+
 class _Formula:
     """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
 
     def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
-        module = import_module(f"{cls.package}.reference.{cls.operation.name}")
-        return getattr(module, cls.operation.direction.value)
+        module = import_module(f"{cls.package}.reference.{cls.operation.source.removesuffix('.cu')}")
+        return getattr(module, cls.operation.reference)
 
 
 class Plan:
@@ -115,8 +119,7 @@ class Plan:
             (shape, DTYPES[word].storage)
             for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
         )
-        kernels = RowKernels if operation.over else mapping.MapKernels
-        self._kernels = kernels(operation, self.types, self.sizes)
+        self._kernels = self._make_kernels()
         self.full = self._kernels.full
         self.vectors = self._kernels.vectors
         self._launches: dict[tuple, Launch] = {}
@@ -126,6 +129,11 @@ class Plan:
         cuda = backend is BackendKind.CUDA
         variant = schedules.variants(operation, self.types)[0] if cuda else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
+
+    def _make_kernels(self):
+        """What says how a call is launched."""
+        kernels = RowKernels if self.operation.over else mapping.MapKernels
+        return kernels(self.operation, self.types, self.sizes)
 
     @property
     def sku(self) -> KernelSku:
@@ -139,8 +147,8 @@ class Plan:
 
     @property
     def workspace_size(self) -> int:
-        """Bytes of scratch memory that `run` needs."""
-        return 0
+        """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
+        return self._kernels.workspace if self.backend is BackendKind.CUDA else 0
 
     def can_implement(self, args) -> None:
         """Checks arguments without launching or writing anything.
@@ -161,43 +169,46 @@ class Plan:
             args: an instance of the operation's args class. One that is run time and again is not checked each time
                 (see `launch.Ready`), which makes such a call cheap.
             stream: what to launch on; the current stream of the arrays' library if not given.
-            workspace: scratch memory of at least `workspace_size` bytes; None where that is 0.
+            workspace: a contiguous array of at least `workspace_size` bytes on the operands' device, of any elements;
+                what is in it does not matter before or after. None where that is 0. Runs that may overlap in time
+                need one each.
 
         Raises:
-            BufferTooSmall: the workspace is smaller than `workspace_size`.
-            SkudaError: what `can_implement` raises; then nothing is launched or written.
+            BufferTooSmall: the workspace is smaller than `workspace_size`, or there is none where one is needed.
+            SkudaError: what `can_implement` raises, and the same of the workspace; nothing is launched or written then.
         """
-        if workspace is not None and workspace.nbytes < self.workspace_size:
-            raise BufferTooSmall(
-                f"{self.name}: workspace has {workspace.nbytes} bytes, expected at least {self.workspace_size}"
-            )
         values = self._operands(args) if type(args) is not self.args_type else args._values
         ready = args._ready
-        if ready is not None and ready.plan is self:
+        if ready is not None and ready.plan is self and ready.workspace is workspace:
             if ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers:
-                ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
+                handle = self._handle(ready, stream)
+                ready.launch(ready.grid, ready.block, handle, ready.parameters)
+                for launch, grid, block, parameters in ready.more:
+                    launch(grid, block, handle, parameters)
                 return
-            kept = self._execute_checked(values, stream)
+            kept = self._execute_checked(values, stream, workspace)
+        elif workspace is None and self._straight(values, stream):
+            kept = self._seen
         else:
-            kept = self._seen if self._straight(values, stream) else self._execute_anew(values, stream)
+            kept = self._execute_anew(values, stream, workspace)
         if kept is not None:
             args._ready = kept
 
     def execute(self, values: Sequence, stream=None) -> None:
-        """`run` on the operands themselves, inputs first; `View`s may be among them."""
+        """`run` on the operands themselves, inputs first; `View`s may be among them. A workspace is made if needed."""
         if not self._straight(values, stream):
-            self._execute_anew(values, stream)
+            self._execute_anew(values, stream, _MADE)
 
-    def _execute_anew(self, values: Sequence, stream) -> Ready | Seen | None:
+    def _execute_anew(self, values: Sequence, stream, workspace=None) -> Ready | Seen | None:
         """`execute` of what the last short way does not serve; what the arguments may keep."""
         straight = self._straights.get(tuple(map(type, values)))
         if straight is not None and straight is not self._straight:
             self._straight = straight
             if straight(values, stream):
                 return self._seen
-        return self._execute_checked(values, stream)
+        return self._execute_checked(values, stream, workspace)
 
-    def _execute_checked(self, values: Sequence, stream) -> Ready | None:
+    def _execute_checked(self, values: Sequence, stream, workspace=None) -> Ready | None:
         """`execute` by the full check; what the arguments may keep."""
         checked = self._check(values)
         if self.numel == 0:
@@ -205,10 +216,25 @@ class Plan:
         if self.backend is BackendKind.REFERENCE:
             self._run_reference(checked)
             return None
-        ready = ready_of_views(self, self.launch_for(checked), values, checked)
-        ready.launch(ready.grid, ready.block, self._handle(ready, stream), ready.parameters)
+        needed = self._needed(checked)
+        if workspace is _MADE:
+            first = next(view for view in checked if isinstance(view, View))
+            handle = self.stream_of(first, stream)
+            workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
+        address = self._check_workspace(workspace, checked) if needed or workspace is not None else 0
+        ready = ready_of_views(self, self._packed(checked, address), values, checked, workspace)
+        ready.enqueue(self._handle(ready, stream))
         self.learn(values)
         return ready if ready.lasting else None
+
+    def _needed(self, checked: Sequence[View | int | float]) -> int:
+        """Bytes of workspace for operands that lie so."""
+        return self.launch_for(checked).workspace
+
+    def _packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """What is launched, in order, with its parameters."""
+        launch = self.launch_for(checked)
+        return [(launch, launch.filled(checked, workspace))]
 
     def learn(self, values: Sequence, places: tuple[Place, ...] = ()) -> Straight | None:
         """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
@@ -346,6 +372,33 @@ class Plan:
                     raise InvalidProblem(
                         f"{self.name}: {name} overlaps {operands[other].name}; in place, it must be the same array"
                     )
+
+    def _check_workspace(self, workspace, checked: list) -> int:
+        """Address of the workspace."""
+        expected = f"expected at least {self.workspace_size} bytes"
+        if workspace is None:
+            raise BufferTooSmall(f"{self.name}: there is no workspace, {expected}")
+        view = view_of(workspace, f"{self.name}: workspace")
+        if not view.contiguous:
+            raise InvalidProblem(f"{self.name}: workspace has gaps (strides {view.strides}), expected none")
+        size = count(view.shape) * view.storage.itemsize
+        if size < self.workspace_size:
+            raise BufferTooSmall(f"{self.name}: workspace has {size} bytes, {expected}")
+        if view.readonly:
+            raise InvalidProblem(f"{self.name}: workspace is read-only, expected an array that can be written")
+        device = next(each.device for each in checked if isinstance(each, View))
+        if view.device != device:
+            raise DeviceMismatch(
+                f"{self.name}: workspace is on {_device(view.device)}, expected {_device(device)} like the operands"
+            )
+        if view.pointer % _ALIGNED:
+            raise MisalignedOperand(
+                f"{self.name}: workspace starts at {view.pointer:#x}, expected a multiple of {_ALIGNED} bytes"
+            )
+        for operand, each in zip(self.operation.operands, checked, strict=True):
+            if isinstance(each, View) and overlap(view, each):
+                raise InvalidProblem(f"{self.name}: workspace overlaps {operand.name}")
+        return view.pointer
 
     # ---- backends ----
 

@@ -11,8 +11,9 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
+from skuda.reduce_mapping import PartKernels
 from skuda.rows import GROUP
-from skuda.schedules import RowMode, row_variants
+from skuda.schedules import RowMode, part_variants, row_variants
 
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
 
@@ -47,7 +48,12 @@ class _Rows(Record):
 
 
 class RowKernels:
-    """Geometry of an operation with reductions at fixed types and sizes."""
+    """Geometry of an operation with reductions at fixed types and sizes.
+
+    Attributes:
+        parts: that of several blocks to a row, where rows come apart.
+        workspace: bytes of scratch memory that a launch needs at most.
+    """
 
     boundaries = ()  # as of MapKernels; rows are not counted from one
 
@@ -62,11 +68,16 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
+        self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
+        self.workspace = self.parts.workspace if self.parts else 0
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
         if self.packed:
             self._check_packed()
+        parts = self.parts.geometry(layouts) if self.parts else None
+        if parts is not None:
+            return parts
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
         rows = self._rows(operands, [layouts.strides[index] for index in arrays])
@@ -109,7 +120,7 @@ class RowKernels:
     def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""
         steps = [step for step, runs in zip(rows.inner[-1].strides, along, strict=True) if runs]
-        if len(rows.inner) > 1 or (rows.length != 1 and any(step != 1 for step in steps)):
+        if len(rows.inner) > 1 or (rows.length > 1 and any(step != 1 for step in steps)):
             return RowMode.STEPPED
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT

@@ -40,6 +40,7 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 GROUPS = Variant("groups", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
+STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
 
 
 class RowMode(IntEnum):
@@ -81,6 +82,18 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
 
+class PartVariant(Variant):
+    """One schedule of the template of parts.
+
+    Attributes:
+        lanes: rows beside each other that a thread takes; 0: threads lie along a row.
+        mode: how the elements of rows lie, or how those of neighbouring rows do.
+    """
+
+    lanes: int = 0
+    mode: RowMode = RowMode.WHOLE
+
+
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
 # its elements, so there are few threads; the order of sums says how many.
 _CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
@@ -92,11 +105,20 @@ assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _C
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
-    """The schedules of an operation with reductions, the smallest first."""
+    """The schedules of an operation with reductions, the smallest first.
+
+    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once.
+    """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
-    return _row_variants(bits)
+    found = _row_variants(bits)
+    if not part_variants(operation, types):
+        return found
+    last = operation.space[-1]
+    if last.name not in operation.along and not last.many:
+        return ()
+    return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
 
 
 @cache
@@ -115,6 +137,36 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
     return tuple(found)
 
 
+def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
+    if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+        return ()
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    return _part_variants(across_lanes(operation, types) if rows else 0)
+
+
+@cache
+def _part_variants(lanes: int) -> tuple[PartVariant, ...]:
+    found = [
+        PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
+        PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
+        PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
+        PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
+    ]
+    if lanes:
+        found += [
+            PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+            PartVariant("across", Layout.STRIDED, "_unaligned", lanes, RowMode.UNIT),
+        ]
+    return tuple(found)
+
+
+def across_lanes(operation: Operation, types: Types) -> int:
+    """Neighbouring rows that a thread takes: 16 bytes of the widest element, less where there is much to make of it."""
+    full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
+    return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
+
+
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
@@ -122,8 +174,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
     last one. Tiles need two axes.
     """
+    if operation.stages:
+        return (STAGES,)
     if operation.over:
-        return row_variants(operation, types)
+        return (*row_variants(operation, types), *part_variants(operation, types))
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
@@ -150,7 +204,9 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
-    if variant in (TILE, STRIDED):
+    if isinstance(variant, PartVariant):
+        return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
+    if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
     return f"{variant.kernel}{lanes}{variant.suffix}"
@@ -159,7 +215,10 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, RowVariant):
+    if isinstance(variant, PartVariant):
+        arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
+        arguments += [] if variant.lanes else [str(int(variant.mode))]
+    elif isinstance(variant, RowVariant):
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
@@ -171,6 +230,17 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
     return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
+
+
+def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
+    """The NVRTC name expressions of the kernels of its own that a variant may launch, in this order."""
+    if variant is STAGES:
+        return ()
+    first = entry(operation, types, variant)
+    if not isinstance(variant, PartVariant):
+        return (first,)
+    arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
+    return first, f"{operation.function}_finish<{arguments}>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

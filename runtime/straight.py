@@ -52,9 +52,10 @@ def straight_of(
     """
     library = plain_library(types[-1])
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
-    if library is None or None in kinds:
+    if library is None or None in kinds or plan.operation.stages:
         return refuse
-    return _Maker(plan, types, library, kinds, places).on(device)
+    maker = _Maker(plan, types, library, kinds, places)
+    return refuse if maker.launch.workspace else maker.on(device)
 
 
 def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
@@ -96,7 +97,7 @@ class _Maker:
         ]
         if places:
             views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
-        self._launch = launch = plan.launch_for(views)
+        self.launch = launch = plan.launch_for(views)
         pairs = tuple(
             (
                 other,
@@ -155,7 +156,7 @@ class _Maker:
         """The function for a device; raises what `Kernel.on` does."""
         made = self._made.get(device)
         if made is None:
-            loaded = self._launch.on(device)
+            loaded = self.launch.on(device)
             made = self._made[device] = self._factory(
                 **self._expected,
                 home=device,

@@ -36,6 +36,7 @@ GROUPED_BLOCKS = (48, 64, 100)
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_PLACES = ("crossed", "permuted")
+PARTS_PLACES = (*PLACES, "permuted", "turned")
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,12 @@ class Place:
 
 def place(shape: tuple[int, ...], how: str) -> Place:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
-    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order.
+    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order;
+    `turned`: the same one element later.
     """
+    if how == "turned":
+        at = place(shape, "permuted")
+        return Place(shape, at.strides, 1, at.size + 1)
     if how == "permuted":
         turned = place(shape[::-1], "plain")
         return Place(shape, turned.strides[::-1], 0, turned.size)
@@ -85,6 +90,8 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         if self.large:
             plan._kernels.few_blocks = 0
+            if getattr(plan._kernels, "parts", None) is not None:
+                plan._kernels.parts.busy = 0
         return plan
 
     def variant(self):
@@ -144,7 +151,11 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     elif entry.variant is schedules.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
-    if operation.over:
+    if operation.stages:
+        pass
+    elif isinstance(entry.variant, schedules.PartVariant):
+        choices = _lengths_of_parts(operation)
+    elif operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
         sizes = dict(zip(names, values, strict=True))
@@ -165,7 +176,23 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, entry.variant in FOR_MANY)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant))
+
+
+def is_large(variant: schedules.Variant) -> bool:
+    return variant in FOR_MANY or isinstance(variant, schedules.RowVariant)
+
+
+def _lengths_of_parts(operation: Operation) -> list[tuple]:
+    """Sizes of rows that several blocks take, several rows beside each other among them."""
+    many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,), (50,), ()),
+            False: ((3,), (37,), (2, 24), (264,), ())}
+    single = {True: (2053, 4104, 70003, 100, 520, 50), False: (3, 37, 264)}
+    along = operation.along
+    choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
+    several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]
+    return [((5,), (520,), ()) if index in several and dim.many else (5,) if index in several else choice
+            for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
@@ -201,14 +228,15 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = dispatch.entry_of(sku).variant
     tiled = variant is TILE
+    parts = isinstance(variant, schedules.PartVariant)
     chosen: list[tuple] = []
-    for how in TILED_PLACES if tiled else PLACES:
+    for how in TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
         if tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
         else:
-            found = list(islice(reaching, most - len(chosen)))
+            found = list(islice(reaching, 1 if parts else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
     return tuple(chosen)
 
@@ -238,7 +266,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            entry.variant in FOR_MANY,
+            is_large(entry.variant),
         )
         for each, places in sizes
     ]
@@ -300,7 +328,7 @@ def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
-    schedule = (variant.kernel, variant.suffix)
+    schedule = (variant.kernel, variant.suffix, variant.layout)
     seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
     if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))

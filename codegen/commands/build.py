@@ -92,14 +92,16 @@ def jobs_of(
             near = closest(name, names)
             help = f"; did you mean {near}?" if near else "; `skuda list` shows what there is"
             raise InvalidProblem(f"no operation {name!r} in the catalogs that are loaded{help}")
-    return [
-        Job(catalog, operation.source, schedules.entry(operation, types, variant), arch)
+    jobs = dict.fromkeys(
+        Job(catalog, operation.source, entry, arch)
         for arch in dict.fromkeys(archs)
         for catalog, operation in every
         if not operations or {operation.name, operation.function} & set(operations)
         for types in operation.kernel_combinations()
         for variant in schedules.variants(operation, types)
-    ]
+        for entry in schedules.entries(operation, types, variant)
+    )
+    return [*jobs]
 
 
 def compile_all(jobs: Sequence[Job], workers: int) -> None:

@@ -79,10 +79,13 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
         How many there are.
     """
     from skuda.codegen.commands import verified
+    from skuda.codegen.stages import stages
     from skuda.evidence import Records, State, kernels
 
     records = Records(args.out.resolve())
-    wanted = kernels(program.operation for row in spec.rows for program in row.programs)
+    programs = [program for row in spec.rows for program in row.programs]
+    programs += [stage for program in programs for stage in stages(program)]
+    wanted = kernels(program.operation for program in programs)
     for line in verified.complaints(records, wanted, args.full):
         print(line)
     states = [records.state(operation.source, symbol) for symbol, operation in wanted.items()]

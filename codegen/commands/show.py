@@ -77,7 +77,9 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
     yield f"{sku.backend.value}, {sku.layout.value}; {', '.join(f'{k} = {v}' for k, v in entry.types.items())}"
     yield from (f"{name}: {value}" for name, value in vars(sku.precision_guarantee).items())
     if sku.backend is BackendKind.CUDA:
-        yield f"source: {operation.source}, {schedules.entry(operation, entry.types, entry.variant)}"
+        entries = schedules.entries(operation, entry.types, entry.variant)
+        stages = f"{operation.stages} stages, whose kernels are their own"
+        yield f"source: {operation.source}, {', '.join(entries) or stages}"
         yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
 
 
@@ -103,7 +105,7 @@ def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan],
     found = {}
     for catalog in loaded.catalogs(args):
         for name in catalog.modules:
-            plans = loaded.plans(catalog, name)
+            plans = tuple(plan for plan in loaded.plans(catalog, name) if not plan.operation.stage)
             found[name] = (catalog, plans)
             found |= {plan.operation.function: (catalog, (plan,)) for plan in plans[1:]}
     if args.operation not in found:
@@ -119,22 +121,28 @@ def _sections(
     operation = plan.operation
     function = getattr(catalog.module(operation.name), operation.function)
     yield "function", [f"{operation.function}{inspect.signature(function)}"]
-    written = formulas.expanded(plan.formula, operation.over)
+    stages = plan.stages if operation.stages else (plan,)
+    written, rules = {}, {}
+    for stage in stages:
+        written |= formulas.expanded(stage.formula, stage.operation.over)
+        rules |= formulas.rules(stage.formula)
     yield "formula, as in the row", inspect.getdoc(plan).split("\n\n", 1)[1].splitlines()
     yield "formula, written out", [f"{name} = {text}" for name, text in written.items()]
     yield "types", _types(operation)
     yield "precision guarantee", _guarantee(operation)
-    yield "rules", [f"{name}: {rule}" for name, rule in formulas.rules(plan.formula).items()]
+    yield "rules", [f"{name}: {rule}" for name, rule in rules.items()]
     special = probe.special_values(plan, function)
     if special is not None:
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
+    own = [operation, *(stage.operation for stage in stages if stage is not plan)]
     if given is not None:
-        yield "kernels", _kernels(operation, given)
+        yield "kernels", [line for each in own for line in _kernels(each, given)]
     if records.verified:
-        yield "evidence, by types", list(verified.by_types(records, kernels([operation])))
-    yield "cuda: what one element computes (--cuda shows the whole source)", _struct(catalog, operation)
+        yield "evidence, by types", [line for each in own for line in verified.by_types(records, kernels([each]))]
+    structs = [line for stage in stages for line in _struct(catalog, stage.operation)]
+    yield "cuda: what one element computes (--cuda shows the whole source)", structs
 
 
 def _types(operation: Operation) -> list[str]:
@@ -181,6 +189,6 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
 def _struct(catalog: dispatch.Catalog, operation: Operation) -> list[str]:
     """The formula's class in the generated source; of a formula with reductions, that of each pass."""
     source = catalog.source(operation.source)
-    name = rf"{operation.function}_(?:formula|pass_\d)"
+    name = rf"{operation.function}_(?:formula|pass_\d|each)"
     found = re.findall(rf"^template <[^\n]*> struct {name} \{{$.*?^\}};$", source, re.M | re.S)
     return "\n\n".join(found).splitlines()

@@ -99,6 +99,8 @@ GROUP = 128  # elements
 
 def reduced_names(operation: Operation) -> frozenset[str]:
     """The dimensions that an operation reduces over, or over blocks of which."""
+    if operation.stages and not operation.over:  # over several things: rows along the last axis are among them
+        return frozenset({operation.space[-1].name})
     parts = operation.over.replace("*", "").split(",") if operation.over else ()
     return frozenset(part.partition("/")[0].strip() for part in parts)
 

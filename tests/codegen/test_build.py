@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 from skuda import compile as compiler
-from skuda import dispatch, kernel
+from skuda import dispatch, kernel, schedules
 from skuda.codegen.cli import main
 from skuda.codegen.commands import build, gpus
 from skuda.compile import Compiled
@@ -77,7 +77,9 @@ def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
     kernels = sum((sku.op, sku.backend) == ("lerp_tensor", BackendKind.CUDA) for sku in dispatch.skus())
     assert f"lerp_tensor.cu sm_80: {kernels} kernels" in capsys.readouterr().err
     every = build.jobs_of(dispatch.catalogs(), [], ["sm_90"])
-    assert len(every) == sum(sku.backend is BackendKind.CUDA for sku in dispatch.skus())
+    found = [dispatch.entry_of(sku) for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+    wanted = {(e.operation.source, x) for e in found for x in schedules.entries(e.operation, e.types, e.variant)}
+    assert len(every) == len(wanted) and {(job.source, job.entry) for job in every} == wanted
 
 
 def test_it_compiles_for_a_machine_that_is_not_here(folder, capsys):

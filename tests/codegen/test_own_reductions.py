@@ -16,10 +16,8 @@ from skuda import dispatch, schedules
 from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
 from skuda.compile import compile_cubin
-from skuda.errors import InvalidProblem, SpecError, Unsupported
+from skuda.errors import InvalidProblem, SpecError
 from skuda.schedules import RowMode
-from skuda.sku import BackendKind
-from skuda.tensor import view_of
 
 SPEC = """\
 functions:
@@ -284,20 +282,6 @@ def test_one_value_may_be_written_to_any_array_of_one_element(run, ours, backend
     np.testing.assert_array_equal(backend.numpy(middle).reshape(()), run("center_all", x)[0])
 
 
-def test_too_many_axes_with_gaps_between_are_refused(ours):
-    plan_class = ours.CenterAllPlan
-    for rank in (4, 5):
-        shape = (2,) * rank
-        plan = plan_class.select(ours.CenterAllDescriptor(shape=shape), preference=BackendKind.REFERENCE)
-        x = np.zeros((3,) * rank, np.float32)[tuple(slice(0, 2) for _ in shape)]
-        views = [view_of(array, "x") for array in (x, np.zeros((), np.float32), x)]
-        if rank == 4:
-            assert plan._geometry(views).variant.mode is RowMode.STEPPED
-            continue
-        with pytest.raises(Unsupported, match="shape are 5 axes that do not follow .*, at most 4 are served"):
-            plan._geometry(views)
-
-
 @pytest.mark.parametrize("storage", [np.int8, np.uint8])
 @pytest.mark.parametrize("length", [1, 7, 300, 70000])
 def test_sums_and_places_of_codes(run, storage, length):
@@ -387,13 +371,17 @@ def test_every_kernel_compiles(ours, source):
     catalog = dispatch._CATALOGS[ours.__name__]
     entries = []
     for operation in catalog.operations:
-        if operation.name != source:
+        if operation.source != f"{source}.cu":
             continue
         types = next(operation.kernel_combinations())
         variants = schedules.variants(operation, types)
-        if operation.over:
+        if operation.stages:
+            continue
+        if operation.reduced:
+            variants = schedules.part_variants(operation, types)
+        elif operation.over:
             ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
             variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]
-        entries += [schedules.entry(operation, types, variant) for variant in variants]
+        entries += dict.fromkeys(e for variant in variants for e in schedules.entries(operation, types, variant))
     assert entries
     assert compile_cubin(catalog.source(f"{source}.cu"), f"{source}.cu", entries, "sm_90").log == ""

@@ -72,7 +72,9 @@ class Pair:
 
     def run(self, backend: BackendKind) -> None:
         plan = self.call.plan(backend)
-        plan.run(plan.args_type(**self.arguments(self.cpu if backend is BackendKind.REFERENCE else self.gpu)))
+        arguments = self.arguments(self.cpu if backend is BackendKind.REFERENCE else self.gpu)
+        size = plan.workspace_size
+        plan.run(plan.args_type(**arguments), workspace=cupy.full(size, UNTOUCHED, np.uint8) if size else None)
 
     def differences(self, what: str) -> Iterator[Difference]:
         """Each output of which a byte is not the reference's, in the gaps between elements too."""

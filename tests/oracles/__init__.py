@@ -45,10 +45,17 @@ COVERED = {
     ),
     "fp8.dynamic_quantize": ("dynamic_quantize_fp8_per_token", "dynamic_quantize_fp8_per_group"),
     "lerp.lerp": ("lerp", "lerp_tensor"),
-    "rows.dynamic_quantize": ("dynamic_quantize_per_token", "dynamic_quantize_per_group"),
+    "rows.dynamic_quantize": (
+        "dynamic_quantize_per_token",
+        "dynamic_quantize_per_group",
+        "dynamic_quantize_per_tensor",
+        "dynamic_quantize_per_channel",
+    ),
     "rows.dynamic_quantize_asymmetric": (
         "dynamic_quantize_asymmetric_per_token",
         "dynamic_quantize_asymmetric_per_group",
+        "dynamic_quantize_asymmetric_per_tensor",
+        "dynamic_quantize_asymmetric_per_channel",
     ),
     "rows.rms_norm": ("rms_norm",),
     "rows.rms_normalize": ("rms_normalize",),

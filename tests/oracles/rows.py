@@ -92,6 +92,45 @@ def standardize(row, eps: int, *, element, wanted=None) -> list[Span]:
     return [spans.multiply(y[i], factor, compute) for i in _places(row, wanted)]
 
 
+def rms_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list[list[Span]], list[Span]]:
+    """(of the input, of the weight), with r = 1 / sqrt(mean(x^2) + eps) of each row and g = dy * weight:
+    r * (g - x * (r * r * mean(g * x))), and the sum of dy * (x * r) over the rows."""
+    compute = compute_format(element)
+    weight = _points(weight, element)
+    of_input, of_weight = [], []
+    for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
+        r = _one_over_root(x, eps, compute)
+        g = _products(dy, weight, compute)
+        share = spans.multiply(spans.multiply(r, r, compute), _mean(_products(g, x, compute), compute), compute)
+        rest = [spans.subtract(a, spans.multiply(b, share, compute), compute) for a, b in zip(g, x, strict=True)]
+        of_input.append([spans.multiply(r, each, compute) for each in rest])
+        of_weight.append(_products(dy, [spans.multiply(each, r, compute) for each in x], compute))
+    return of_input, [spans.total(column, compute) for column in zip(*of_weight, strict=True)]
+
+
+def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list, list[Span], list[Span]]:
+    """(of the input, of the weight, of the bias), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps), h = y * r and
+    g = dy * weight: r * (g - mean(g) - h * mean(g * h)), the sum of dy * h over the rows, and that of dy."""
+    compute = compute_format(element)
+    weight = _points(weight, element)
+    of_input, of_weight, of_bias = [], [], []
+    for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
+        mean = _mean(x, compute)
+        y = [spans.subtract(each, mean, compute) for each in x]
+        r = _one_over_root(y, eps, compute)
+        h = [spans.multiply(each, r, compute) for each in y]
+        g = _products(dy, weight, compute)
+        middle, share = _mean(g, compute), _mean(_products(g, h, compute), compute)
+        rest = [
+            spans.subtract(spans.subtract(a, middle, compute), spans.multiply(b, share, compute), compute)
+            for a, b in zip(g, h, strict=True)
+        ]
+        of_input.append([spans.multiply(r, each, compute) for each in rest])
+        of_weight.append(_products(dy, h, compute))
+        of_bias.append(dy)
+    return of_input, *([spans.total(c, compute) for c in zip(*each, strict=True)] for each in (of_weight, of_bias))
+
+
 def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
     """x / max(sqrt(sum(x^2)), eps); eps where the norm is NaN."""
     compute = compute_format(element)
@@ -313,6 +352,10 @@ def _one(compute) -> Span:
 
 def _mean(values: Sequence[Span], compute) -> Span:
     return spans.divide(spans.total(values, compute), point(integer(len(values), compute)), compute)
+
+
+def _products(a: Sequence[Span], b: Sequence[Span], compute) -> list[Span]:
+    return [spans.multiply(*pair, compute) for pair in zip(a, b, strict=True)]
 
 
 def _squares(values: Sequence[Span], compute) -> list[Span]:

@@ -1,0 +1,172 @@
+"""A program in stages: programs that are run one after the other, each a kernel's.
+
+A kernel reduces over one thing. What a program reduces over different dimensions, or over all of them and then uses for
+each element, is taken apart: values that rows have one of, in the compute type, become outputs of one stage and inputs
+of those after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from skuda.codegen.nodes import BOOL, INT, REDUCE, Node
+from skuda.codegen.printers import Printer
+from skuda.codegen.program import Program
+from skuda.codegen.reductions import REDUCTIONS
+from skuda.operation import COMPUTE, Operand, Operation
+
+
+def is_staged(program: Program) -> bool:
+    """Whether a program runs in stages: no block could hold what its reductions are over, and parts of that cannot be
+    reduced apart at once."""
+    overs = {r.text for node in program.formulas.values() for r in node.reductions()}
+    if len(overs) == 1 and not program.in_parts:
+        return not _in_rows(program.operation, overs.pop())
+    return len(overs) > 1
+
+
+def stages(program: Program) -> tuple[Program, ...]:
+    """The stages of a program; none where it is one kernel's."""
+    return tuple(_Splitter(program)) if program.operation.stages else ()
+
+
+def _in_rows(op: Operation, over: str) -> bool:
+    """Whether blocks hold what is reduced: the last axes but not all, blocks, or an axis that the caller names."""
+    names = over.partition("/")[0].split(", ")
+    last = [dim.name for dim in op.space[len(op.space) - len(names) :]]
+    named = {attribute.axis_of for attribute in op.attributes}
+    return "/" in over or set(names) <= named or (set(names) == set(last) and len(names) < len(op.space))
+
+
+class _Splitter:
+    """Yields the stages of a program, each as soon as it is known."""
+
+    def __init__(self, program: Program):
+        self.program = program
+        self.op = program.operation
+        self.left = dict(program.formulas)  # formulas of outputs that no stage makes yet
+        self.known: dict[Node, Node] = {}  # names of the values that stages have made
+        self.made: list[Operand] = []
+
+    def __iter__(self):
+        number = 0
+        while self.left:
+            number += 1
+            yield self._next(number)
+
+    def _next(self, number: int) -> Program:
+        """The stage that comes next: a map where no reductions are left."""
+        waiting = [*dict.fromkeys(r for node in self.left.values() for r in self._named(node).reductions())]
+        if not waiting:
+            return self._stage(number, [*self.left], [])
+        overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not _in_rows(self.op, over))
+        over, ready = next((over, ready) for over in overs if (ready := self._ready(waiting, over)))
+        full = {o.name for o in self.op.outputs if o.dims == self.op.space}
+        rows = _in_rows(self.op, over)
+        outputs = []
+        for name in self.left:
+            needed = self._needed(name)
+            if needed <= set(ready) and (rows or not needed or name not in full):
+                outputs.append(name)
+        rest = [self._named(node) for name, node in self.left.items() if name not in outputs]
+        values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
+        return self._stage(number, outputs, [*values])
+
+    def _named(self, node: Node) -> Node:
+        return node.replaced(self.known.get)
+
+    def _ready(self, waiting: list[Node], over: str) -> list[Node]:
+        """The reductions over something that one stage can make now: in rows, also those inside of each other."""
+        ready: list[Node] = []
+        rows = _in_rows(self.op, over)
+        for r in waiting:  # those inside come first
+            inside = set(r.args[0].reductions())
+            if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
+                ready.append(r)
+        return ready
+
+    def _needed(self, name: str) -> set[Node]:
+        """The reductions that an output waits for, itself or by outputs that it names."""
+        node = self._named(self.left[name])
+        found = set(node.reductions())
+        for other in node.names() & self.left.keys():
+            found |= self._needed(other)
+        return found
+
+    def _values(self, node: Node, over: str, ready: list[Node]) -> Iterable[Node]:
+        """The largest parts of a formula that rows have one of, and that can be made of reductions now."""
+        reductions = node.reductions()
+        if not reductions:
+            return
+        along = set(over.split(", "))
+        if set(reductions) <= set(ready) and not node.dims & along and not node.names() & self.left.keys():
+            yield node
+            return
+        for argument in node.args:
+            yield from self._values(argument, over, ready)
+
+    def _stage(self, number: int, outputs: list[str], values: list[Node]) -> Program:
+        op = self.op
+        formulas = {name: self._named(self.left.pop(name)) for name in outputs}
+        texts = {name: self.program.formula_texts[name] for name in outputs}
+        made = [o for o in op.outputs if o.name in outputs]
+        overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
+        assert len(overs) <= 1
+        over = next(iter(overs), "")
+        kept = tuple(dim for dim in op.space if dim.name not in over.split(", "))
+        names: dict[Node, Node] = {}
+        for node in values:
+            name = f"row_value_{len(self.known) + len(names)}"
+            formulas[name], texts[name] = node, _Spelled().text(node)
+            made.append(Operand(name, {INT: "i64", BOOL: "bool"}.get(node.kind, COMPUTE), kept))
+            names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
+        used = set().union(*(node.names() for node in formulas.values()))
+        inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in used - formulas.keys())
+        self.known |= names
+        self.made += made
+        operation = self._operation(number, inputs, tuple(made), used, over)
+        operation = replace(operation, chained=bool(used & formulas.keys()))
+        stage = Program(operation, formulas, texts, ())
+        kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
+        of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
+        return replace(stage, operation=replace(operation, reduced=stage.in_parts, of_some=of_some))
+
+    def _operation(self, number: int, inputs, outputs, used: set[str], over: str) -> Operation:
+        op = self.op
+        attributes = tuple(attribute for attribute in op.attributes if attribute.name in used)
+        letters = {operand.element for operand in (*inputs, *outputs)} | {attribute.type for attribute in attributes}
+        first = next(iter(op.types))  # C follows from it
+        letters |= {first} if COMPUTE in letters else set()
+        letters |= {word for letter in letters & op.types.keys() for word in op.types[letter]}
+        return replace(
+            op,
+            name=f"{op.name}_stage{number}",
+            types={letter: words for letter, words in op.types.items() if letter in letters},
+            inputs=inputs,
+            outputs=outputs,
+            element_fields={letter: field for letter, field in op.element_fields.items() if letter in letters},
+            attributes=attributes,
+            requirements=(),
+            formula_attributes=tuple(name for name in op.formula_attributes if name in used),
+            over=over,
+            stage=number,
+            stages=0,
+        )
+
+
+class _Spelled(Printer):
+    """A formula as a row would spell it, in the terms of NumPy."""
+
+    target = "numpy"
+    spelled = {"neg": "-", "not": "not "}
+
+    def reduction(self, node: Node) -> str:
+        over = f"({node.text})" if "," in node.text else node.text
+        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
+
+    def number(self, node: Node) -> str:
+        return node.text
+
+    def count(self, node: Node) -> str:
+        return f"|{node.text}|"

@@ -1,0 +1,193 @@
+"""Do the kernels of parts reach the right elements, and join them in the order of every sum? The device, replayed.
+
+templates/reduce.cu.jinja and parts.cuh are written a second time, in Python integers: the slots of a launch give, for
+each thread of each block, the elements that it takes and where they lie, and what its block and the finishing kernel
+make of them.
+"""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from test_mapping import AXES, Slots, divide, outer_offset, view_over
+from test_row_mapping import expected, problem_of
+
+from skuda import dispatch
+from skuda.dtypes import DTYPES
+from skuda.errors import Unsupported
+from skuda.rows import GROUP, SEGMENT, in_order
+from skuda.schedules import PartVariant
+
+PLANS = [
+    plan
+    for name in dispatch.catalogs()[0].modules
+    for plan in dispatch.catalogs()[0].module(name).PLANS
+    if plan.operation.reduced
+]
+
+
+class Replayed:
+    """A launch: its slots as parts.cuh's Reduction names them, and what its threads do."""
+
+    def __init__(self, geometry):
+        self.geometry = geometry
+        slots = Slots(geometry.head)
+        names = "rows length columns places turns cut wide each".split()
+        self.__dict__.update({name: slots.one() for name in names})
+        self.parts, self.tiles = slots.divide(), slots.divide()
+        self.finish_wide, self.finish_each = slots.one(), slots.one()
+        self.kept, self.along = slots.outer(), slots.outer()
+        assert not slots.rest
+
+    def threads(self):
+        """(part, row, places in order) of each thread and lane; rows that do not exist are left out."""
+        lanes, block = self.geometry.variant.lanes, self.geometry.block
+        assert block % 32 == 0 and block <= (256 if lanes else 512)
+        for number in range(self.geometry.grid):
+            if not lanes:
+                row = divide(self.parts, number)
+                part = number - row * self.parts[0]
+                for thread in range(block):
+                    yield part, row, [(part & ((1 << self.cut) - 1)) * block + thread]
+                continue
+            line = divide(self.tiles, number)
+            table = divide(self.parts, line)
+            part, tile = line - table * self.parts[0], number - line * self.tiles[0]
+            start = (part & ((1 << self.cut) - 1)) * (block >> self.wide) * self.each
+            for thread in range(block):
+                column = ((tile << self.wide) + (thread & ((1 << self.wide) - 1))) * lanes
+                place = start + (thread >> self.wide) * self.each
+                for lane in range(min(lanes, self.columns - column)):
+                    yield part, table * self.columns + column + lane, [place + each for each in range(self.each)]
+
+    def elements(self, part: int, place: int):
+        """Those of a place, turn by turn."""
+        begin = (part >> self.cut) * SEGMENT
+        end = min(begin + SEGMENT, self.length)
+        for turn in range(self.turns):
+            first = begin + (turn * self.places + place) * GROUP
+            if first < end:
+                yield range(first, min(first + GROUP, end))
+
+    def offset(self, name: str, row: int, element: int) -> int:
+        reach = self.geometry.strides[name]
+        return outer_offset(self.kept, row, reach[:AXES]) + outer_offset(self.along, element, reach[AXES : 2 * AXES])
+
+
+def tree(values: list):
+    while len(values) > 1:
+        values = values + [np.float32(-0.0)] * (len(values) % 2)
+        values = [a + b for a, b in zip(values[::2], values[1::2], strict=True)]
+    return values[0]
+
+
+def summed(replayed: Replayed, values: np.ndarray) -> list[np.float32]:
+    """The sums of rows (shape (rows, length)), as threads, blocks and the finishing kernel add."""
+    threads: dict[tuple[int, int], list] = {}
+    for part, row, places in replayed.threads():
+        each = []
+        for place in places:
+            total = np.float32(-0.0)
+            for group in replayed.elements(part, place):
+                taken = [*values[row, group.start : group.stop], *[np.float32(-0.0)] * (GROUP - len(group))]
+                total = total + tree(taken)
+            each.append(total)
+        threads.setdefault((row, part), []).append(tree(each))
+    parts = {key: tree(found) for key, found in threads.items()}
+    each = replayed.finish_each
+    totals = []
+    for row in range(replayed.rows):
+        own = [parts[row, part] for part in range(replayed.parts[0])]
+        totals.append(tree([tree(own[start : start + each]) for start in range(0, len(own), each)]))
+    return totals
+
+
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
+def test_every_element_is_reached_once_and_in_its_row(plan_class):
+    rng = random.Random(plan_class.__name__)
+    found_variants = set()
+    for _ in range(60):
+        plan, arrays = problem_of(plan_class, rng)
+        operation = plan.operation
+        views = [
+            view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
+            for o, word in zip(operation.operands, plan.words, strict=True)
+        ]
+        try:
+            geometry = plan._geometry(views)
+        except Unsupported:
+            continue
+        if not isinstance(geometry.variant, PartVariant) or not plan.numel or np.prod(geometry.head[:2]) > 4000:
+            continue
+        found_variants.add(geometry.variant)
+        replayed = Replayed(geometry)
+        assert geometry.workspace <= plan._kernels.workspace
+        assert (geometry.finish is None) == (replayed.parts[0] == 1) == (geometry.workspace == 0)
+        names = list(arrays)
+        wanted = expected(plan, arrays)
+        every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
+        reached = sorted(
+            tuple(replayed.offset(name, row, element) for name in names)
+            for part, row, places in replayed.threads()
+            for place in places
+            for group in replayed.elements(part, place)
+            for element in group
+        )
+        assert reached == every, (operation.function, plan.sizes, names)
+        for index, operand in enumerate(operation.inputs):  # the bytes between which it lies
+            if operand.dims == operation.space:
+                low, high = geometry.strides[operand.name][-2:]
+                size = DTYPES[plan.words[index]].storage.itemsize
+                assert low == wanted[operand.name].min() * size and high == (wanted[operand.name].max() + 1) * size
+    assert found_variants
+
+
+@pytest.mark.parametrize(
+    ("kept", "reduced", "last"),
+    [
+        (1, 70_000, "reduced"), (3, 2053, "reduced"), (2, 200_000, "reduced"), (1, 65_536, "reduced"),
+        (33, 2053, "kept"), (5, 9000, "kept"), (130, 520, "kept"), (7, 66_000, "kept"), (300, 60, "kept"),
+    ],
+)  # fmt: skip
+def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
+    from skuda.generated import SumDescriptor, SumPlan
+
+    plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
+    x = np.random.default_rng(kept).normal(0, 1, (kept, reduced)).astype(np.float32)
+    x = x if last == "reduced" else np.asfortranarray(x)
+    addresses = np.arange(x.size).reshape(x.shape, order="C" if last == "reduced" else "F")
+    geometry = plan._geometry([view_over(addresses, x.dtype), view_over(np.arange(kept), x.dtype)])
+    assert isinstance(geometry.variant, PartVariant)
+    got = np.array(summed(Replayed(geometry), x))
+    assert (got.view(np.uint32) == in_order(x, np.add, -0.0).view(np.uint32)).all()
+
+
+def test_rows_of_nothing_and_of_one_element_have_a_kernel():
+    from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
+
+    for rows in (0, 1):
+        whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(rows,), d=5))
+        plan = whole.stage_plans[1]
+        geometry = plan._geometry(
+            [view_over(np.arange(np.prod(shape, dtype=int)).reshape(shape), np.dtype("f4")) for shape in plan.shapes]
+        )
+        assert geometry.finish is None and geometry.grid * geometry.block >= 5
+        assert geometry.head[1] == rows
+
+
+def test_the_finishing_kernel_has_threads_for_all_parts():
+    from skuda.generated import SumDescriptor, SumPlan
+
+    for kept in (1, 2, 31, 33, 4096):
+        for reduced in (70_000, 1 << 20, 1 << 26, 1 << 31):
+            plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
+            kernels = plan._kernels.parts
+            for span in (kernels._along, kernels._across):
+                parts = kernels._parts(span)
+                geometry = kernels._launch(None, [], [], [], kept, span, 0, 1, 1, 1, span)
+                wide, each = geometry.head[16:18]
+                blocks, threads = geometry.finish
+                assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
+                assert (threads >> wide) * each >= parts and each & (each - 1) == 0

@@ -338,3 +338,13 @@ def features(sku: KernelSku) -> set[tuple]:
             role = "scalar" if operand.scalar else "parameter"
         seen.add((*schedule, role, operation.word(operand, found.types)))
     return seen
+
+
+def each_schedule() -> list[KernelSku]:
+    """Of each function's schedules one kernel: the first has the first element types, the next one the next."""
+    members: dict[tuple, list[KernelSku]] = {}
+    for sku in dispatch.skus():
+        if sku.backend is BackendKind.CUDA:
+            found = dispatch.entry_of(sku)
+            members.setdefault((found.operation.function, found.variant), []).append(sku)
+    return [skus[index % len(skus)] for index, skus in enumerate(members.values())]

@@ -11,30 +11,18 @@ import re
 from collections import defaultdict
 
 import pytest
-from problems import covering
+from problems import covering, each_schedule
 
 import skuda.compile as compiler
 from skuda import dispatch, schedules
-from skuda.sku import BackendKind, KernelSku
+from skuda.sku import KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 64  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
 SPILLED_OF_REREAD = 1000  # 1024 threads have 64 registers each: f64 at any alignment takes more
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
-
-
-def each_schedule() -> list[KernelSku]:
-    """Of each function's schedules one kernel: the first has the first element types, the next one the next."""
-    members: dict[tuple, list[KernelSku]] = defaultdict(list)
-    for sku in dispatch.skus():
-        found = dispatch.entry_of(sku)
-        if sku.backend is BackendKind.CUDA and found.variant is not schedules.STAGES:
-            members[found.operation.function, found.variant].append(sku)
-    return [skus[index % len(skus)] for index, skus in enumerate(members.values())]
-
-
-SKUS = each_schedule()
+SKUS = [sku for sku in each_schedule() if dispatch.entry_of(sku).variant is not schedules.STAGES]
 
 
 def entry_of(sku: KernelSku) -> str:

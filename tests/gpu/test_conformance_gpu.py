@@ -11,7 +11,7 @@ from skuda import dispatch, mapping
 from skuda.sku import BackendKind
 from skuda.tensor import view_of
 
-SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and calls(sku)}
+SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA}
 
 
 @pytest.fixture(autouse=True)
@@ -23,6 +23,7 @@ def busy(monkeypatch):
 @pytest.mark.parametrize("symbol", SKUS)
 def test_bytes(symbol, record_property):
     sku = SKUS[symbol]
+    assert calls(sku), "tests/problems.py knows no call that reaches it"
     record_property("symbol", symbol)
     record_property("cases", len(calls(sku)))
     worst, complaints = 0, []
@@ -53,14 +54,11 @@ def in_place(symbol: str):
     return next(((call, source, target) for call in same), None)
 
 
-IN_PLACE = {
-    symbol: found
-    for symbol, sku in SKUS.items()
-    if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku) and (found := in_place(symbol))
-}
+SOME = [symbol for symbol, sku in SKUS.items() if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku)][::7]
+IN_PLACE = {symbol: found for symbol in SOME if (found := in_place(symbol))}
 
 
-@pytest.mark.parametrize("symbol", [*IN_PLACE][::7])
+@pytest.mark.parametrize("symbol", IN_PLACE)
 def test_in_place(symbol):
     """The output may be the input itself."""
     call, source, target = IN_PLACE[symbol]

@@ -1,17 +1,17 @@
-"""Every CUDA kernel of the catalog is reached by some call; tests/problems.py knows one, and the GPU tests
-run it.
+"""Every schedule of every operation is reached by some call, which tests/problems.py knows; one choice of types each.
+
+tests/gpu asks it of every kernel.
 """
 
 from __future__ import annotations
 
 import re
 
-from problems import calls
+from problems import calls, each_schedule
 
-from skuda import dispatch
 from skuda.sku import BackendKind
 
-SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+SKUS = each_schedule()
 
 
 def test_every_kernel_has_a_call_that_reaches_it():

@@ -15,10 +15,9 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.rows import GROUP, SEGMENT, places
-from skuda.schedules import RowMode, across_lanes, part_variants, row_variants
+from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
-_SHORT = 1024  # rows up to so long are no work for several blocks
 _MOST_THREADS = 256
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _ORDERED = ("sum", "prod")  # reductions whose bits depend on the order
@@ -47,8 +46,8 @@ class PartKernels:
         self.length, self.count = lengths[True], lengths[False]
         self.places = places(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
-        held = {variant.mode: variant.elements for variant in row_variants(operation, types)}  # the last is the longest
-        self._longest = min(held.values(), default=0)  # of the rows that a block holds, however they lie
+        held = [variant.elements for variant in row_variants(operation, types)]
+        self._longest = max(held, default=0)  # of the rows that a block holds
         lines = -(-self.count // (32 * self.lanes)) * self.segments
         self._across = self._span((32, 16, 8), lines)
         self._along = self._span((512, 256, 128, 64, 32), self.count * self.segments)
@@ -93,7 +92,7 @@ class PartKernels:
         runs = [place for place, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
         whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
         held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
-        if whole_row and self._longest and held and (self.length <= _SHORT or self.count * self.places >= self.busy):
+        if whole_row and self._longest and held and (self.length <= SHORT or self.count * self.places >= self.busy):
             return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)

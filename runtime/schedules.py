@@ -98,6 +98,7 @@ class PartVariant(Variant):
 # its elements, so there are few threads; the order of sums says how many.
 _CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
+SHORT = 1024  # elements: rows up to so long are no work for several blocks
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
 _OTHERS_UNALIGNED = 48  # where elements do not lie in whole vectors
@@ -107,7 +108,8 @@ assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _C
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
-    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once.
+    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
+    the rows lie; and only short ones where there is one row.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
@@ -118,7 +120,11 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     last = operation.space[-1]
     if last.name not in operation.along and not last.many:
         return ()
-    return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
+    held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
+    longest = min({variant.mode: variant.elements for variant in held}.values())  # the last of a mode is its longest
+    if all(dim.name in operation.along for dim in operation.space):
+        longest = min(longest, SHORT)
+    return tuple([variant for variant in held if variant.elements <= longest])
 
 
 @cache

@@ -197,7 +197,7 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
 
 def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
-    most = variant.elements if variant.keep else 1 << 16
+    most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
     lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
     outer = ((3,), (), (2, 2), (37,))
     along, block = operation.along, operation.block
@@ -341,10 +341,17 @@ def features(sku: KernelSku) -> set[tuple]:
 
 
 def each_schedule() -> list[KernelSku]:
-    """Of each function's schedules one kernel: the first has the first element types, the next one the next."""
+    """Of each function's schedules one kernel: the first has the first element types, the next one the next.
+
+    Of those that hold rows, and of those that read them again, one each: how the rows lie and how many threads there
+    are changes from function to function.
+    """
     members: dict[tuple, list[KernelSku]] = {}
     for sku in dispatch.skus():
         if sku.backend is BackendKind.CUDA:
             found = dispatch.entry_of(sku)
-            members.setdefault((found.operation.function, found.variant), []).append(sku)
-    return [skus[index % len(skus)] for index, skus in enumerate(members.values())]
+            schedule = found.variant
+            if isinstance(schedule, schedules.RowVariant):
+                schedule = schedule.keep
+            members.setdefault((found.operation.function, schedule), []).append(sku)
+    return [skus[7 * index % len(skus)] for index, skus in enumerate(members.values())]

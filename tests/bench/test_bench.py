@@ -84,7 +84,7 @@ SAMPLED = {
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_operation_at_every_element_type(quick):
-    every = [operation.function for operation in CATALOG.operations]
+    every = [operation.function for operation in CATALOG.operations if not operation.stage]
     expected = {(function, word) for function in every for word in ("f64", "f32", "f16", "bf16")}
     assert {(c.operation.function, c.element) for c in suite.cases(CATALOG, quick=quick)} == expected
 
@@ -118,7 +118,7 @@ def test_reductions_are_measured_where_their_kernels_differ():
 
 
 def test_the_suite_fits_its_minutes():
-    assert sum(bool(each.operation.over) for each in CASES) <= 900
+    assert sum(bool(each.operation.over or each.operation.stages) for each in CASES) <= 1200
 
 
 @pytest.fixture(scope="module")
@@ -251,7 +251,7 @@ def test_composed_formula_is_the_operation(row, extents):
         if not row.operation.over:
             assert torch.equal(expected, actual), name
         elif DTYPES[words[name]].bits <= 8 or DTYPES[words[name]].kind == "int":
-            expected, actual = (each.view(torch.uint8) for each in (expected, actual))
+            expected, actual = (each.reshape(-1).view(torch.uint8) for each in (expected, actual))
             assert (expected != actual).sum() <= (1 if row.operation.name.startswith("rms_norm_") else 0), name
         else:
             assert_near(actual, expected)

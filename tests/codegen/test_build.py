@@ -128,7 +128,7 @@ def test_the_first_kernel_that_is_refused_ends_it(monkeypatch, capsys):
     monkeypatch.setattr(compiler, "compile_cubin", refuse)
     assert main(["build", "--arch", "sm_90", "--jobs", "1"]) == 1
     assert capsys.readouterr().err.count("NVRTC refused") == 1
-    assert len(asked) < 100  # of more than a thousand; a few were under way
+    assert len(asked) < 1000  # of more than ten thousand; some were under way
 
 
 def test_a_cache_that_keeps_nothing_is_an_error(compiled, monkeypatch, capsys, tmp_path):

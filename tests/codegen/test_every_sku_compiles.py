@@ -1,7 +1,7 @@
 """CUDA kernels of the catalog compile, without a warning, on a machine that has no GPU.
 
 For one architecture, each schedule of each operation at some element types, which change from one to the next;
-for the others a set of them in which each schedule, element type in each role, and operation occurs. `skuda
+for the others, in turn, a set of them in which each schedule, element type in each role, and operation occurs. `skuda
 build` compiles all of them, and so does whoever runs tests/gpu.
 """
 
@@ -18,7 +18,7 @@ from skuda import dispatch, schedules
 from skuda.sku import KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
-SPILLED = 64  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
+SPILLED = 128  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
 SPILLED_OF_REREAD = 1000  # 1024 threads have 64 registers each: f64 at any alignment takes more
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
@@ -91,6 +91,12 @@ def test_the_groups_hold_every_sku_once():
 
 
 COVERING = covering(SKUS)
+IN_TURN = groups(COVERING)
+
+
+def kernel_of(name: str) -> str:
+    """The name of a kernel in C++: columns have two templates."""
+    return name.removesuffix("_unaligned")
 
 
 def shape_of(sku: KernelSku) -> tuple:
@@ -99,12 +105,12 @@ def shape_of(sku: KernelSku) -> tuple:
 
 def test_the_covering_set_covers():
     """Against what the generated sources and the types say, not against problems.features."""
-    chosen = {(source_of(sku), entry.split("<")[0]) for sku in COVERING for entry in entries_of([sku])}
+    chosen = {(source_of(sku), kernel_of(entry.split("<")[0])) for sku in COVERING for entry in entries_of([sku])}
     kernels = {name.rsplit("_", 1)[-1] for _, name in chosen}
     functions = {name.rsplit("_", 1)[0] for _, name in chosen}
     sources = {source: dispatch.catalogs()[0].source(source) for source in map(source_of, SKUS)}
     written = {
-        name
+        kernel_of(name)
         for text in sources.values()
         for name in re.findall(r"^    (\w+)\(const __grid_constant__", text, re.MULTILINE)
     }
@@ -118,10 +124,10 @@ def test_the_covering_set_covers():
     assert len(COVERING) < len(SKUS) / 3  # else it would be no choice
 
 
-@pytest.mark.parametrize("arch", OTHER_ARCHS)
-@pytest.mark.parametrize("group", groups(COVERING), ids=name_of)
-def test_covering_set_on_other_architectures(group, arch):
-    source, members = group
+@pytest.mark.parametrize("index", range(len(IN_TURN)), ids=lambda index: name_of(IN_TURN[index]))
+def test_covering_set_on_other_architectures(index):
+    """Each on one of them, in turn."""
+    (source, members), arch = IN_TURN[index], OTHER_ARCHS[index % len(OTHER_ARCHS)]
     compiled = compile_group(source, members, arch)
     assert compiled.log == ""
     assert compiled.cubin[:4] == b"\x7fELF"

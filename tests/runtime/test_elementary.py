@@ -215,7 +215,8 @@ def body(text: str, head: str) -> str:
 @pytest.mark.parametrize(("word", "steps"), [("f32", elementary._F32), ("f64", elementary._F64)])
 def test_cuda_has_the_constants_of_exp(word, steps):
     header = (Path(skuda.__file__).parent / "cuda" / "elementary.cuh").read_text(encoding="utf-8")
-    text = body(header, f"inline {word} exponential({word} x) {{")
+    heads = (f"exponential_near({word} x, {word} k)", f"exponential_power({word} x)", f"exponential({word} x)")
+    text = "".join(body(header, f"inline {word} {head} {{") for head in heads)
     found = constants(text)
     assert not found[word != "f32"]
     C = np.dtype(word.replace("f", "float")).type

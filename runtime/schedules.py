@@ -107,7 +107,8 @@ assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _C
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
-    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once.
+    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, up to the
+    length that they hold however these lie.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
@@ -118,7 +119,9 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     last = operation.space[-1]
     if last.name not in operation.along and not last.many:
         return ()
-    return tuple([variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED])
+    held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
+    longest = min(dict([(variant.mode, variant.elements) for variant in held]).values(), default=0)
+    return tuple([variant for variant in held if variant.elements <= longest])
 
 
 @cache

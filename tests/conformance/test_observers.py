@@ -10,8 +10,8 @@ from oracles import observers
 from oracles.floats import FORMATS, compute_format
 from skuda.errors import InvalidProblem
 
-from .support import STORAGE, assert_floats, bits_of, floats, pattern
-from .test_rows import all_rows, random_row, unusual_rows
+from .support import assert_floats, floats, pattern
+from .test_rows import all_rows, random_row
 
 NAMES = {"min_max": 2, "absmax": 1, "moving_average": 2}
 AVERAGING = "0.01"

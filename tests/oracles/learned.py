@@ -53,4 +53,5 @@ def fake_quantize_backward(
             shift = multiply(negate(g), step, compute)
         of_scale.append(point(multiply(g, slope, compute)))
         of_zero_point.append(point(shift))
-    return of_input, *(spans.multiply(spans.total(sums, compute), factor, compute) for sums in (of_scale, of_zero_point))
+    totals = (spans.total(each, compute) for each in (of_scale, of_zero_point))
+    return of_input, *(spans.multiply(each, factor, compute) for each in totals)

@@ -46,8 +46,8 @@ def absmax(row, largest: int, *, element) -> int:
 
 
 def moving_average(row, low: int, high: int, averaging: int, *, element) -> tuple[int, int]:
-    """state + averaging * (seen - state), each step rounded, of the least and of the greatest finite value; what is seen
-    where the state is not finite, and the state where no value is."""
+    """state + averaging * (seen - state), each step rounded, of the least and of the greatest finite value; what is
+    seen where the state is not finite, and the state where no value is."""
     compute = compute_format(element)
     ends = []
     for bits, seen in zip((low, high), _extremes(row, element), strict=True):

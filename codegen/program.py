@@ -63,6 +63,17 @@ class Program:
         return tuple(f"{r.op.removeprefix(REDUCE)} {types[r.kind]}" for r in reductions)
 
     @property
+    def updated(self) -> tuple[str, ...]:
+        """The inputs with the dimensions of an output that rows have one of, which no reduction and no output with an
+        element for each of a row's is made of."""
+        op = self.operation
+        formulas = self.written_out
+        each = {name for node in formulas.values() for r in node.reductions() for name in r.names()}
+        each |= {name for o in op.outputs if o.dims == op.space for name in formulas[o.name].names()}
+        made = [o.dims for o in op.outputs if o.dims != op.space] if op.over else []
+        return tuple(o.name for o in op.inputs if o.dims in made and o.name not in each)
+
+    @property
     def named(self) -> set[str]:
         """The outputs that formulas of other outputs name."""
         return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))

@@ -212,9 +212,11 @@ def _element_lanes(parameters, columns) -> str:
 
 
 def _turns(arrays, program: CudaProgram) -> str:
-    """Groups that a thread loads at once: 128 bytes and more are under way."""
+    """Groups that a thread loads at once: 128 bytes and more are under way; fewer wide ones beside outputs, which take
+    registers too."""
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
-    return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : 2"
+    least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
+    return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -79,18 +79,23 @@ class RowReader(Declarations):
         used |= {dim.block for operand in inputs for dim in operand.dims}
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.places and a.axis_of in placed}
-        for name, place in self.places.items():
-            if name not in used:
-                message = f"`{self.name.value}` never uses `{name}`"
-                self.error(place, message, "remove it, or use it in an output")
         backward = None
+        of_backward = set()  # the attributes that the backward pass alone has
         if "backward" in self.fields:
             backward = self.backward(kind, doc, forward)
+            named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
+            of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
+        for name, place in self.places.items():
+            if name not in used | of_backward:
+                message = f"`{self.name.value}` never uses `{name}`"
+                self.error(place, message, "remove it, or use it in an output")
         for name in self.lets.keys() - self.lets_used:
             message = f"`{self.name.value}` never uses `{name}`"
             self.error(self.texts[name].place, message, "remove it, or use it in an output")
         if len(self.diagnostics) > before:
             return None
+        own = tuple(a for a in forward.operation.attributes if a.name not in of_backward)
+        forward = replace(forward, operation=replace(forward.operation, attributes=own))
         return Row(self.name.value, kind, doc, forward, backward, self.place.line)
 
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
@@ -403,7 +408,8 @@ class RowReader(Declarations):
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
-        program = replace(program, operation=replace(operation, reduced=program.in_parts))
+        whole = replace(operation, reduced=program.in_parts, updated=program.updated)
+        program = replace(program, operation=whole)
         if not is_staged(program):
             return program
         self.check_counts(program)

@@ -365,13 +365,20 @@ class Plan:
                     other < inputs
                     and (view.pointer, view.shape, view.storage) == (output.pointer, output.shape, output.storage)
                     and (view.strides == output.strides or (view.contiguous and output.contiguous))
-                    and self.full[other]
-                    and self.words[other] == self.words[index]
+                    and self.may_coincide(other, index)
                 )
                 if not same_place:
                     raise InvalidProblem(
                         f"{self.name}: {name} overlaps {operands[other].name}; in place, it must be the same array"
                     )
+
+    def may_coincide(self, other: int, index: int) -> bool:
+        """Whether an output may be the very array of an input (places among the operands): each element is read before
+        it is written, by the thread that writes it, and by no other."""
+        operation = self.operation
+        read, written = operation.operands[other], operation.operands[index]
+        apart = self.full[other] or (read.name in operation.updated and read.dims == written.dims)
+        return apart and self.words[other] == self.words[index]
 
     def _check_workspace(self, workspace, checked: list) -> int:
         """Address of the workspace."""

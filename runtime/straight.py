@@ -98,11 +98,12 @@ class _Maker:
         if places:
             views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
         self.launch = launch = plan.launch_for(views)
+        operands = plan.operation.operands
         pairs = tuple(
             (
                 other,
                 output,
-                other < inputs and plan.full[other] and plan.full[output] and plan.words[other] == plan.words[output],
+                other < inputs and operands[other].dims == operands[output].dims and plan.may_coincide(other, output),
             )
             for output in range(inputs, len(kinds))
             for other in range(output)

@@ -63,10 +63,12 @@ def special_values(plan: type[Plan], function) -> Special | None:
         *((o.name, r.reshape(-1)) for o, r in zip(operation.outputs, results, strict=True)),
     ]
     cells = [[name, *(f"{value:g}" for value in values)] for name, values in rows]
+    longest = max(map(len, cells))  # what all elements give is one value
+    cells = [cell + [""] * (longest - len(cell)) for cell in cells]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     return Special(
         text,
-        tuple("  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in cells),
+        tuple("  ".join(c.rjust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells),
     )
 
 

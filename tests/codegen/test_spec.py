@@ -358,6 +358,28 @@ def test_a_backward_pass_has_the_attributes_and_types_that_it_needs():
     assert set(masked.types) == {"T", "Q"}
 
 
+def test_an_attribute_of_the_backward_pass_alone_is_no_attribute_of_the_forward_pass():
+    body = """
+    inputs: {input: "T[*n]"}
+    attrs: {factor: C = 1, offset: C = 0}
+    outputs: {output: "T[*n] = input + offset"}
+    backward: {d_input: "T[*n] = d_output * factor"}
+"""
+    found = row(body)
+    assert [attribute.name for attribute in found.forward.operation.attributes] == ["offset"]
+    assert [attribute.name for attribute in found.backward.operation.attributes] == ["factor"]
+
+
+def test_what_the_thread_of_a_row_alone_reads_may_be_updated():
+    body = """
+    inputs: {input: "T[*n, d]", before: "C[*n]", shift: "C[*n]", least: "C[*n]", other: "C[d]"}
+    outputs:
+      after: C[*n] = fmax(fmax(before, least), max(input - shift, over=d))
+      output: T[*n, d] = input - least * other
+"""
+    assert row(body).forward.operation.updated == ("before",)
+
+
 def test_a_backward_pass_may_have_several_gradients():
     found = row("""\
     inputs: {a: 'T[*n]', b: 'T[*n]', w: 'C[]'}

@@ -3,8 +3,9 @@
 Nothing here imports the library under test, and no floating-point operation decides a result.
 
 floats, affine, fp8, lerp: one value at a time, in `fractions.Fraction`; written to be read.
-spans, rows: one row at a time: the values that may be, where the definition leaves open the order of a sum or the last
-bit of exp and log (which mpmath gives).
+observers: one row at a time, exactly.
+spans, rows, learned: one row at a time: the values that may be, where the definition leaves open the order of a sum or
+the last bit of exp and log (which mpmath gives).
 floats_array, affine_array, fp8_array: the same definitions over whole arrays, in NumPy integers; written to be fast
 enough for every 16-bit input. test_oracles.py holds the two against each other.
 patterns: the inputs that they and the conformance tests are tried on.
@@ -31,6 +32,10 @@ COVERED = {
         "fake_quantize_per_token",
         "fake_quantize_per_group",
     ),
+    "learned.fake_quantize": ("learnable_fake_quantize_per_tensor", "learnable_fake_quantize_per_channel"),
+    "observers.min_max": ("observe_min_max_per_tensor", "observe_min_max_per_channel"),
+    "observers.absmax": ("observe_absmax_per_tensor", "observe_absmax_per_channel"),
+    "observers.moving_average": ("observe_moving_average_per_tensor", "observe_moving_average_per_channel"),
     "fp8.quantize": (
         "quantize_fp8_per_tensor",
         "quantize_fp8_per_channel",

@@ -112,6 +112,53 @@ def test_per_channel_power_of_two_scales(element, word, axis):
     assert_same(actual + STORAGE[element](0), tensor.grad + 0, element)
 
 
+@pytest.mark.parametrize("word", RANGE)
+@pytest.mark.parametrize("exponent", [-5, 0])
+def test_learnable_per_tensor_power_of_two_scale(exponent, word):
+    """Zero points that are even and not negative: torch adds them before it rounds, which moves ties, and its gradients
+    round negative ones by adding 1/2 and cutting off."""
+    scale, zero_point, factor = 2.0**exponent, 4.0, 0.25
+    q_min, q_max = RANGE[word]
+    x = adversarial("f32", scale, (4_000,), seed=exponent + 80)
+    x = np.rint(np.clip(x, -1e3, 1e3) / scale * 8).astype(np.float32) / 8 * np.float32(scale)  # ties, and none nearly
+    given = [to_torch(x), torch.tensor([scale]), torch.tensor([zero_point])]
+    for each in given:
+        each.requires_grad_()
+    expected = torch._fake_quantize_learnable_per_tensor_affine(*given, q_min, q_max, factor)
+    actual = skuda.learnable_fake_quantize_per_tensor(x, scale, zero_point, dtype=word)
+    assert_same(actual + np.float32(0), expected + 0, "f32")
+    d_output = np.random.default_rng(2).normal(size=x.shape).astype(np.float32)
+    expected.backward(to_torch(d_output))
+    d_input, *others = skuda.learnable_fake_quantize_per_tensor_backward(
+        d_output, x, scale, zero_point, grad_factor=factor, dtype=word
+    )
+    assert_same(d_input + np.float32(0), given[0].grad + 0, "f32")
+    for mine, theirs in zip(others, (each.grad for each in given[1:]), strict=True):
+        assert abs(float(mine) - float(theirs)) <= 1e-5 * float(np.abs(d_output).sum())
+        assert mine != 0
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_learnable_per_channel_power_of_two_scales(axis):
+    rng = np.random.default_rng(axis + 9)
+    x = np.rint(np.clip(adversarial("f32", 0.25, (13, 50), seed=axis + 90), -1e3, 1e3) * 256).astype(np.float32) / 256
+    channels = x.shape[axis]
+    scale = np.exp2(rng.integers(-5, 3, channels)).astype(np.float32)
+    zero_point = 2 * rng.integers(0, 50, channels).astype(np.float32)
+    given = [to_torch(each).requires_grad_() for each in (x, scale, zero_point)]
+    expected = torch._fake_quantize_learnable_per_channel_affine(*given, axis, -128, 127, 0.5)
+    actual = skuda.learnable_fake_quantize_per_channel(x, scale, zero_point, axis=axis)
+    assert_same(actual + np.float32(0), expected + 0, "f32")
+    d_output = rng.normal(size=x.shape).astype(np.float32)
+    expected.backward(to_torch(d_output))
+    d_input, *others = skuda.learnable_fake_quantize_per_channel_backward(
+        d_output, x, scale, zero_point, axis=axis, grad_factor=0.5
+    )
+    assert_same(d_input + np.float32(0), given[0].grad + 0, "f32")
+    for mine, theirs in zip(others, given[1:], strict=True):
+        np.testing.assert_allclose(mine, theirs.grad.numpy(), rtol=1e-4, atol=1e-3)
+
+
 def test_any_scale_where_torch_differs_is_where_the_reciprocal_does():
     """So the only difference of the two rules is the reciprocal: the scheme written out gives torch's codes.
     """

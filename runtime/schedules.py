@@ -121,7 +121,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if last.name not in operation.along and not last.many:
         return ()
     held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
-    longest = min({variant.mode: variant.elements for variant in held}.values(), default=0)  # a mode's last is its longest
+    longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
     if all(dim.name in operation.along for dim in operation.space):
         longest = min(longest, SHORT)
     return tuple([variant for variant in held if variant.elements <= longest])

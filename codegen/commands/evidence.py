@@ -69,8 +69,32 @@ def with_block(readme: Path, records: Records) -> str:
 
 def block(records: Records) -> str:
     """What every record of the bench says, in Markdown."""
-    parts = ["\n".join(markdown.lines(record)) for record in records.measured if record.get("rows")]
+    parts = [
+        "\n".join([*markdown.lines(record), *_changed(record, records)])
+        for record in records.measured
+        if record.get("rows")
+    ]
     return "".join(f"{part}\n" for part in parts) or "Nothing has been measured.\n"
+
+
+def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:
+    """How many rows of a bench are of sources that have changed before kernels were compared the last time."""
+    compared = {
+        (source, run.digest)
+        for record in records.verified
+        if record["gpu"] == measured["machine"]["gpu"]
+        for source, _, run, _ in statements(record)
+    }
+    rows = measured["rows"]
+    known = {source for source, _ in compared}
+    own = [(_source(row), measured["sources"].get(_source(row))) for row in rows]
+    old = sum(each[0] in known and each not in compared for each in own)
+    return ["", f"{old} of these {len(rows)} rows were measured before the last change of their kernels."] if old else []
+
+
+def _source(row: Mapping[str, Any]) -> str:
+    """The source of the kernel of a bench's row."""
+    return row["operation"].removesuffix("_backward") + ".cu"
 
 
 def page(records: Records, package: str) -> str:
@@ -85,7 +109,8 @@ def page(records: Records, package: str) -> str:
         "# What ran on which GPU",
         "",
         "Each kernel ran on operands of several sizes and layouts, and every byte of its outputs' memory was compared",
-        "with the reference's. The share of the copy's speed is the bench's, over its rows: median, and the worst.",
+        "with the reference's. The share of the copy's speed is the bench's of the same source, over its rows: median,",
+        "and the worst.",
         "This page says what was found then. A kernel whose source has changed since is not verified:",
         "`skuda check --evidence` lists these, and `skuda show OP` says it for each choice of types.",
     ]
@@ -99,7 +124,7 @@ def page(records: Records, package: str) -> str:
             where = f"{run.date}, driver {run.driver}, CUDA {run.cuda}"
             lines.append(
                 f"| [{function}](../{package}/docs/{name}.md) | {len(cases)} | {sum(cases)} | {verdict} "
-                f"| {shares.get((record['gpu'], function), '-')} | {where} | `{run.digest[:12]}` |"
+                f"| {shares.get((record['gpu'], function, run.digest), '-')} | {where} | `{run.digest[:12]}` |"
             )
     if not records.verified:
         lines += ["", "Nothing has been verified on a GPU."]
@@ -118,10 +143,11 @@ def _grouped(record: Mapping[str, Any]) -> dict[tuple[str, str, Run, str], list[
     return dict(sorted(found.items(), key=lambda item: item[0][:2]))
 
 
-def _shares(records: Records) -> dict[tuple[str, str], str]:
-    """By GPU and function: median and worst share of the copy over the rows of the bench."""
-    found: dict[tuple[str, str], list[float]] = {}
+def _shares(records: Records) -> dict[tuple[str, str, str], str]:
+    """By GPU, function and digest of its source: median and worst share of the copy over the rows of the bench."""
+    found: dict[tuple[str, str, str], list[float]] = {}
     for record in records.measured:
         for row in targets.measured(record.get("rows", ())):
-            found.setdefault((record["machine"]["gpu"], row["operation"]), []).append(targets.share(row))
+            key = record["machine"]["gpu"], row["operation"], record["sources"].get(_source(row), "")
+            found.setdefault(key, []).append(targets.share(row))
     return {key: f"{statistics.median(shares):.2f}, {min(shares):.2f}" for key, shares in found.items()}

@@ -288,6 +288,21 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     assert skuda_command(*evidence_command) == (0, "")
 
 
+def test_rows_of_older_sources_are_said_to_be_so(catalog, skuda_command, tmp_path):
+    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
+    forward, backward = symbols_of(catalog, "twice"), symbols_of(catalog, "twice_backward")
+    write_bench(catalog, forward[0], 0.98, 0.5)
+    records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward], EQUAL))
+    skuda_command("evidence", "--out", "verified_catalog")
+    assert "before the last change" not in (tmp_path / "README.md").read_text()
+    change(catalog, "twice.cu")
+    records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward], EQUAL))
+    skuda_command("evidence", "--out", "verified_catalog")
+    text = (tmp_path / "README.md").read_text()
+    assert "\n2 of these 2 rows were measured before the last change of their kernels.\n" in text
+    assert "0.98" not in (tmp_path / "evidence" / "README.md").read_text()
+
+
 @pytest.mark.parametrize("text", [f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n"])
 def test_a_readme_with_half_a_block_is_left_alone(catalog, capsys, tmp_path, text):
     (tmp_path / "README.md").write_text(text)

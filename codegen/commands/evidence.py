@@ -89,7 +89,8 @@ def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:
     known = {source for source, _ in compared}
     own = [(_source(row), measured["sources"].get(_source(row))) for row in rows]
     old = sum(each[0] in known and each not in compared for each in own)
-    return ["", f"{old} of these {len(rows)} rows were measured before the last change of their kernels."] if old else []
+    said = f"{old} of these {len(rows)} rows were measured before the last change of their kernels."
+    return ["", said] if old else []
 
 
 def _source(row: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate check build golden lint growth test-gpu bench evidence clean
+.PHONY: help demo test generate check build host golden lint growth test-gpu bench evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -30,6 +30,9 @@ check: $(VENV)/.base ## say where generated/ is not what ops.yaml and templates/
 
 build: $(VENV)/.build ## compile kernels into the cache; OP="lerp ..." for some, ARCH="sm_90 ..." without a GPU
 	$(BIN)/skuda build $(OP) $(ARCH:%=--arch %)
+
+host: $(VENV)/.test ## run kernels on the CPU by its C++ compiler and compare them; OP="lerp .." for some (slow)
+	$(BIN)/python tests/host/run.py $(OP)
 
 golden: $(VENV)/.test ## write the golden error messages anew; read their diff
 	$(BIN)/python tests/errors/rewrite.py

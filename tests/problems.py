@@ -343,8 +343,8 @@ def features(sku: KernelSku) -> set[tuple]:
 def each_schedule() -> list[KernelSku]:
     """Of each function's schedules one kernel: the first has the first element types, the next one the next.
 
-    Of those that hold rows, and of those that read them again, one each: how the rows lie and how many threads there
-    are changes from function to function.
+    Of those that hold rows, read them again, and reduce parts along and across rows, one each: how rows lie and how
+    many threads there are changes from function to function.
     """
     members: dict[tuple, list[KernelSku]] = {}
     for sku in dispatch.skus():
@@ -353,5 +353,7 @@ def each_schedule() -> list[KernelSku]:
             schedule = found.variant
             if isinstance(schedule, schedules.RowVariant):
                 schedule = schedule.keep
+            elif isinstance(schedule, schedules.PartVariant):
+                schedule = schedule.kernel
             members.setdefault((found.operation.function, schedule), []).append(sku)
     return [skus[7 * index % len(skus)] for index, skus in enumerate(members.values())]

@@ -19,7 +19,7 @@ from skuda.sku import KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 128  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
-SPILLED_OF_REREAD = 1000  # 1024 threads have 64 registers each: f64 at any alignment takes more
+SPILLED_AT_MOST = 1200  # f64 rows that 1024 threads read again, and f64 columns with outputs of their own
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
 SKUS = [sku for sku in each_schedule() if dispatch.entry_of(sku).variant is not schedules.STAGES]
@@ -77,8 +77,8 @@ def test_every_sku(group, monkeypatch):
     assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
     spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", compiled.log)
     assert len(spilled) >= len(members)  # the compiler did say
-    reread = any("reread" in sku.variant for sku in members)
-    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_OF_REREAD if reread else SPILLED)
+    much = any("reread" in sku.variant or sku.variant.startswith("across") for sku in members)
+    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_AT_MOST if much else SPILLED)
 
 
 def test_the_groups_hold_every_sku_once():

@@ -35,6 +35,7 @@ EXPECTED = {
     "dequantize_fp8_backward": set(),
     "fake_quantize": {("Steps", "real")},
     "fake_quantize_backward": {("Steps", "inside")},
+    "learnable_fake_quantize": {("Steps", "real")},
     "lerp": set(),
     "lerp_backward": set(),
     "lerp_tensor": set(),

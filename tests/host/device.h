@@ -1,0 +1,119 @@
+// What the kernels ask of CUDA, for a C++ compiler of the CPU. PTX instructions are functions with `_` for each dot.
+#pragma once
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <functional>
+
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+
+struct uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct Dim { int x; };
+extern Dim threadIdx, blockIdx, blockDim;
+
+using std::copysign;
+using std::fmax;
+using std::fmin;
+using std::fmod;
+using std::sqrt;
+template <typename T> T min(T a, T b) { return b < a ? b : a; }
+template <typename T> T max(T a, T b) { return a < b ? b : a; }
+
+template <typename To, typename From> To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
+inline float __int_as_float(int x) { return same_bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+inline int __float_as_int(float x) { return same_bits<int>(x); }
+inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
+inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
+
+inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
+inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
+float __fmaf_rd(float a, float b, float c);
+double __fma_rd(double a, double b, double c);
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __drcp_rn(double a) { return 1 / a; }
+inline int __float2int_rn(float x) {
+  if (x != x) return 0;
+  return x >= 2147483648.f ? INT32_MAX : x <= -2147483648.f ? INT32_MIN : int(std::nearbyint(x));
+}
+inline int __double2int_rn(double x) {
+  if (x != x) return 0;
+  return x >= 2147483647. ? INT32_MAX : x <= -2147483648. ? INT32_MIN : int(std::nearbyint(x));
+}
+inline long long __float2ll_rn(float x) { return (long long)std::nearbyint(x); }
+inline long long __double2ll_rn(double x) { return (long long)std::nearbyint(x); }
+inline float __double2float_rz(double x) {
+  const float near = float(x);
+  return std::isfinite(x) && std::fabs(double(near)) > std::fabs(x) ? std::nextafterf(near, 0) : near;
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
+  return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
+  return unsigned(((unsigned long long)high << 32 | low) << (n & 31) >> 32);
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+// ---- PTX ----
+
+inline float max_NaN_f32(float a, float b) {
+  if (a != a || b != b) return __int_as_float(0x7fffffff);
+  if (a == b) return __uint_as_float(__float_as_uint(a) & __float_as_uint(b));
+  return a > b ? a : b;
+}
+inline float min_NaN_f32(float a, float b) {
+  if (a != a || b != b) return __int_as_float(0x7fffffff);
+  if (a == b) return __uint_as_float(__float_as_uint(a) | __float_as_uint(b));
+  return a < b ? a : b;
+}
+inline float cvt_f32_f16(unsigned short bits) { return float(same_bits<_Float16>(bits)); }
+inline unsigned short cvt_rn_f16_f32(float x) { return x != x ? 0x7fff : same_bits<unsigned short>(_Float16(x)); }
+inline unsigned short cvt_rn_bf16_f32(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
+inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
+
+// ---- the threads of a block ----
+
+extern unsigned long long exchanged[1024];  // what a thread shows the others of its warp
+void __syncthreads();
+void __syncwarp();
+template <typename T> T __shfl_sync(unsigned, T value, int from) {
+  static_assert(sizeof(T) <= sizeof exchanged[0]);
+  memcpy(&exchanged[threadIdx.x], &value, sizeof value);
+  __syncwarp();
+  memcpy(&value, &exchanged[(threadIdx.x & ~31) + (from & 31)], sizeof value);
+  __syncwarp();
+  return value;
+}
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int apart) {
+  return __shfl_sync(mask, value, (threadIdx.x & 31) ^ apart);
+}
+inline bool __any_sync(unsigned mask, bool value) {
+  for (int apart = 1; apart < 32; apart *= 2) value |= __shfl_xor_sync(mask, value, apart);
+  return value;
+}
+inline bool __all_sync(unsigned mask, bool value) { return !__any_sync(mask, !value); }
+
+// Runs every block; false if a thread waits for others that never come.
+bool run_blocks(long long blocks, int threads, const std::function<void()>& kernel);
+
+#define index device_index  // POSIX has a function of that name

@@ -12,10 +12,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from host import emulator  # noqa: E402  (found where the line above says)
-
-from skuda import dispatch  # noqa: E402
-from skuda.sku import BackendKind  # noqa: E402
+from host import emulator
+from skuda import dispatch
+from skuda.sku import BackendKind
 
 
 def main(patterns: list[str]) -> int:

@@ -11,6 +11,7 @@ import mmap
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from zlib import crc32
@@ -25,7 +26,7 @@ from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import view_of
 
 HERE = Path(__file__).parent
-COMPILER = shutil.which("g++") or shutil.which("c++")
+COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
 UNTOUCHED = 0xA5  # what output memory holds before
 _FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -shared -fPIC".split()
 _PAGE = mmap.PAGESIZE

@@ -24,6 +24,8 @@ def main(patterns: list[str]) -> int:
         for sku in dispatch.skus()
         if sku.backend is BackendKind.CUDA and any(re.search(pattern, sku.symbol) for pattern in patterns or [""])
     ]
+    if not emulator.COMPILER:
+        sys.exit("error: tests/host needs g++ or c++ on Linux, and finds none here")
     faults = 0
     for source, skus in emulator.by_source(chosen).items():
         with tempfile.TemporaryDirectory() as folder:

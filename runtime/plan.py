@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -410,13 +410,20 @@ class Plan:
     # ---- backends ----
 
     def _run_reference(self, checked: list) -> None:
+        self._evaluate(self._arrays(checked))
+
+    def _arrays(self, checked: list) -> dict[str, np.ndarray | int | float]:
+        """The operands by name, as NumPy arrays of their elements."""
+        return {
+            operand.name: as_numpy(value).view(DTYPES[word].storage) if isinstance(value, View) else value
+            for operand, word, value in zip(self.operation.operands, self.words, checked, strict=True)
+        }
+
+    def _evaluate(self, arrays: Mapping[str, Any]) -> None:
+        """Runs the reference on some arrays, this plan's operands among them."""
         from skuda import reference
 
         operation = self.operation
-        arrays = {
-            operand.name: as_numpy(value).view(DTYPES[word].storage) if isinstance(value, View) else value
-            for operand, word, value in zip(operation.operands, self.words, checked, strict=True)
-        }
         reference.run(
             operation,
             self.formula,

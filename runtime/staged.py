@@ -15,7 +15,7 @@ from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, count
 from skuda.plan import Plan
 from skuda.straight import Straight, contiguous_strides, refuse
-from skuda.tensor import View, as_numpy
+from skuda.tensor import View
 
 if TYPE_CHECKING:
     from skuda.launch import Launch
@@ -104,25 +104,11 @@ class StagedPlan(Plan):
         ]
 
     def _run_reference(self, checked: list) -> None:
-        from skuda import reference
-
-        values = {
-            name: as_numpy(value) if isinstance(value, View) else value
-            for name, value in _by_name(self.operation, checked).items()
-        }
+        values = self._arrays(checked)
         for name, (_, shape, storage) in self._kernels.places.items():
             values[name] = np.empty(shape, storage)
         for stage in self.stage_plans:
-            operation = stage.operation
-            reference.run(
-                operation,
-                stage.formula,
-                stage.types,
-                stage.sizes,
-                {operand.name: values[operand.name] for operand in operation.inputs},
-                stage.values,
-                {operand.name: values[operand.name] for operand in operation.outputs},
-            )
+            stage._evaluate(values)
 
 
 def _by_name(operation: Operation, checked: Sequence) -> dict[str, Any]:

@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.lowering import STORED, Lowering, lowered
-from skuda.codegen.nodes import BOOL, INT, Node
+from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
 from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand, Operation
-
-CPP = {INT: "i64", BOOL: "bool"}
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
+CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
 

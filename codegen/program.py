@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node
+from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import Operation
+from skuda.operation import COMPUTE, Operation
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,7 @@ class Program:
             or any(REDUCTIONS[r.op.removeprefix(REDUCE)].place for r in reductions)
         ):
             return ()
-        types = {REAL: "C", INT: "i64", BOOL: "bool"}
-        return tuple(f"{r.op.removeprefix(REDUCE)} {types[r.kind]}" for r in reductions)
+        return tuple(f"{r.op.removeprefix(REDUCE)} {CPP.get(r.kind, COMPUTE)}" for r in reductions)
 
     @property
     def updated(self) -> tuple[str, ...]:

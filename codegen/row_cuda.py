@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from skuda.codegen.cuda import CPP, CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
+from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Lowering
-from skuda.codegen.nodes import REAL, REDUCE, Node
+from skuda.codegen.nodes import CPP, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import Operand

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skuda.codegen.nodes import BOOL, INT, REDUCE, Node
+from skuda.codegen.nodes import CPP, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -119,7 +119,7 @@ class _Splitter:
         for node in values:
             name = f"row_value_{len(self.known) + len(names)}"
             formulas[name], texts[name] = node, _Spelled().text(node)
-            made.append(Operand(name, {INT: "i64", BOOL: "bool"}.get(node.kind, COMPUTE), kept))
+            made.append(Operand(name, CPP.get(node.kind, COMPUTE), kept))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
         used = set().union(*(node.names() for node in formulas.values()))
         inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in used - formulas.keys())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib import resources
 
@@ -52,6 +52,23 @@ def headers() -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in sorted(files, key=lambda file: file.name)}
 
 
+def included(source: str) -> dict[str, str]:
+    """The headers that a source includes, itself or through others: what it means depends on no other."""
+    known, found, waiting = headers(), {}, [source]
+    while waiting:
+        for name in _named(waiting.pop()):
+            if name in known and name not in found:
+                found[name] = known[name]
+                waiting.append(known[name])
+    return dict(sorted(found.items()))
+
+
+def _named(text: str) -> Iterator[str]:
+    """The names in the lines `#include "name"`."""
+    _, *rest = f"\n{text}".split('\n#include "')
+    return (line.partition('"')[0] for line in rest)
+
+
 def compile_cubin(source: str, name: str, entries: Sequence[str], arch: str) -> Compiled:
     """Compile one CUDA source for one architecture.
 
@@ -70,16 +87,16 @@ def compile_cubin(source: str, name: str, entries: Sequence[str], arch: str) -> 
     start = time.perf_counter()
     nvrtc = _nvrtc()
     _require_arch(nvrtc, name, arch)
-    included = headers()
+    named = included(source)
     program = _checked(
         nvrtc,
         name,
         nvrtc.nvrtcCreateProgram(
             source.encode(),
             name.encode(),
-            len(included),
-            [text.encode() for text in included.values()],
-            [header.encode() for header in included],
+            len(named),
+            [text.encode() for text in named.values()],
+            [header.encode() for header in named],
         ),
     )
     try:

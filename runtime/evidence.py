@@ -21,7 +21,7 @@ from typing import Any
 
 from skuda import schedules
 from skuda.bench import targets
-from skuda.compile import OPTIONS, headers
+from skuda.compile import OPTIONS, included
 from skuda.dispatch import Catalog, make_sku
 from skuda.operation import Operation
 
@@ -132,14 +132,14 @@ class Records:
         self._digests: dict[str, str | None] = {}
 
     def digest(self, source: str) -> str | None:
-        """What a CUDA source means: its text, the headers' and the compiler's options. None if it is not there."""
+        """What a CUDA source means: its text, its headers' and the compiler's options. None if it is not there."""
         if source not in self._digests:
             try:
                 text = (self._package / "cuda" / source).read_text(encoding="utf-8")
             except FileNotFoundError:
                 self._digests[source] = None
             else:
-                parts = [text, *headers().values(), *OPTIONS]
+                parts = [text, *included(text).values(), *OPTIONS]
                 self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return self._digests[source]
 

@@ -169,3 +169,21 @@ def test_headers_are_all_those_of_the_package(monkeypatch):
     expected = {file.name: file.read_text(encoding="utf-8") for file in files}
     assert compiler.headers() == expected
     assert expected
+
+
+def test_a_source_means_what_it_includes_and_no_more(monkeypatch):
+    texts = {"a.cuh": '#include "b.cuh"\n', "b.cuh": "// b", "other.cuh": "// other", "c.cuh": '\n  #include "a.cuh"'}
+    monkeypatch.setattr(compiler, "headers", lambda: texts)
+    assert compiler.included('// no #include "other.cuh"\n#include "a.cuh"\nint x;') == {
+        "a.cuh": texts["a.cuh"],
+        "b.cuh": texts["b.cuh"],
+    }
+    assert compiler.included('#include "a.cuh"\n#include "b.cuh"') == compiler.included('#include "a.cuh"')
+    assert compiler.included("int x;") == {}
+
+
+def test_every_include_of_a_header_is_found(monkeypatch):
+    monkeypatch.undo()
+    for text in compiler.headers().values():
+        named = {line.split('"')[1] for line in text.splitlines() if "#include" in line and not line.startswith("//")}
+        assert named <= set(compiler.included(text))

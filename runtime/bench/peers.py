@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from skuda.bench.shapes import DECODE, LARGE, ODD, Layout
+from skuda.bench.shapes import BATCH, DECODE, LARGE, MISALIGNED, NARROW, ODD, TRANSPOSED, Layout
 from skuda.bench.suite import Case
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ _COMPILED_REDUCTIONS = {
     "softmax", "rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize", "sum",
 }  # fmt: skip
 _COMPILED_SHAPES = {DECODE, LARGE, ODD}
+_COMPILED_ONCE = {BATCH, NARROW, MISALIGNED, TRANSPOSED}  # of maps, at the first element type alone
 
 
 @dataclass(frozen=True)
@@ -70,14 +71,17 @@ def _eager(problem: Problem) -> Callable[[], object] | None:
 
 def is_compiled(case: Case, quick: bool = False) -> bool:
     """Whether torch.compile is measured in a row: it takes seconds to compile each, so only some are."""
+    shapes = _COMPILED_SHAPES
     if case.operation.over:
         named, elements = case.operation.function in _COMPILED_REDUCTIONS, ("f16",)
     else:
         named, elements = case.operation.function in _COMPILED_OPERATIONS, _COMPILED_ELEMENTS
+        if case.element == elements[0]:
+            shapes = _COMPILED_SHAPES | _COMPILED_ONCE
     return (
         named
         and case.element in (elements[:1] if quick else elements)
-        and case.shape in _COMPILED_SHAPES
+        and case.shape in shapes
         and (not quick or case.shape != DECODE)
     )
 

@@ -57,14 +57,16 @@ REDUCING = (
 
 ONE_ROW, DECODE, BATCH = Shape((1, 4096)), Shape((16, 4096)), Shape((256, 4096))
 LARGE, ODD = Shape((16384, 4096)), Shape((16384, 4095))
+NARROW = Shape((4097, 127))
 MISALIGNED = Shape((16384, 4096), Layout.MISALIGNED)
+TRANSPOSED = Shape((16384, 4096), Layout.TRANSPOSED)
 FLAT = Shape((1 << 25,))
 
 SHAPES = (
     ONE_ROW,
     DECODE,
     BATCH,
-    Shape((4097, 127)),
+    NARROW,
     Shape((1000003,)),
     Shape((4096, 4096)),
     LARGE,
@@ -73,7 +75,7 @@ SHAPES = (
     Shape((65536, 8192)),
     MISALIGNED,
     Shape((16384, 4096), Layout.ROW_STRIDED),
-    Shape((16384, 4096), Layout.TRANSPOSED),
+    TRANSPOSED,
 )
 QUICK = {DECODE, SHAPES[3], SHAPES[5], LARGE, ODD, *SHAPES[10:]}
 

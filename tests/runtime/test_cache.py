@@ -100,12 +100,17 @@ def test_source_entry_and_architecture_each_make_another_entry(fake_compiler, fo
     assert (fake_compiler.count, len(list(folder.iterdir()))) == (2, 2)
 
 
-@pytest.mark.parametrize("headers", [{"a.cuh": "2"}, {"b.cuh": "1"}, {"a.cuh": "1", "b.cuh": ""}, {}])
-def test_every_header_is_part_of_the_key(monkeypatch, fake_compiler, headers):
-    monkeypatch.setattr(compiler, "headers", lambda: {"a.cuh": "1"})
-    cached_cubin(*REQUEST)
+@pytest.mark.parametrize("changed", ["a.cuh", "b.cuh"])
+def test_every_header_that_is_included_is_part_of_the_key(monkeypatch, fake_compiler, changed):
+    source, *rest = REQUEST
+    headers = {"a.cuh": '#include "b.cuh"\n', "b.cuh": "", "other.cuh": ""}
     monkeypatch.setattr(compiler, "headers", lambda: headers)
-    cached_cubin(*REQUEST)
+    cached_cubin('#include "a.cuh"\n' + source, *rest)
+    headers["other.cuh"] = "// another"
+    cached_cubin('#include "a.cuh"\n' + source, *rest)
+    assert fake_compiler.count == 1
+    headers[changed] += "// another"
+    cached_cubin('#include "a.cuh"\n' + source, *rest)
     assert fake_compiler.count == 2
 
 

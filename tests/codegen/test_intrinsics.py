@@ -174,6 +174,8 @@ MEASURED = {
     "exp2": (lambda x: mpmath.power(2, x), torch.exp2, 3),
     "expm1": (mpmath.expm1, torch.expm1, 3),
     "log": (mpmath.log, torch.log, 1),
+    "erf": (mpmath.erf, torch.erf, 2),
+    "erfc": (lambda x: mpmath.erfc(max(min(x, 100), -100)), torch.erfc, 6),
     "log2": (lambda x: mpmath.log(x, 2), torch.log2, 3),
     "log10": (mpmath.log10, torch.log10, 3),
     "log1p": (mpmath.log1p, torch.log1p, 3),

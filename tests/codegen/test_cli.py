@@ -273,6 +273,12 @@ def test_show_of_a_backward_pass_alone(skuda_command):
     assert "  d_a = (1 - weight) * d_output\n" in out
 
 
+def test_show_tells_a_reduction_from_the_function_of_two_that_has_its_name(skuda_command):
+    out = skuda_command("show", "dynamic_quantize_per_token")[1]
+    assert "\n  max over: NaN if any is NaN; +0 is above -0; of no elements an error\n" in out
+    assert "\n  max: " not in out
+
+
 def test_show_types_names_the_kernels(skuda_command):
     out = skuda_command("show", "quantize_per_group", "--types", "bf16,s4,f32")[1]
     assert "  T = bf16, Q = s4, S = f32, C = f32\n" in out

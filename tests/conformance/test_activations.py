@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle, product
+
 import mpmath
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from oracles import rows
 from oracles.floats import FORMATS
 from oracles.spans import ANY
 
-from .support import ELEMENTS, RANGE, bits_of, floats, pattern
+from .support import ELEMENTS, RANGE, STORAGE, bits_of, floats, pattern
 from .test_rows import assert_admitted, compute, other_row, random_row, unusual_rows
 
 ACTIVATIONS = ("gelu", "gelu_tanh", "silu_mul")
@@ -57,10 +59,12 @@ def exact_of(name: str):
 def test_gelu_is_near_the_truth_far_below_zero_too(backend, name, element):
     """Relative to the value, not to 1: within x^2 + 12 units in the last place (of x^4 / 4 for tanh)."""
     form = FORMATS[element]
-    x = np.concatenate([np.linspace(-9, 9, 200), [1e-30, -1e-30, 1e-6]]).astype({"f32": np.float32, "f64": np.float64}[element])
+    x = np.concatenate([np.linspace(-9, 9, 200), [1e-30, -1e-30, 1e-6]]).astype(STORAGE[element])
     function, slope = exact_of(name)
-    got = backend.numpy(getattr(skuda, name)(backend.array(x))).tolist()
-    gradient = backend.numpy(getattr(skuda, f"{name}_backward")(backend.array(np.ones_like(x)), backend.array(x))).tolist()
+    given = backend.array(x)
+    got = backend.numpy(getattr(skuda, name)(given)).tolist()
+    ones = backend.array(np.ones_like(x))
+    gradient = backend.numpy(getattr(skuda, f"{name}_backward")(ones, given)).tolist()
     unit = mpmath.ldexp(1, -form.fraction_bits)
     with mpmath.workprec(200):
         for each, value, rise in zip(x.tolist(), got, gradient, strict=True):
@@ -73,24 +77,21 @@ def test_gelu_is_near_the_truth_far_below_zero_too(backend, name, element):
 @pytest.mark.parametrize("name", ["gelu_quantize", "gelu_tanh_quantize"])
 def test_an_activation_quantized_by_a_given_scale(backend, name, element, scale_element):
     open_codes = closed_codes = 0
-    for word, zero_point in (("s8", -117), ("u8", 8), ("s8", 0)):
-        q_min, q_max = RANGE[word]
-        for what, row in some_rows(element).items():
-            for scale in ("0.02", "0.3"):
-                bits = pattern(scale, scale_element)
-                x = backend.array(floats(row, element).reshape(2, -1))
-                given = floats([bits] * 2, scale_element), np.array([zero_point] * 2, np.int32)
-                of_each = backend.numpy(getattr(skuda, f"{name}_per_token")(x, *map(backend.array, given), dtype=word))
-                one = (backend.array(each[:1].reshape(())) for each in given)
-                whole = backend.numpy(getattr(skuda, f"{name}_per_tensor")(x, *one, dtype=word))
-                np.testing.assert_array_equal(of_each, whole)
-                admitted = getattr(rows, name)(
-                    row, bits, zero_point, q_min, q_max, element=element, scale_element=scale_element
-                )
-                for code, (low, high) in zip(whole.reshape(-1).tolist(), admitted, strict=True):
-                    assert low <= code <= high, f"{name} {what}: got {code}, expected {low} to {high}"
-                    open_codes += low < high
-                    closed_codes += low == high
+    parameters = cycle(product((("s8", -117), ("u8", 8), ("s8", 0)), ("0.02", "0.3")))
+    for (what, row), ((word, zero_point), scale) in zip(some_rows(element).items(), parameters):
+        bits = pattern(scale, scale_element)
+        x = backend.array(floats(row, element).reshape(2, -1))
+        given = floats([bits] * 2, scale_element), np.array([zero_point] * 2, np.int32)
+        of_each = backend.numpy(getattr(skuda, f"{name}_per_token")(x, *map(backend.array, given), dtype=word))
+        one = (backend.array(each[:1].reshape(())) for each in given)
+        whole = backend.numpy(getattr(skuda, f"{name}_per_tensor")(x, *one, dtype=word))
+        np.testing.assert_array_equal(of_each, whole)
+        kinds = {"element": element, "scale_element": scale_element}
+        admitted = getattr(rows, name)(row, bits, zero_point, *RANGE[word], **kinds)
+        for code, (low, high) in zip(whole.reshape(-1).tolist(), admitted, strict=True):
+            assert low <= code <= high, f"{name} {what}: got {code}, expected {low} to {high}"
+            open_codes += low < high
+            closed_codes += low == high
     assert closed_codes > 30 * open_codes
 
 

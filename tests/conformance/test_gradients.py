@@ -1,4 +1,4 @@
-"""Gradients of reductions and of what is normalized: within the spans of their oracles, and slopes of the definitions."""
+"""Gradients of reductions and of what is normalized: within the spans of their oracles, slopes of the definitions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ NORMALIZED = ("rms_normalize", "standardize", "l2_normalize")
 
 def some_rows(element: str) -> dict[str, list[int]]:
     few = unusual_rows(element) | {f"random {n}": random_row(element, n, 2) for n in (1, 2, 9, 64, 513)}
-    one, two = pattern(1, element), pattern(2, element)
-    return few | {"two are largest": [one, two, one, two, pattern(-1, element)], "zeros are equal": [0, 1 << 15, 0, one]}
+    one, two, sign = pattern(1, element), pattern(2, element), FORMATS[element].sign
+    return few | {"two are largest": [one, two, one, two, one | sign], "zeros are equal": [0, sign, 0, one | sign]}
 
 
 def of_reduction(backend, name: str, gradient, x, **options):

@@ -37,7 +37,8 @@ def check_codes(
     codes = np.zeros(x.shape, np.int64)
     for number, channel in enumerate(channels):
         part = x[channel]
-        scale, *zero_point, row = quantized(name, bits_of(part.reshape(-1), element).tolist(), element, word, scale_word)
+        line = bits_of(part.reshape(-1), element).tolist()
+        scale, *zero_point, row = quantized(name, line, element, word, scale_word)
         here = (number,) if got[0].ndim else ()
         assert_floats(got[0][here][()].reshape(1), [scale], scale_word)
         assert [each[here].item() for each in got[1:-1]] == zero_point

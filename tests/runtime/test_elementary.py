@@ -1,7 +1,9 @@
-"""exp and log in common steps: how far off they are, what they do at the ends, and that CUDA has the same numbers."""
+"""exp, log, erf and erfc in common steps: how far off they are, what they do at the ends, and that CUDA has the same
+numbers."""
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 import skuda
 from skuda import elementary
-from skuda.elementary import exp, fma32, log
+from skuda.elementary import erf, erfc, exp, fma32, log
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan
@@ -105,6 +107,61 @@ def test_f64_is_within_its_bound(name):
             unit = mpmath.ldexp(1, max(int(exponent) - 53, -1074))
             worst = max(worst, float(abs(exact - value) / unit))
     assert worst <= 1
+
+
+BOUNDS = {"erf": 1.5, "erfc": 6}  # units in the last place
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_erf_of_f32_is_within_its_bound(name):
+    """Against libm in f64, which is checked against mpmath below."""
+    rng = np.random.default_rng(7)
+    x = np.concatenate([
+        rng.uniform(-5, 10.2, 60_000), rng.normal(0, 1, 40_000), np.linspace(0.89, 0.91, 2_000),
+        rng.uniform(9, 10.1, 5_000), np.linspace(-1e-3, 1e-3, 2_000), every_exponent(np.float32, 20_000, rng),
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = getattr(elementary, name)(x)
+    assert got.dtype == np.float32
+    exact = np.array([getattr(math, name)(each) for each in x.tolist()])
+    assert off_of_f32(got, exact).max() <= BOUNDS[name]
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_erf_of_f64_is_within_its_bound(name):
+    rng = np.random.default_rng(8)
+    x = np.concatenate([
+        rng.uniform(-6, 27.3, 2_500), rng.normal(0, 1, 1_500), np.linspace(0.89, 0.91, 200), rng.uniform(26, 27.3, 400),
+        rng.uniform(-1, 1, 500) * 2.0 ** rng.integers(-900, 0, 500),
+    ])  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = getattr(elementary, name)(x)
+    worst = witness = 0.0
+    with mpmath.workprec(110):
+        for each, value in zip(x.tolist(), got.tolist(), strict=True):
+            exact = getattr(mpmath, name)(each)
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - 53, -1074))
+            worst = max(worst, float(abs(exact - value) / unit))
+            witness = max(witness, float(abs(exact - getattr(math, name)(each)) / unit))
+    assert worst <= BOUNDS[name]
+    assert witness < 2**10  # far below a unit of f32
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_the_ends_of_erf(C):
+    info = np.finfo(C)
+    with np.errstate(all="ignore"):
+        x = np.array([0.0, -0.0, INF, -INF, info.max, -info.max, 30, -30], C)
+        assert erf(x).tolist() == [0, 0, 1, -1, 1, -1, 1, -1] and np.signbit(erf(x)).tolist() == [False, True] * 4
+        assert erfc(x).tolist() == [1, 1, 0, 2, 0, 2, 0, 2] and not np.signbit(erfc(x)).any()
+        assert np.isnan(erf(C(NAN))) and np.isnan(erfc(C(NAN)))
+        tiny = np.array([info.smallest_subnormal, -info.tiny], C)
+        np.testing.assert_allclose(erf(tiny), tiny * 1.13, rtol=0.2)
+        last = {np.float32: 10.05, np.float64: 27.22}[C]
+        assert 0 < erfc(C(last)) < info.tiny
+    x = np.sort(np.random.default_rng(9).uniform(-4, 26 if C is np.float64 else 9, 20_000).astype(C))
+    assert (np.diff(erf(x)) >= 0).all()
+    assert (np.diff(erfc(x)) <= 8 * info.eps * np.abs(erfc(x[1:]))).all()  # as far as its bound lets it rise
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -238,3 +295,25 @@ def test_cuda_has_the_constants_of_log(word, steps):
         assert float.fromhex(line[1]) == value
     C = np.dtype(word.replace("f", "float")).type
     assert all(float(C(each)) == each for each in (*steps.polynomial, *steps.ln2))
+
+
+@pytest.mark.parametrize(("word", "steps"), [("f32", elementary._ERF_F32), ("f64", elementary._ERF_F64)])
+def test_cuda_has_the_constants_of_erf(word, steps):
+    header = (Path(skuda.__file__).parent / "cuda" / "erf.cuh").read_text(encoding="utf-8")
+    for head, polynomial in ((f"erfc_polynomial({word} q)", steps.tail), (f"erf_polynomial({word} z)", steps.near)):
+        text = body(header, f"inline {word} {head} {{")
+        found = [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)", text)]
+        assert found == list(polynomial)
+        assert constants(text)[word != "f32"] == set()
+    for head, value in (("erfc_end", steps.end), ("erfc_middle", steps.middle)):
+        line = re.search(rf"inline {word} {head}\({word}\) {{ return ([\d.]+)f?;", header)
+        assert float(line[1]) == value
+    assert constants(body(header, f"inline {word} lowered({word} x) {{")) == {
+        word == "f32": {2.0**-steps.raised}, word != "f32": set()
+    }  # fmt: skip
+    bits = re.search(r"0x[\da-f]{8,}", body(header, f"inline {word} raised_exponential({word} x) {{"))[0]
+    bias, fraction = (127, 23) if word == "f32" else (1023, 52)
+    assert int(bits, 16) == steps.raised + bias << fraction
+    assert f"if (absolute(x) < C({elementary._NEAR}))" in header
+    C = np.dtype(word.replace("f", "float")).type
+    assert all(float(C(each)) == each for each in (*steps.tail, *steps.near))

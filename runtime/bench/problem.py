@@ -45,13 +45,15 @@ class Problem:
         for placed in case.operands:
             self.arrays[placed.operand.name] = self._array(placed)
         self.args = case.plan_class.args_type(**self.arrays)
+        size = self.plan.workspace_size
+        self._workspace = cupy.empty(size, cupy.uint8) if size else None
 
     def run(self) -> None:
-        """Enqueues the kernel."""
-        self.plan.run(self.args)
+        """Enqueues the kernel, or the kernels."""
+        self.plan.run(self.args, workspace=self._workspace)
 
     def _array(self, placed: Placed):
-        operand, storage = placed.operand, DTYPES[placed.word].storage
+        operand, storage = placed.operand, _storage(placed.word)
         if operand.scalar and operand in self.case.operation.inputs:
             return self._number(operand, placed.word)
         if operand in self.case.operation.outputs:
@@ -110,7 +112,7 @@ class Problem:
 
     def _same(self, before, placed: Placed) -> bool:
         """Whether both runs wrote the same bytes; outputs are contiguous after `start` elements."""
-        storage = DTYPES[placed.word].storage
+        storage = _storage(placed.word)
         skip = placed.start * storage.itemsize
         after = self._memory[placed.operand.name]
         one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, after))
@@ -174,6 +176,11 @@ class Problem:
                 where = "" if whole else f" in {'rows' if axis == 0 else f'axis {axis},'} {start} to {end}"
                 return f"{name}: {wrong} of {got.nbytes} bytes{where} are not the reference's"
         return None
+
+
+def _storage(word: str) -> np.dtype:
+    """What the elements of a CuPy array are; 8-bit floats, of which CuPy has none, travel as bytes."""
+    return np.dtype(np.uint8) if DTYPES[word].narrow_float else DTYPES[word].storage
 
 
 def _with(extents: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:

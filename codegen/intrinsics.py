@@ -120,6 +120,9 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
           "1 - erf, within 6 units in the last place where it is small too, the same bits everywhere; NaN gives NaN",
           common=True, header="erf.cuh"),
+    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
+          "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
+          "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),

@@ -1,4 +1,4 @@
-// erf and erfc in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
+// erf, erfc and ndtr in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
 #pragma once
 #include "elementary.cuh"
 
@@ -6,7 +6,12 @@
 __device__ inline f32 stepped(f32 a, f32 b, f32 c) { return fused(a, b, c); }
 __device__ inline f64 stepped(f64 a, f64 b, f64 c) { return a * b + c; }
 
-// min(x, most) that keeps NaN, one instruction in f32.
+// min(x, most) and max(x, least) that keep NaN, one instruction in f32.
+__device__ inline f32 at_least(f32 x, f32 least) {
+  f32 y;
+  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
+  return y;
+}
 __device__ inline f32 at_most(f32 x, f32 most) {
   f32 y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
@@ -117,3 +122,39 @@ template <typename C> __device__ inline C error_function(C x) {
   if (absolute(x) < C(0.9)) return stepped(erf_polynomial(x * x), x, x);
   return copysign(C(1) - complementary_error(absolute(x)), x);
 }
+
+// log2 of the normal distribution below -x, by u = x - middle; it falls on beyond the 5.9 that it is made for.
+__device__ inline f32 ndtr_polynomial(f32 u) {
+  f32 p = -0x1.1d5fd2p-32f;
+  p = fused(p, u, 0x1.305778p-28f);
+  p = fused(p, u, -0x1.15deeep-25f);
+  p = fused(p, u, 0x1.101d4cp-23f);
+  p = fused(p, u, -0x1.f3b854p-24f);
+  p = fused(p, u, -0x1.98a468p-19f);
+  p = fused(p, u, 0x1.356d46p-15f);
+  p = fused(p, u, -0x1.382fdap-12f);
+  p = fused(p, u, 0x1.07a18p-9f);
+  p = fused(p, u, -0x1.94290cp-7f);
+  p = fused(p, u, -0x1.4ba4d6p-1f);
+  p = fused(p, u, -0x1.dac3c2p+1f);
+  return fused(p, u, -0x1.8fe7c6p+2f);
+}
+// (2^r - 1) / r for r from -1/2 to 1/2.
+__device__ inline f32 exp2_polynomial(f32 r) {
+  f32 p = 0x1.44138ap-13f;
+  p = fused(p, r, 0x1.5f089p-10f);
+  p = fused(p, r, 0x1.3b2a54p-7f);
+  p = fused(p, r, 0x1.c6af6cp-5f);
+  p = fused(p, r, 0x1.ebfbep-3f);
+  return fused(p, r, 0x1.62e43p-1f);
+}
+
+// The normal distribution below x. 2^-127 is taken for 0, as its exponent field is.
+__device__ inline f32 normal_below(f32 x) {
+  const f32 power = at_least(ndtr_polynomial(absolute(x) - 0x1.1c6p+1f), -127.0f);
+  const f32 shifted = power + 0x1.8p23f, rest = power - (shifted - 0x1.8p23f);
+  const f32 whole = __int_as_float((__float_as_int(shifted) << 23) + 0x3f800000);
+  const f32 value = fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+  return x < 0.0f ? value : 1.0f - value;
+}
+__device__ inline f64 normal_below(f64 x) { return 0.5 * complementary_error(-0x1.6a09e667f3bcdp-1 * x); }

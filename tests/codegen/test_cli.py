@@ -222,8 +222,8 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
     assert names == [
         "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
         "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "dynamic_quantize_per_channel",
-        "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel", "observe_absmax_per_channel",
-        "observe_moving_average_per_channel",
+        "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel",
+        "observe_absmax_per_channel", "observe_moving_average_per_channel",
     ]  # fmt: skip
     assert [line.split()[0] for line in skuda_command("list", "bin")[1].splitlines()[1:]] == [
         "lerp",

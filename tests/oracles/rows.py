@@ -414,20 +414,20 @@ def first_smallest(row, *, element) -> int:
 
 
 def gelu(row, *, element) -> list[Span]:
-    """x * (0.5 * erfc(-x / sqrt(2)))."""
+    """x times the normal distribution below it."""
     compute = compute_format(element)
-    return [spans.multiply(x, _below(x, compute), compute) for x in _points(row, element)]
+    return [spans.multiply(x, spans.ndtr(x, compute), compute) for x in _points(row, element)]
 
 
 def gelu_backward(d_output, row, *, element) -> list[Span]:
-    """gradient * (below + x * (e^(-x^2 / 2) / sqrt(2 pi))), below being what gelu multiplies x by."""
+    """gradient * (the normal distribution below x + x * (its density e^(-x^2 / 2) / sqrt(2 pi)))."""
     compute = compute_format(element)
     half, density = (point(real(Fraction(each), compute)) for each in ("-0.5", "0.3989422804014327"))
     found = []
     for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
         raised = spans.exp(spans.multiply(half, spans.multiply(x, x, compute), compute), compute)
         moved = spans.multiply(x, spans.multiply(density, raised, compute), compute)
-        found.append(spans.multiply(g, spans.add(_below(x, compute), moved, compute), compute))
+        found.append(spans.multiply(g, spans.add(spans.ndtr(x, compute), moved, compute), compute))
     return found
 
 
@@ -482,12 +482,6 @@ def gelu_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, e
 def gelu_tanh_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
     """The same of gelu_tanh."""
     return _codes(gelu_tanh(row, element=element), scale, zero_point, q_min, q_max, element, scale_element)
-
-
-def _below(x: Span, compute) -> Span:
-    """0.5 * erfc(-x / sqrt(2))."""
-    root, half = (point(real(Fraction(each), compute)) for each in ("-0.7071067811865476", "0.5"))
-    return spans.multiply(half, spans.erfc(spans.multiply(root, x, compute), compute), compute)
 
 
 def _twice_u(x: Span, compute) -> Span:

@@ -10,7 +10,8 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that skuda.rows promises. A
   product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
-  where that unit is larger; erfc by at most 6, and no span of it reaches beyond 0 or 2.
+  where that unit is larger; ndtr, the normal distribution below x, by at most 8 + 2 x^2 units, or in f32 by 2^-45
+  where x is less than -5.9, and no span of it reaches beyond 0 or 1.
 
 ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
 and what is made of it.
@@ -170,8 +171,8 @@ def log(a: Span, form: Format) -> Span:
     return _elementary(a, lambda x: _log(x, form))
 
 
-def erfc(a: Span, form: Format) -> Span:
-    return _elementary(a, lambda x: _erfc(x, form))
+def ndtr(a: Span, form: Format) -> Span:
+    return _elementary(a, lambda x: _ndtr(x, form))
 
 
 def _elementary(a: Span, step: Callable[[Value], Span]) -> Span:
@@ -200,22 +201,23 @@ def _log(x: Value, form: Format) -> Span:
     return _near(_fraction(libmp.mpf_log(_mpf(x), _PRECISION)), form)
 
 
-def _erfc(x: Value, form: Format) -> Span:
+def _ndtr(x: Value, form: Format) -> Span:
     if x.kind == "nan":
         return point(NAN)
     if x.kind == "inf" or x.magnitude > _FAR:
-        return point(real(2 * x.negative, form))
+        return point(real(not x.negative, form))
     with mpmath.workprec(_PRECISION):
-        exact = mpmath.erfc(mpmath.mpf(x.signed.numerator) / x.signed.denominator)
-        near = _near(_fraction(exact._mpf_), form, 6)
-    two = real(2, form)
-    return Span(near.low, two) if order(near.high) > order(two) else near
+        exact = _fraction(mpmath.ncdf(mpmath.mpf(x.signed.numerator) / x.signed.denominator)._mpf_)
+    rough = form is floats.F32 and x.signed < Fraction(-59, 10)
+    near = _near(exact, form, 8 + 2 * x.magnitude**2, power_of_two(-45) if rough else Fraction(0))
+    one = real(1, form)
+    return Span(near.low, one) if order(near.high) > order(one) else near
 
 
-def _near(exact: Fraction, form: Format, units: int = 1) -> Span:
-    """Within 1 unit in the last place, or so many, never beyond zero."""
+def _near(exact: Fraction, form: Format, units: Fraction | int = 1, least: Fraction = Fraction(0)) -> Span:
+    """Within 1 unit in the last place, or so many, or within `least` where that is more; never beyond zero."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
-    slack = units * power_of_two(unit)
+    slack = max(units * power_of_two(unit), least)
     low, high = exact - slack, exact + slack
     return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
 

@@ -1,5 +1,5 @@
-"""exp, log, erf and erfc in common steps: how far off they are, what they do at the ends, and that CUDA has the same
-numbers."""
+"""exp, log, erf, erfc and ndtr in common steps: how far off they are, what they do at the ends, and that CUDA has the
+same numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 
 import skuda
 from skuda import elementary
-from skuda.elementary import erf, erfc, exp, fma32, log
+from skuda.elementary import erf, erfc, exp, fma32, log, ndtr
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan
@@ -145,6 +145,45 @@ def test_erf_of_f64_is_within_its_bound(name):
             witness = max(witness, float(abs(exact - getattr(math, name)(each)) / unit))
     assert worst <= BOUNDS[name]
     assert witness < 2**10  # far below a unit of f32
+
+
+def test_the_normal_distribution_in_f32_is_within_its_bound():
+    rng = np.random.default_rng(10)
+    x = np.concatenate([
+        rng.uniform(-6.5, 6, 60_000), rng.normal(0, 1, 40_000), np.linspace(-1e-3, 1e-3, 2_000),
+        rng.uniform(-14, -5.9, 5_000), -every_exponent(np.float32, 20_000, rng),
+        every_exponent(np.float32, 20_000, rng),
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = ndtr(x)
+        exact = np.array([math.erfc(-each / math.sqrt(2)) / 2 for each in x.tolist()])
+        most = 8 + 2 * np.square(x.astype(np.float64))
+    assert got.dtype == np.float32
+    low = x < -5.9
+    assert (off_of_f32(got[~low], exact[~low]) <= most[~low]).all()
+    assert np.abs(got[low] - exact[low]).max() <= 2.0**-45
+
+
+def test_the_normal_distribution_in_f64_is_within_its_bound():
+    rng = np.random.default_rng(11)
+    x = np.concatenate([rng.uniform(-37, 9, 1_000), rng.normal(0, 1, 1_000)])
+    with mpmath.workprec(120):
+        for each, value in zip(x.tolist(), ndtr(x).tolist(), strict=True):
+            exact = mpmath.ncdf(each)
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - 53, -1074))
+            assert abs(exact - value) <= (8 + 2 * each * each) * unit
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_the_ends_of_the_normal_distribution(C):
+    info = np.finfo(C)
+    with np.errstate(all="ignore"):
+        x = np.array([INF, -INF, info.max, -info.max, 40, -40], C)
+        assert ndtr(x).tolist() == [1, 0] * 3 and not np.signbit(ndtr(x)).any()
+        assert np.isnan(ndtr(C(NAN)))
+        np.testing.assert_allclose(ndtr(np.array([0, -0.0, info.tiny], C)), 0.5, rtol=4 * info.eps)
+        falling = ndtr(np.linspace(-5.9, -14, 2000).astype(C))
+        assert (np.diff(falling) <= 0).all()
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -317,3 +356,13 @@ def test_cuda_has_the_constants_of_erf(word, steps):
     assert f"if (absolute(x) < C({elementary._NEAR}))" in header
     C = np.dtype(word.replace("f", "float")).type
     assert all(float(C(each)) == each for each in (*steps.tail, *steps.near))
+
+
+def test_cuda_has_the_constants_of_the_normal_distribution():
+    header = (Path(skuda.__file__).parent / "cuda" / "erf.cuh").read_text(encoding="utf-8")
+    for head, polynomial in {"ndtr": elementary._NDTR, "exp2": elementary._EXP2}.items():
+        text = body(header, f"inline f32 {head}_polynomial(f32 {'u' if head == 'ndtr' else 'r'}) {{")
+        assert [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)f", text)] == list(polynomial)
+        assert all(float(np.float32(each)) == each for each in polynomial)
+    text = body(header, "inline f32 normal_below(f32 x) {")
+    assert constants(text)[True] == {elementary._NDTR_MIDDLE, 127.0, elementary._F32.integer, 1.0, 0.0}

@@ -123,6 +123,9 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
           "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
           "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
+          "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
+          header="erf.cuh"),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
@@ -167,5 +170,5 @@ INSTEAD: dict[str, str] = {
     "if_else": "`where(condition, a, b)`",
     "fabs": "`abs(x)`",
     "arctan": "`atan(x)`",
-    "sigmoid": "`1 / (1 + exp(-x))`, or a function of your own under `functions:`",
+    "logistic": "`sigmoid(x)`",
 }

@@ -1,6 +1,6 @@
 """Elementary functions in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/elementary.cuh, and erf.cuh for those about erf, is the same text in C++: products and sums of two, each
+runtime/cuda/elementary.cuh, and erf.cuh for erf and what follows, is the same text in C++: products and sums of two, each
 rounded once, and in f32 fused multiply-adds, which are computed here through f64 (a product of two f32 is exact there).
 """
 
@@ -225,6 +225,20 @@ def ndtr(x):
     value = fma32(rest, _polynomial(_EXP2, rest), C(1))
     value = value * np.where(whole < -126, C(0), np.exp2(np.where(np.isnan(whole), C(0), whole)))
     return np.where(x < 0, value, C(1) - value)
+
+
+def sigmoid(x):
+    """1 / (1 + e^-x) of f32 or f64, within 3 units in the last place; subnormal results are rounded once more.
+
+    NaN gives NaN, inf gives 1, -inf gives 0.
+    """
+    x = np.asarray(x)
+    C = x.dtype.type
+    end, by, base = (110.0, _ERF_F32, _F32) if C is np.float32 else (760.0, _ERF_F64, _F64)
+    y, power = _exp(-np.minimum(np.abs(x), C(end)), base)
+    decay, lower = y * np.ldexp(C(1), power + by.raised), np.ldexp(C(1), -by.raised)
+    share = C(1) / (C(1) + decay * lower)
+    return np.where(x < 0, decay * share * lower, share)
 
 
 def _square_rest(x, square):

@@ -1,4 +1,4 @@
-// erf, erfc and ndtr in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
+// erf, erfc, ndtr and sigmoid in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
 #pragma once
 #include "elementary.cuh"
 
@@ -121,6 +121,16 @@ __device__ inline f64 erf_polynomial(f64 z) {
 template <typename C> __device__ inline C error_function(C x) {
   if (absolute(x) < C(0.9)) return stepped(erf_polynomial(x * x), x, x);
   return copysign(C(1) - complementary_error(absolute(x)), x);
+}
+
+__device__ inline f32 logistic_end(f32) { return 110.0f; }  // e^-x is 0 from here on
+__device__ inline f64 logistic_end(f64) { return 760.0; }
+
+// 1 / (1 + e^-x), by e^-|x| for either sign: the divisor is from 1 to 2, and nothing is subnormal on the way.
+template <typename C> __device__ inline C logistic(C x) {
+  const C size = absolute(x), decay = raised_exponential(-at_most(size, logistic_end(x)));
+  const C below = lowered(decay), share = inverse(C(1) + below);
+  return x < C(0) ? lowered(decay * share) : share;
 }
 
 // log2 of the normal distribution below -x, by u = x - middle; it falls on beyond the 5.9 that it is made for.

@@ -176,6 +176,7 @@ MEASURED = {
     "log": (mpmath.log, torch.log, 1),
     "erf": (mpmath.erf, torch.erf, 2),
     "erfc": (lambda x: mpmath.erfc(max(min(x, 100), -100)), torch.erfc, 6),
+    "sigmoid": (lambda x: 1 / (1 + mpmath.exp(-max(min(x, 2000), -2000))), torch.sigmoid, 3),
     "ndtr": (
         lambda x: mpmath.ncdf(max(min(x, 200), -200)),
         torch.special.ndtr,

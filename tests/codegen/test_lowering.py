@@ -52,8 +52,7 @@ EXPECTED = {
     "norm2_backward": set(),
     "logsumexp_backward": set(),
 }
-# Divided by what each element has of its own: 1 + e^-x.
-BY_ELEMENTS = {"gelu_tanh", "gelu_tanh_backward", "gelu_tanh_quantize", "silu_mul", "silu_mul_backward"}
+BY_ELEMENTS = {"silu_mul", "silu_mul_backward"}  # divided by what each element has of its own: 1 + e^-x
 
 
 def family(function: str) -> str:

@@ -432,22 +432,19 @@ def gelu_backward(d_output, row, *, element) -> list[Span]:
 
 
 def gelu_tanh(row, *, element) -> list[Span]:
-    """x (1 + tanh u) / 2 = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    """x (1 + tanh u) / 2 = x * sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
     compute = compute_format(element)
-    values = []
-    for x in _points(row, element):
-        below = spans.add(_one(compute), spans.exp(spans.negate(_twice_u(x, compute)), compute), compute)
-        values.append(spans.divide(x, below, compute))
-    return values
+    points = _points(row, element)
+    return [spans.multiply(x, spans.sigmoid(_twice_u(x, compute), compute), compute) for x in points]
 
 
 def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
-    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = 1 / (1 + e^(-2u))."""
+    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u)."""
     compute = compute_format(element)
     doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.134145"))
     found = []
     for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
-        s = _sigmoid(_twice_u(x, compute), compute)
+        s = spans.sigmoid(_twice_u(x, compute), compute)
         square = spans.multiply(cubic, spans.multiply(x, x, compute), compute)
         inner = spans.multiply(doubled, spans.add(_one(compute), square, compute), compute)
         rest = spans.multiply(x, spans.subtract(_one(compute), s, compute), compute)
@@ -463,12 +460,12 @@ def silu_mul(gate, up, *, element) -> list[Span]:
 
 
 def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[Span]]:
-    """(of gate: gradient * up * (s * (1 + gate * (1 - s))), s = 1 / (1 + e^-gate); of up: gradient * silu(gate))."""
+    """(of gate: gradient * up * (s * (1 + gate * (1 - s))), s = sigmoid(gate); of up: gradient * silu(gate))."""
     compute = compute_format(element)
     g, x, up = (_points(each, element) for each in (d_output, gate, up))
     slopes = []
     for each in x:
-        s = _sigmoid(each, compute)
+        s = spans.sigmoid(each, compute)
         rest = spans.multiply(each, spans.subtract(_one(compute), s, compute), compute)
         slopes.append(spans.multiply(s, spans.add(_one(compute), rest, compute), compute))
     return _products(_products(g, up, compute), slopes, compute), _products(g, _silu(x, compute), compute)
@@ -489,11 +486,6 @@ def _twice_u(x: Span, compute) -> Span:
     doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.044715"))
     cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
     return spans.multiply(doubled, spans.add(x, spans.multiply(cubic, cube, compute), compute), compute)
-
-
-def _sigmoid(x: Span, compute) -> Span:
-    below = spans.add(_one(compute), spans.exp(spans.negate(x), compute), compute)
-    return spans.divide(_one(compute), below, compute)
 
 
 def _silu(values: Sequence[Span], compute) -> list[Span]:

@@ -11,7 +11,7 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
   where that unit is larger; ndtr, the normal distribution below x, by at most 8 + 2 x^2 units, or in f32 by 2^-45
-  where x is less than -5.9, and no span of it reaches beyond 0 or 1.
+  where x is less than -5.9, and no span of it reaches beyond 0 or 1; sigmoid by at most 3 units.
 
 ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
 and what is made of it.
@@ -175,6 +175,10 @@ def ndtr(a: Span, form: Format) -> Span:
     return _elementary(a, lambda x: _ndtr(x, form))
 
 
+def sigmoid(a: Span, form: Format) -> Span:
+    return _elementary(a, lambda x: _sigmoid(x, form))
+
+
 def _elementary(a: Span, step: Callable[[Value], Span]) -> Span:
     if a is ANY:
         return ANY
@@ -212,6 +216,16 @@ def _ndtr(x: Value, form: Format) -> Span:
     near = _near(exact, form, 8 + 2 * x.magnitude**2, power_of_two(-45) if rough else Fraction(0))
     one = real(1, form)
     return Span(near.low, one) if order(near.high) > order(one) else near
+
+
+def _sigmoid(x: Value, form: Format) -> Span:
+    if x.kind == "nan":
+        return point(NAN)
+    if x.kind == "inf" or x.magnitude > _FAR:
+        return point(real(not x.negative, form))
+    with mpmath.workprec(_PRECISION):
+        exact = 1 / (1 + mpmath.exp(-mpmath.mpf(x.signed.numerator) / x.signed.denominator))
+    return _near(_fraction(exact._mpf_), form, 3)
 
 
 def _near(exact: Fraction, form: Format, units: Fraction | int = 1, least: Fraction = Fraction(0)) -> Span:

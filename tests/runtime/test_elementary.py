@@ -1,5 +1,4 @@
-"""exp, log, erf, erfc and ndtr in common steps: how far off they are, what they do at the ends, and that CUDA has the
-same numbers."""
+"""Functions in common steps: how far off they are, what they do at the ends, and that CUDA has the same numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ import pytest
 
 import skuda
 from skuda import elementary
-from skuda.elementary import erf, erfc, exp, fma32, log, ndtr
+from skuda.elementary import erf, erfc, exp, fma32, log, ndtr, sigmoid
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan
@@ -187,6 +186,25 @@ def test_the_ends_of_the_normal_distribution(C):
 
 
 @pytest.mark.parametrize("C", TYPES)
+def test_sigmoid_is_within_its_bound(C):
+    rng = np.random.default_rng(12)
+    least = {np.float32: -104, np.float64: -745.5}[C]
+    x = np.concatenate([rng.uniform(least, 40, 2_000), rng.normal(0, 2, 2_000), rng.uniform(least, least * 0.85, 500)])
+    x = x.astype(C)
+    bits, unit_least = (24, -149) if C is np.float32 else (53, -1074)
+    with np.errstate(all="ignore"):
+        got = sigmoid(x)
+    with mpmath.workprec(120):
+        for each, value in zip(x.tolist(), got.tolist(), strict=True):
+            exact = 1 / (1 + mpmath.exp(-mpmath.mpf(each)))
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - bits, unit_least))
+            assert abs(exact - value) <= 3 * unit
+    with np.errstate(all="ignore"):
+        ends = sigmoid(np.array([0, -0.0, INF, -INF, 1e30, -1e30, least - 1], C))
+        assert ends.tolist() == [0.5, 0.5, 1, 0, 1, 0, 0] and np.isnan(sigmoid(C(NAN)))
+
+
+@pytest.mark.parametrize("C", TYPES)
 def test_the_ends_of_erf(C):
     info = np.finfo(C)
     with np.errstate(all="ignore"):
@@ -344,7 +362,8 @@ def test_cuda_has_the_constants_of_erf(word, steps):
         found = [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)", text)]
         assert found == list(polynomial)
         assert constants(text)[word != "f32"] == set()
-    for head, value in (("erfc_end", steps.end), ("erfc_middle", steps.middle)):
+    end = 110.0 if word == "f32" else 760.0
+    for head, value in (("erfc_end", steps.end), ("erfc_middle", steps.middle), ("logistic_end", end)):
         line = re.search(rf"inline {word} {head}\({word}\) {{ return ([\d.]+)f?;", header)
         assert float(line[1]) == value
     assert constants(body(header, f"inline {word} lowered({word} x) {{")) == {

@@ -1,7 +1,8 @@
 """Elementary functions in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/elementary.cuh, and erf.cuh for erf and what follows, is the same text in C++: products and sums of two, each
-rounded once, and in f32 fused multiply-adds, which are computed here through f64 (a product of two f32 is exact there).
+runtime/cuda/elementary.cuh, and erf.cuh for erf and what follows, is the same text in C++: products and sums of two,
+each rounded once, and in f32 fused multiply-adds, which are computed here through f64 (a product of two f32 is exact
+there).
 """
 
 from __future__ import annotations

@@ -93,8 +93,8 @@ def test_every_rule_is_used_and_every_family_listed():
 
 def test_no_division_is_left_where_the_divisor_is_shared():
     for program in PROGRAMS.values():
-        for output in CudaProgram(program).outputs:
-            assert ("/" in output.formula) == (family(program.operation.function) in BY_ELEMENTS)
+        divides = any("/" in output.formula for output in CudaProgram(program).outputs)
+        assert divides == (family(program.operation.function) in BY_ELEMENTS)
 
 
 def program_of(formula: str, inputs: str, output: str = "T[*n, d]"):

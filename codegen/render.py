@@ -53,6 +53,7 @@ def render(spec: Spec) -> dict[str, str]:
         }
         in_kernels = [stage for program in row.programs for stage in stages(program) or (program,)]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
+        context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(row, spec)
         for template in ROW_TEMPLATES:
             context["programs"] = {

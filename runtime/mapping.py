@@ -476,7 +476,10 @@ class MapKernels:
         operands = [self.operation.operands[index] for index in arrays]
         blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
         output = operands.index(self.operation.outputs[0])
-        along, across, lanes = tile_of(self.operation, self.types)
+        tile = tile_of(self.operation, self.types)
+        if tile is None:
+            return None
+        along, across, lanes = tile
         found = plane(axes, Arrays(output, full, parameters, blocked, self.packed), lanes)
         if found is None:
             return None

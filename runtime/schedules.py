@@ -12,7 +12,7 @@ from skuda.rows import GROUP, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-_TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
+_TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
 
 
 class Variant(Record):
@@ -198,6 +198,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
     columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    planes = planes if tile_of(operation, types) else planes[:1]
     return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
 
 
@@ -286,8 +287,9 @@ def strided_lanes(operation: Operation, types: Types) -> int:
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
 
 
-def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
-    """Elements of a tile along and across, and neighbours along that a thread takes at once.
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once; None where so many wide
+    operands leave no room for one.
 
     A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
     In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
@@ -304,6 +306,8 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
         return padded <= _TILE_BYTES and along * across <= most
 
     sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    if not sizes:
+        return None
     along, across = max(
         sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
     )

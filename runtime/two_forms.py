@@ -36,13 +36,16 @@ class TwoFormsPlan(Plan):
     other; and where there are a few rows that no block holds, of which several blocks take a part each.
 
     Attributes:
-        much: elements from which on rows that lie so are worth several launches.
-        long: the same of a row, where there are few.
+        much: elements from which on rows that lie so are worth several launches; four times as many where they are
+            short, and blocks that hold several do better.
+        short: elements of rows that are.
+        long: elements of a row that are worth several launches, where there are few.
         few: rows that leave most of a GPU idle, one block each.
     """
 
     stages = _StagePlans()
-    much = 1 << 20
+    much = 1 << 21
+    short = 1 << 10
     long = 1 << 17
     few = 48
 
@@ -68,13 +71,13 @@ class TwoFormsPlan(Plan):
 
     @property
     def _is_much(self) -> bool:
-        kept, along = self._extents
-        return prod(kept) * prod(along) >= self.much
+        rows, length = map(prod, self._extents)
+        return rows * length >= self.much * (4 if length < self.short else 1)
 
     @property
     def _is_long(self) -> bool:
-        kept, along = self._extents
-        return prod(kept) <= self.few and prod(along) >= self.long
+        rows, length = map(prod, self._extents)
+        return rows <= self.few and length >= self.long
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         geometry = self._geometry(checked)

@@ -340,11 +340,13 @@ def covering(skus: list[KernelSku]) -> list[KernelSku]:
 
 
 def features(sku: KernelSku) -> set[tuple]:
-    """What a SKU is an example of."""
+    """What a SKU is an example of; one of a second form not of its operation, which has kernels of rows too."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix, variant.layout)
-    seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    seen: set[tuple] = {("schedule", *schedule)}
+    if not operation.of_second:
+        seen.add(("operation", operation.function))
     if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):

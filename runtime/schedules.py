@@ -109,11 +109,13 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
     Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
-    the rows lie; and only short ones where there is one row.
+    the rows lie; and only short ones where there is one row. Stages of a second form reduce in parts alone.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
+    if operation.of_second:
+        return ()
     found = _row_variants(bits)
     if not part_variants(operation, types):
         return found
@@ -173,6 +175,10 @@ def across_lanes(operation: Operation, types: Types) -> int:
     return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
 
 
+# Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
+_SECOND = VEC, COLUMNS, TILE, STRIDED
+
+
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
@@ -183,7 +189,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.stages:
         return (STAGES,)
     if operation.over:
-        return (*row_variants(operation, types), *part_variants(operation, types))
+        second = (STAGES,) if operation.second and not operation.stage else ()
+        return (*row_variants(operation, types), *part_variants(operation, types), *second)
+    if operation.of_second:
+        return _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):

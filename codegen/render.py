@@ -144,6 +144,7 @@ def _environment(statement: str) -> jinja2.Environment:
         plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
         turns=_turns,
+        turns_across=_turns_across,
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -217,6 +218,11 @@ def _turns(arrays, program: CudaProgram) -> str:
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
     least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
     return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
+
+
+def _turns_across(arrays, program: CudaProgram) -> str:
+    """Groups of its columns that a thread loads at once: two where few bytes would be under way."""
+    return f"LANES * ({_bits_of(arrays, program) or '32'}) <= 32 ? 2 : 1"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -37,7 +37,7 @@ struct Reduction {
     if (straight()) return index * strides.of[AXES - 1];
     return far_offset(index, strides);
   }
-  __device__ __noinline__ i64 far_offset(i64 index, const Strides& strides) const {
+  __device__ i64 far_offset(i64 index, const Strides& strides) const {
     if (i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0) {
       const Divide& inner = along.extent[AXES - 1];
       const i32 above = inner(i32(index));

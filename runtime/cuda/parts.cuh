@@ -47,6 +47,26 @@ struct Reduction {
   }
 };
 
+// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several axes
+// are rare: their code stands once.
+template <int COUNT>
+__device__ inline void offsets(
+    i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+  if (rows.straight()) {
+    const i64 start = first * strides.of[AXES - 1], step = apart * strides.of[AXES - 1];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) at[i] = start + min(i, count - 1) * step;
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < COUNT; ++i) {
+      const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
+#pragma unroll
+      for (int j = 0; j < COUNT; ++j)
+        if (i == j) at[j] = found;
+    }
+  }
+}
+
 // An input in the index space, and the bytes between which it lies.
 struct Reach {
   Strides kept, along;
@@ -186,24 +206,16 @@ template <typename E, int LANES, bool ALIGNED>
 __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
-  const storage_t<E>* from[GROUP];
+  i64 at[GROUP];
   const i64 start = min(first, end - 1);
-  const i32 last = i32(min(end - 1 - start, i64(GROUP - 1)));
-  if (rows.straight()) {
-    const i64 step = reach.along.of[AXES - 1];
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) from[i] = row + (start + min(i, last)) * step;
-  } else {
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) from[i] = row + rows.far_offset(start + min(i, last), reach.along);
-  }
+  offsets(at, start, 1, i32(min(end - start, i64(GROUP))), rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if constexpr (ALIGNED && LANES > 1) {
-      lanes[i] = load<true, E, LANES>(from[i], 0, LANES);
+      lanes[i] = load<true, E, LANES>(row + at[i], 0, LANES);
     } else {
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = from[i][columns.step[lane]];
+      for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = (row + at[i])[columns.step[lane]];
     }
   }
 }
@@ -211,10 +223,12 @@ template <typename E, int LANES, bool ALIGNED>
 __device__ inline void store_columns(
     storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
     const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
+  i64 at[GROUP];
+  offsets(at, first, 1, exist, rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if (i >= exist) break;
-    storage_t<E>* const to = row + rows.offset(first + i, reach.along);
+    storage_t<E>* const to = row + at[i];
     if constexpr (ALIGNED && LANES > 1) {
       if (columns.count == LANES) store<true, E, LANES>(to, 0, lanes[i]);
     } else {
@@ -233,13 +247,7 @@ __device__ inline void part_shares(
     const Reach& reach, const storage_t<E>* origin) {
   if constexpr (MODE == WHOLE) {
     i64 at[COUNT];
-    if (rows.straight()) {
-#pragma unroll
-      for (int i = 0; i < COUNT; ++i) at[i] = first + i * apart;
-    } else {
-#pragma unroll
-      for (int i = 0; i < COUNT; ++i) at[i] = rows.far_offset(first + i * apart, reach.along);
-    }
+    offsets(at, first, apart, COUNT, rows, reach.along);
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
       if (first + i * apart < end) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);

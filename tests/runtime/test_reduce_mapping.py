@@ -18,7 +18,7 @@ from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.rows import GROUP, SEGMENT, in_order
-from skuda.schedules import PartVariant
+from skuda.schedules import PartVariant, RowMode
 
 PLANS = [
     plan
@@ -57,10 +57,13 @@ class Replayed:
             part, tile = line - table * self.parts[0], number - line * self.tiles[0]
             start = (part & ((1 << self.cut) - 1)) * (block >> self.wide) * self.each
             for thread in range(block):
-                column = ((tile << self.wide) + (thread & ((1 << self.wide) - 1))) * lanes
+                beside = thread & ((1 << self.wide) - 1)
                 place = start + (thread >> self.wide) * self.each
-                for lane in range(min(lanes, self.columns - column)):
-                    yield part, table * self.columns + column + lane, [place + each for each in range(self.each)]
+                for lane in range(lanes):
+                    whole = self.geometry.variant.mode is RowMode.WHOLE
+                    column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + (lane << self.wide))
+                    if column < self.columns:
+                        yield part, table * self.columns + column, [place + each for each in range(self.each)]
 
     def elements(self, part: int, place: int):
         """Those of a place, turn by turn."""

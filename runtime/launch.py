@@ -94,8 +94,10 @@ class Launch:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
         loaded = [(self.on(device).launch, self.grid, self.block)]
         if self._finish is not None:
+            from skuda.behind import launch_of
+
             finish = dispatch.kernel(*self._source, self._finish).on(device)
-            loaded.append((finish.launch, *self.geometry.finish))
+            loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 
     def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:

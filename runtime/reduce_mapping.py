@@ -19,9 +19,10 @@ from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_var
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
 _MOST_THREADS = 256
+_WARP = 32
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
-_FEW = 1 << 16  # threads: where there are fewer, each takes less
+_FEW = 1 << 14  # threads: where there are fewer, each takes less
 _PLACED = ("argmax", "argmin")  # what goes on with an index of 8 bytes beside the value
 _ORDERED = ("sum", "prod", *_PLACED)  # reductions that depend on the order of elements
 
@@ -55,7 +56,7 @@ class PartKernels:
         self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._across = self._span((32, 16, 8), lines)
-        self._along = self._span((512, 256, 128, 64, 32), self.count * self.segments)
+        self._along = self._span((256, 128, 64, 32), self.count * self.segments)
         self._many = self.count // self.lanes * self.places * self.segments >= _FEW
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
@@ -111,7 +112,8 @@ class PartKernels:
         elif kept and kept[-1].extent > 1 and all(kept[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
-            return self._across_rows(arrays, kept, along, mode if self._many else RowMode.STEPPED)
+            many = self._many and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
         elif self.places >= 32 and all(along[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
@@ -171,6 +173,8 @@ class PartKernels:
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == lanes and v.mode is mode)
         shares = -(-columns // lanes)
         wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
+        if mode is RowMode.UNIT:
+            wide = 5  # of each of a thread's columns, a warp's are neighbours
         span = self._across
         each = 1
         while (span // each << wide) > _MOST_THREADS:

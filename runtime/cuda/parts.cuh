@@ -4,6 +4,19 @@
 #include "reduce.cuh"
 #include "shift.cuh"
 
+// What joins parts is launched behind the kernel that makes them, and may begin when all blocks of that have begun.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// Waits until the kernel in front has ended and what it wrote is there.
+__device__ inline void wait_for_parts() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
 // along a row, `along`.
 struct Reduction {
@@ -99,21 +112,25 @@ template <> struct is_largest<LargestPlace> { static constexpr bool value = true
 template <typename How, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
   value = How::of(value, joined<How>(group));
 }
-// Whether a group has something better is asked first, and then where: 0 and -0 are equal.
+// Whether a group has something better is asked first, and then where; 0 and -0 are equal.
 template <bool LARGEST, typename V>
 __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first) {
   V best;
   if constexpr (LARGEST) best = joined<Largest>(group);
   else best = joined<Smallest>(group);
-  const bool better = LARGEST ? best > found.value : best < found.value;
+  if (LARGEST ? found.value > best : found.value < best) return;
   const bool none = found.place == i64(~0ull >> 1);
-  if (better || none || (best != best && found.value == found.value)) {
-    int lane = GROUP - 1;
+  if ((found.value == best && !none) || found.value != found.value) return;
+  int lane = GROUP - 1;
+#pragma unroll
+  for (int i = GROUP - 2; i >= 0; --i)
+    if (group[i] == best) lane = i;
+  if (__builtin_expect(best != best, 0)) {
 #pragma unroll
     for (int i = GROUP - 2; i >= 0; --i)
-      if (group[i] == best || group[i] != group[i]) lane = i;
-    found = {best, first + lane};
+      if (group[i] != group[i]) lane = i;
   }
+  found = {best, first + lane};
 }
 template <typename How, typename V>
 __device__ inline void take(Placed<V>& found, V (&group)[GROUP], i64 first) {
@@ -176,46 +193,59 @@ template <typename P> __device__ inline P join_parts(const P* first, i64 count, 
   return total;
 }
 
-// The columns that a thread takes of a tile, `first` and those `step` after it. Beyond the table's edge it is given the
-// last ones again, so that every load finds something.
+// The columns that a thread takes of a tile: neighbours, which are whole vectors; or as many that lie APART, so that a
+// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last ones.
 template <int LANES, bool ALIGNED> struct Beside {
+  static constexpr int APART = ALIGNED ? 1 : 32;
   i64 first;
-  i32 step[LANES];
-  i32 count;  // how many of them exist
+  i32 left;   // columns after the first
+  i32 count;  // how many of its columns exist
 
   __device__ Beside(const Reduction& rows, i64 tile, i32 wide) {
-    const i32 thread = threadIdx.x & ((1 << wide) - 1), apart = ALIGNED ? 1 : 1 << wide;
+    const i32 thread = threadIdx.x & ((1 << wide) - 1);
     const i64 wanted = tile * (LANES << wide) + thread * (ALIGNED ? LANES : 1);
     first = min(wanted, rows.columns - (ALIGNED ? LANES : 1));
-    const i64 left = rows.columns - 1 - first;
-    count = 0;
-#pragma unroll
-    for (int lane = 0; lane < LANES; ++lane) {
-      step[lane] = i32(min(i64(lane * apart), left));
-      count += wanted + lane * apart < rows.columns;
-    }
+    left = i32(min(rows.columns - 1 - first, i64(LANES * APART)));
+    count = wanted >= rows.columns ? 0 : min(left / APART + 1, LANES);
   }
+  __device__ i32 step(int lane) const { return min(lane * APART, left); }
+
   // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
-  static __device__ i32 place(i32 index, i32 wide) {
-    return ALIGNED ? index : index / LANES + ((index & (LANES - 1)) << wide);
+  static __device__ i32 place(i32 index) {
+    return ALIGNED || LANES == 1 ? index : index / LANES + index % LANES * APART;
   }
 };
 
-// GROUP elements along rows, from `first` on, of a thread's columns; what lies beyond the end is the last element again.
+// Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
+// thread are those of rows that lie along one axis.
+template <int LANES>
+__device__ inline void places_along(
+    i64 (&at)[GROUP], i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
+  if constexpr (LANES == 1) {
+    offsets(at, first, 1, exist, rows, strides);
+  } else {
+    const i64 step = strides.of[AXES - 1];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) at[i] = (first + min(i, exist - 1)) * step;
+  }
+}
+
+// Those of a thread's columns; beyond the end, the last element again.
 template <typename E, int LANES, bool ALIGNED>
 __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   i64 at[GROUP];
   const i64 start = min(first, end - 1);
-  offsets(at, start, 1, i32(min(end - start, i64(GROUP))), rows, reach.along);
+  places_along<LANES>(at, start, i32(min(end - start, i64(GROUP))), rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if constexpr (ALIGNED && LANES > 1) {
       lanes[i] = load<true, E, LANES>(row + at[i], 0, LANES);
     } else {
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = (row + at[i])[columns.step[lane]];
+      for (int lane = 0; lane < LANES; ++lane)
+        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = (row + at[i])[lane * columns.APART];
     }
   }
 }
@@ -224,7 +254,7 @@ __device__ inline void store_columns(
     storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
     const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
   i64 at[GROUP];
-  offsets(at, first, 1, exist, rows, reach.along);
+  places_along<LANES>(at, first, exist, rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if (i >= exist) break;
@@ -234,7 +264,7 @@ __device__ inline void store_columns(
     } else {
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        if (lane < columns.count) to[columns.step[lane]] = lanes[i].data[lane];
+        if (lane < columns.count) to[lane * columns.APART] = lanes[i].data[lane];
     }
   }
 }

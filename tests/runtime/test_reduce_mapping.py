@@ -44,7 +44,7 @@ class Replayed:
     def threads(self):
         """(part, row, places in order) of each thread and lane; rows that do not exist are left out."""
         lanes, block = self.geometry.variant.lanes, self.geometry.block
-        assert block % 32 == 0 and block <= (256 if lanes else 512)
+        assert block % 32 == 0 and block <= 256
         for number in range(self.geometry.grid):
             if not lanes:
                 row = divide(self.parts, number)
@@ -61,7 +61,7 @@ class Replayed:
                 place = start + (thread >> self.wide) * self.each
                 for lane in range(lanes):
                     whole = self.geometry.variant.mode is RowMode.WHOLE
-                    column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + (lane << self.wide))
+                    column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + 32 * lane)
                     if column < self.columns:
                         yield part, table * self.columns + column, [place + each for each in range(self.each)]
 

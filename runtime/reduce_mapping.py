@@ -18,6 +18,7 @@ from skuda.rows import GROUP, SEGMENT, places
 from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
+_FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
 _MOST_THREADS = 256
 _WARP = 32
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
@@ -175,15 +176,17 @@ class PartKernels:
         wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
         if mode is RowMode.UNIT:
             wide = 5  # of each of a thread's columns, a warp's are neighbours
-        span = self._across
+        span, tables = self._across, self.count // columns
+        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * self._parts(span) < _FEW_BLOCKS:
+            wide -= 1
         each = 1
         while (span // each << wide) > _MOST_THREADS:
             each *= 2
         threads = span // each << wide
-        while threads < 32:  # idle ones: a block is of whole warps
+        while threads < _WARP:  # idle ones: a block is of whole warps
             wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
-        grid = tiles * (self.count // columns) * self._parts(span)
+        grid = tiles * tables * self._parts(span)
         return self._launch(variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads)
 
     def _launch(self, variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads) -> Geometry:

@@ -145,6 +145,7 @@ def _environment(statement: str) -> jinja2.Environment:
         element_lanes=_element_lanes,
         turns=_turns,
         turns_across=_turns_across,
+        blocks_across=_blocks_across,
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -221,8 +222,18 @@ def _turns(arrays, program: CudaProgram) -> str:
 
 
 def _turns_across(arrays, program: CudaProgram) -> str:
-    """Groups of its columns that a thread loads at once: two where few bytes would be under way."""
-    return f"LANES * ({_bits_of(arrays, program) or '32'}) <= 32 ? 2 : 1"
+    """Groups of its columns that a thread loads at once: more where few bytes would be under way."""
+    bits = f"LANES * ({_bits_of(arrays, program) or '32'})"
+    return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {bits} <= 32 ? 2 : 1"
+
+
+def _blocks_across(program) -> str:
+    """Blocks that a multiprocessor is to have room for: with more of them, threads would spill."""
+    part = program.reduction
+    if any(value.type != value.result for value in part.values):  # places
+        return "1"
+    light = len(part.values) == 1 and not part.outputs
+    return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else '2'}"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -230,14 +230,13 @@ __device__ inline void places_along(
   }
 }
 
-// Those of a thread's columns; beyond the end, the last element again.
+// Those of a thread's columns; beyond the end, the last element again. The first of them exists.
 template <typename E, int LANES, bool ALIGNED>
 __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   i64 at[GROUP];
-  const i64 start = min(first, end - 1);
-  places_along<LANES>(at, start, i32(min(end - start, i64(GROUP))), rows, reach.along);
+  places_along<LANES>(at, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if constexpr (ALIGNED && LANES > 1) {

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
+from collections.abc import Callable
 from functools import cache
 
-from .kernel import _DRIVER_LIBRARY, Loaded, compute_capability
+from .kernel import _DRIVER_LIBRARY, Loaded, compute_capability, _cupy_cuda
 
 _FIRST_ARCH = 90
 _FIRST_DRIVER = 12040  # whose graphs capture such launches
@@ -20,7 +21,7 @@ _CONFIG = struct.Struct("7I4xQQI4x")  # CUlaunchConfig: grid, block, shared memo
 _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
 
 
-def launch_of(loaded: Loaded):
+def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
     """How to launch a kernel behind the one that a stream was given last: `loaded.launch`, or the same earlier."""
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
         return loaded.launch
@@ -30,7 +31,7 @@ def launch_of(loaded: Loaded):
 class _Behind:
     """A kernel that waits for the one in front of it by itself."""
 
-    def __init__(self, loaded: Loaded):
+    def __init__(self, loaded: Loaded) -> None:
         self._loaded = loaded
         self._call = _driver().cuLaunchKernelEx
         self._attribute = ctypes.create_string_buffer(_ATTRIBUTE.pack(_SERIALIZATION, 1), _ATTRIBUTE.size)
@@ -41,17 +42,17 @@ class _Behind:
         loaded = self._loaded
         config = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
         previous = loaded.current_context()
-        if previous != loaded.context:
-            loaded.set_context(loaded.context)
-        try:
+        if previous == loaded.context:
             status = self._call(config, loaded.function, parameters, None)
-        finally:
-            if previous and previous != loaded.context:
-                loaded.set_context(previous)
+        else:
+            loaded.set_context(loaded.context)
+            try:
+                status = self._call(config, loaded.function, parameters, None)
+            finally:
+                if previous:
+                    loaded.set_context(previous)
         if status:
-            from cupy.cuda.driver import CUDADriverError
-
-            raise CUDADriverError(status)
+            raise _cupy_cuda().driver.CUDADriverError(status)
 
 
 @cache
@@ -67,6 +68,6 @@ def _known() -> bool:
     version = ctypes.c_int()
     try:
         _driver()
-    except OSError:  # another driver than CUDA's stands in for it
+    except (OSError, AttributeError):  # none, or one of before CUDA 11.8
         return False
     return not _driver().cuDriverGetVersion(ctypes.byref(version)) and version.value >= _FIRST_DRIVER

@@ -16,7 +16,8 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram, Value
+from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.row_cuda import Reduction, RowProgram, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.operation import Attribute, Operand
@@ -218,6 +219,8 @@ def _turns(arrays, program: CudaProgram) -> str:
     registers too."""
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
     least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
+    if _has_places(program.reduction):
+        return f"{bits} <= 16 ? 4 : 2"
     return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
 
 
@@ -227,12 +230,15 @@ def _turns_across(arrays, program: CudaProgram) -> str:
     return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {bits} <= 32 ? 2 : 1"
 
 
+def _has_places(part: Reduction) -> bool:
+    """Whether it goes on with places, which take registers, beside values."""
+    return any(value.how in {row.cuda for row in REDUCTIONS.values() if row.place} for value in part.values)
+
+
 def _blocks_across(program) -> str:
     """Blocks that a multiprocessor is to have room for: with more of them, threads would spill."""
     part = program.reduction
-    if any(value.type != value.result for value in part.values):  # places
-        return "1"
-    light = len(part.values) == 1 and not part.outputs
+    light = len(part.values) == 1 and not part.outputs and not _has_places(part)
     return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else '2'}"
 
 

@@ -172,7 +172,7 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
     values = len(operation.reduced) + 2 * (len(full) - 1)
-    values += 4 * sum(each.startswith("arg") for each in operation.reduced)
+    values += 2 * sum(each.startswith("arg") for each in operation.reduced)  # places
     lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
     return lanes, min(4, lanes)
 

@@ -112,15 +112,12 @@ template <> struct is_largest<LargestPlace> { static constexpr bool value = true
 template <typename How, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
   value = How::of(value, joined<How>(group));
 }
-// Whether a group has something better is asked first, and then where; 0 and -0 are equal.
+// The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
 template <bool LARGEST, typename V>
 __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first) {
   V best;
   if constexpr (LARGEST) best = joined<Largest>(group);
   else best = joined<Smallest>(group);
-  if (LARGEST ? found.value > best : found.value < best) return;
-  const bool none = found.place == i64(~0ull >> 1);
-  if ((found.value == best && !none) || found.value != found.value) return;
   int lane = GROUP - 1;
 #pragma unroll
   for (int i = GROUP - 2; i >= 0; --i)
@@ -130,7 +127,9 @@ __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first
     for (int i = GROUP - 2; i >= 0; --i)
       if (group[i] != group[i]) lane = i;
   }
-  found = {best, first + lane};
+  const bool none = i32(found.place >> 32) == 0x7fffffff;  // no row is so long
+  const bool kept = found.value != found.value || (LARGEST ? best <= found.value : best >= found.value);
+  if (none || !kept) found = {best, first + lane};
 }
 template <typename How, typename V>
 __device__ inline void take(Placed<V>& found, V (&group)[GROUP], i64 first) {

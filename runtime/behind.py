@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-from .kernel import _DRIVER_LIBRARY, Loaded, compute_capability, _cupy_cuda
+from .kernel import _DRIVER_LIBRARY, Loaded, _cupy_cuda, compute_capability
 
 _FIRST_ARCH = 90
 _FIRST_DRIVER = 12040  # whose graphs capture such launches

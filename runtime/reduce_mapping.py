@@ -23,7 +23,6 @@ _MOST_THREADS = 256
 _WARP = 32
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
-_FEW = 1 << 14  # threads: where there are fewer, each takes less
 _PLACED = ("argmax", "argmin")  # what goes on with an index of 8 bytes beside the value
 _ORDERED = ("sum", "prod", *_PLACED)  # reductions that depend on the order of elements
 
@@ -34,9 +33,11 @@ class PartKernels:
     Attributes:
         workspace: bytes that parts take at most, however the operands lie.
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart.
+        few: threads across rows: where there were fewer, each takes one column instead of a vector.
     """
 
     busy = 1 << 16
+    few = 1 << 14
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -58,7 +59,6 @@ class PartKernels:
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._across = self._span((32, 16, 8), lines)
         self._along = self._span((256, 128, 64, 32), self.count * self.segments)
-        self._many = self.count // self.lanes * self.places * self.segments >= _FEW
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
@@ -113,7 +113,8 @@ class PartKernels:
         elif kept and kept[-1].extent > 1 and all(kept[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
-            many = self._many and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            threads = self.count // self.lanes * self.places * self.segments
+            many = threads >= self.few and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
         elif self.places >= 32 and all(along[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
-from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COMPUTE, Operation
 
 
@@ -48,7 +47,7 @@ class Program:
     @property
     def in_parts(self) -> tuple[str, ...]:
         """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another,
-        outputs with an element for each of a row's know nothing of them, and none is a place."""
+        and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
         op = self.operation
         formulas = self.written_out
         reductions = dict.fromkeys(r for node in formulas.values() for r in node.reductions())
@@ -57,10 +56,9 @@ class Program:
             or "/" in op.over
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
-            or any(REDUCTIONS[r.op.removeprefix(REDUCE)].place for r in reductions)
         ):
             return ()
-        return tuple(f"{r.op.removeprefix(REDUCE)} {CPP.get(r.kind, COMPUTE)}" for r in reductions)
+        return tuple(f"{r.op.removeprefix(REDUCE)} {CPP.get(r.args[0].kind, COMPUTE)}" for r in reductions)
 
     @property
     def updated(self) -> tuple[str, ...]:

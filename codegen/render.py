@@ -16,7 +16,8 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram, Value
+from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.row_cuda import Reduction, RowProgram, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.operation import Attribute, Operand
@@ -149,6 +150,8 @@ def _environment(statement: str) -> jinja2.Environment:
         plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
         turns=_turns,
+        turns_across=_turns_across,
+        blocks_across=_blocks_across,
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -228,7 +231,27 @@ def _turns(arrays, program: CudaProgram) -> str:
     registers too."""
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
     least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
+    if _has_places(program.reduction):
+        return f"{bits} <= 16 ? 4 : 2"
     return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
+
+
+def _turns_across(arrays, program: CudaProgram) -> str:
+    """Groups of its columns that a thread loads at once: more where few bytes would be under way."""
+    bits = f"LANES * ({_bits_of(arrays, program) or '32'})"
+    return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {bits} <= 32 ? 2 : 1"
+
+
+def _has_places(part: Reduction) -> bool:
+    """Whether it goes on with places, which take registers, beside values."""
+    return any(value.how in {row.cuda for row in REDUCTIONS.values() if row.place} for value in part.values)
+
+
+def _blocks_across(program) -> str:
+    """Blocks that a multiprocessor is to have room for: with more of them, threads would spill."""
+    part = program.reduction
+    light = len(part.values) == 1 and not part.outputs and not _has_places(part)
+    return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else '2'}"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

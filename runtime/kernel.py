@@ -98,7 +98,7 @@ class Loaded:
         shared_bytes: static shared memory per block.
         local_bytes: per thread; what it needs beyond its registers.
         function, context: the driver's handles.
-        current_context, launch_kernel: the driver's functions, for whoever cannot afford `launch`.
+        current_context, set_context, launch_kernel: the driver's functions, for whoever cannot afford `launch`.
     """
 
     def __init__(self, device: int, cubin: bytes, lowered: str) -> None:
@@ -109,7 +109,7 @@ class Loaded:
         self.function = driver.moduleGetFunction(self._module, lowered)
         self.context = driver.ctxGetCurrent()
         self.current_context = driver.ctxGetCurrent
-        self._set_context = driver.ctxSetCurrent
+        self.set_context = driver.ctxSetCurrent
         self.launch_kernel = driver.launchKernel
         attribute = driver.funcGetAttribute
         self.registers = attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)
@@ -129,12 +129,12 @@ class Loaded:
         if previous == self.context:
             self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
             return
-        self._set_context(self.context)
+        self.set_context(self.context)
         try:
             self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
         finally:
             if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
-                self._set_context(previous)
+                self.set_context(previous)
 
 
 class Kernel:

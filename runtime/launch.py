@@ -95,8 +95,10 @@ class Launch:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
         loaded = [(self.on(device).launch, self.grid, self.block)]
         if self.geometry.finish is not None:
+            from skuda.behind import launch_of
+
             finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
-            loaded.append((finish.launch, *self.geometry.finish))
+            loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 
     def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:

@@ -18,9 +18,13 @@ from skuda.rows import GROUP, SEGMENT, places
 from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
+_FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
 _MOST_THREADS = 256
+_WARP = 32
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
-_ORDERED = ("sum", "prod")  # reductions whose bits depend on the order
+_TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
+_PLACED = ("argmax", "argmin")  # what goes on with an index of 8 bytes beside the value
+_ORDERED = ("sum", "prod", *_PLACED)  # reductions that depend on the order of elements
 
 
 class PartKernels:
@@ -29,9 +33,11 @@ class PartKernels:
     Attributes:
         workspace: bytes that parts take at most, however the operands lie.
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart.
+        few: threads across rows: where there were fewer, each takes one column instead of a vector.
     """
 
     busy = 1 << 16
+    few = 1 << 14
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -39,7 +45,7 @@ class PartKernels:
         self.sizes = sizes
         self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
-        self.lanes = across_lanes(operation, types)
+        self.lanes, self.apart = across_lanes(operation, types)
         lengths = {True: 1, False: 1}
         for dim in operation.space:
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
@@ -48,9 +54,11 @@ class PartKernels:
         self.segments = max(1, -(-self.length // SEGMENT))
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
-        lines = -(-self.count // (32 * self.lanes)) * self.segments
+        vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
+        self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
+        lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._across = self._span((32, 16, 8), lines)
-        self._along = self._span((512, 256, 128, 64, 32), self.count * self.segments)
+        self._along = self._span((256, 128, 64, 32), self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
@@ -73,7 +81,10 @@ class PartKernels:
         compute = DTYPES[self.types[COMPUTE]].bits // 8
         size = widest = 0
         for each in self.operation.reduced:
-            own = _SIZES[each.split()[1]] or compute
+            kind, word = each.split()
+            own = _SIZES[word] or compute
+            if kind in _PLACED:  # the value and its place, padded
+                size, own = -(-size // 8) * 8 + 8, 8
             size, widest = -(-size // own) * own + own, max(widest, own)
         return -(-size // widest) * widest
 
@@ -92,6 +103,8 @@ class PartKernels:
         runs = [place for place, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
         whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
         held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
+        if self.length == 1 and kept and kept[-1].extent > 1:
+            whole_row = False  # rows of one element are neighbours of each other
         if whole_row and self._longest and held and (self.length <= SHORT or self.count * self.places >= self.busy):
             return None
         if whole_row and self.places >= 32:
@@ -99,12 +112,15 @@ class PartKernels:
             mode = RowMode.WHOLE if whole else RowMode.UNIT
         elif kept and kept[-1].extent > 1 and all(kept[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
-            return self._across_rows(arrays, kept, along, self.lanes, whole)
+            mode = RowMode.WHOLE if whole else RowMode.UNIT
+            threads = self.count // self.lanes * self.places * self.segments
+            many = threads >= self.few and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
         elif self.places >= 32 and all(along[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
         elif self.count >= 32 or self.places < 32:
-            return self._across_rows(arrays, kept, along, 1, False)
+            return self._across_rows(arrays, kept, along, RowMode.STEPPED)
         else:
             mode = RowMode.STEPPED
         return self._along_rows(arrays, kept, along, mode)
@@ -153,24 +169,25 @@ class PartKernels:
         grid = self.count * self._parts(span)
         return self._launch(variant, arrays, kept, along, self.count, span, 0, 1, 1, grid, span)
 
-    def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], lanes: int, aligned: bool) -> Geometry:
-        mode = RowMode.WHOLE if aligned else RowMode.UNIT
-        if lanes == 1:
-            mode, columns = RowMode.STEPPED, self.count
-        else:
-            columns = kept[-1].extent
+    def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
+        lanes = {RowMode.WHOLE: self.lanes, RowMode.UNIT: self.apart, RowMode.STEPPED: 1}[mode]
+        columns = self.count if lanes == 1 else kept[-1].extent
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == lanes and v.mode is mode)
         shares = -(-columns // lanes)
-        wide = min(5, (shares - 1).bit_length())
-        span = self._across
+        wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
+        if mode is RowMode.UNIT:
+            wide = 5  # of each of a thread's columns, a warp's are neighbours
+        span, tables = self._across, self.count // columns
+        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * self._parts(span) < _FEW_BLOCKS:
+            wide -= 1
         each = 1
         while (span // each << wide) > _MOST_THREADS:
             each *= 2
         threads = span // each << wide
-        while threads < 32:  # idle ones: a block is of whole warps
+        while threads < _WARP:  # idle ones: a block is of whole warps
             wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
-        grid = tiles * (self.count // columns) * self._parts(span)
+        grid = tiles * tables * self._parts(span)
         return self._launch(variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads)
 
     def _launch(self, variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads) -> Geometry:

@@ -150,11 +150,11 @@ def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]
     if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    return _part_variants(across_lanes(operation, types) if rows else 0)
+    return _part_variants(*across_lanes(operation, types) if rows else (0, 0))
 
 
 @cache
-def _part_variants(lanes: int) -> tuple[PartVariant, ...]:
+def _part_variants(lanes: int, apart: int) -> tuple[PartVariant, ...]:
     found = [
         PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
         PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
@@ -164,15 +164,19 @@ def _part_variants(lanes: int) -> tuple[PartVariant, ...]:
     if lanes:
         found += [
             PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
-            PartVariant("across", Layout.STRIDED, "_unaligned", lanes, RowMode.UNIT),
+            PartVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
         ]
     return tuple(found)
 
 
-def across_lanes(operation: Operation, types: Types) -> int:
-    """Neighbouring rows that a thread takes: 16 bytes of the widest element, less where there is much to make of it."""
+def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
+    """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
+    and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
-    return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
+    values = len(operation.reduced) + 2 * (len(full) - 1)
+    values += 2 * sum(each.startswith("arg") for each in operation.reduced)  # places
+    lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
+    return lanes, min(4, lanes)
 
 
 # Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.

@@ -93,7 +93,7 @@ class Call:
         if self.large:
             plan._kernels.few_blocks = 0
             if getattr(plan._kernels, "parts", None) is not None:
-                plan._kernels.parts.busy = 0
+                plan._kernels.parts.busy = plan._kernels.parts.few = 0
         if self.staged:
             plan.much = plan.long = 0
         return plan
@@ -194,14 +194,15 @@ def is_second(entry: dispatch.Entry) -> bool:
 
 
 def is_large(variant: schedules.Variant) -> bool:
-    return variant in FOR_MANY or isinstance(variant, schedules.RowVariant)
+    columns = isinstance(variant, schedules.PartVariant) and variant.lanes > 1
+    return variant in FOR_MANY or isinstance(variant, schedules.RowVariant) or columns
 
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
     many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,), (50,), ()),
-            False: ((3,), (37,), (2, 24), (264,), ())}
-    single = {True: (2053, 4104, 70003, 100, 520, 50), False: (3, 37, 264)}
+            False: ((3,), (67,), (72,), (2, 24), (264,), ())}
+    single = {True: (2053, 4104, 70003, 100, 520, 50), False: (3, 67, 72, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]

@@ -4,6 +4,19 @@
 #include "reduce.cuh"
 #include "shift.cuh"
 
+// What joins parts is launched behind the kernel that makes them, and may begin when all blocks of that have begun.
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// Waits until the kernel in front has ended and what it wrote is there.
+__device__ inline void wait_for_parts() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
 // along a row, `along`.
 struct Reduction {
@@ -29,9 +42,15 @@ struct Reduction {
     return {number, begin, min(begin + SEGMENT, length), i32(number & ((1 << cut) - 1)) * places_of_part};
   }
 
+  // Whether a row lies along one axis.
+  __device__ bool straight() const { return i32(along.first_axis) >= AXES - 1; }
+
   // Elements between the start of a row and one of its elements; of two axes without a loop.
   __device__ i64 offset(i64 index, const Strides& strides) const {
-    if (i32(along.first_axis) >= AXES - 1) return index * strides.of[AXES - 1];
+    if (straight()) return index * strides.of[AXES - 1];
+    return far_offset(index, strides);
+  }
+  __device__ i64 far_offset(i64 index, const Strides& strides) const {
     if (i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0) {
       const Divide& inner = along.extent[AXES - 1];
       const i32 above = inner(i32(index));
@@ -40,6 +59,26 @@ struct Reduction {
     return along.far_offset(index, strides);
   }
 };
+
+// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several axes
+// are rare: their code stands once.
+template <int COUNT>
+__device__ inline void offsets(
+    i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+  if (rows.straight()) {
+    const i64 start = first * strides.of[AXES - 1], step = apart * strides.of[AXES - 1];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) at[i] = start + min(i, count - 1) * step;
+  } else {
+#pragma unroll 1
+    for (int i = 0; i < COUNT; ++i) {
+      const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
+#pragma unroll
+      for (int j = 0; j < COUNT; ++j)
+        if (i == j) at[j] = found;
+    }
+  }
+}
 
 // An input in the index space, and the bytes between which it lies.
 struct Reach {
@@ -51,6 +90,51 @@ __device__ inline f32 beside(f32 value, int lane) { return __shfl_xor_sync(~0u, 
 __device__ inline f64 beside(f64 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }
 __device__ inline i64 beside(i64 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }
 __device__ inline bool beside(bool value, int lane) { return __shfl_xor_sync(~0u, int(value), lane) != 0; }
+template <typename V> __device__ inline Placed<V> beside(const Placed<V>& found, int lane) {
+  return {beside(found.value, lane), beside(found.place, lane)};
+}
+
+// What a reduction takes for elements that a group does not have.
+template <typename How, typename V> __device__ inline void leave_out(V (&group)[GROUP], i32 exist) {
+  const auto nothing = How::template nothing<state_t<How, V>>();
+#pragma unroll
+  for (int i = 1; i < GROUP; ++i)
+    if (i >= exist) {
+      if constexpr (sizeof(nothing) == sizeof(V)) group[i] = nothing;
+      else group[i] = nothing.value;
+    }
+}
+
+template <typename How> struct is_largest { static constexpr bool value = false; };
+template <> struct is_largest<LargestPlace> { static constexpr bool value = true; };
+
+// Takes a group, which begins at `first` in its row, in addition to what there is of the place's groups before it.
+template <typename How, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
+  value = How::of(value, joined<How>(group));
+}
+// The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
+template <bool LARGEST, typename V>
+__device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first) {
+  V best;
+  if constexpr (LARGEST) best = joined<Largest>(group);
+  else best = joined<Smallest>(group);
+  int lane = GROUP - 1;
+#pragma unroll
+  for (int i = GROUP - 2; i >= 0; --i)
+    if (group[i] == best) lane = i;
+  if (__builtin_expect(best != best, 0)) {
+#pragma unroll
+    for (int i = GROUP - 2; i >= 0; --i)
+      if (group[i] != group[i]) lane = i;
+  }
+  const bool none = i32(found.place >> 32) == 0x7fffffff;  // no row is so long
+  const bool kept = found.value != found.value || (LARGEST ? best <= found.value : best >= found.value);
+  if (none || !kept) found = {best, first + lane};
+}
+template <typename How, typename V>
+__device__ inline void take(Placed<V>& found, V (&group)[GROUP], i64 first) {
+  take_place<is_largest<How>::value>(found, group, first);
+}
 
 // Eight neighbours, or any power of two, made one.
 template <typename P, int N> __device__ inline P tree(P (&values)[N]) {
@@ -108,70 +192,110 @@ template <typename P> __device__ inline P join_parts(const P* first, i64 count, 
   return total;
 }
 
-// The vectors of neighbouring columns in GROUP elements along a row, of which `exist` are there; of a vector, `count`
-// columns. `origin` is the array, `row` where its columns begin. Where vectors start at any byte, the words around all
-// of them are on their way before one is shifted; those that would leave the array are read element by element.
-template <bool ALIGNED, typename E, int LANES>
-__device__ inline void load_columns(
-    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* origin, i64 row, i64 first, int exist, int count,
-    const Reduction& rows, const Reach& reach) {
-  if constexpr (LANES == 1 || ALIGNED) {
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i)
-      if (i < exist) {
-        const storage_t<E>* const from = origin + row + rows.offset(first + i, reach.along);
-        if constexpr (LANES == 1) lanes[i].data[0] = *from;
-        else lanes[i] = load<true, E, LANES>(from, 0, LANES);
-      }
-  } else {
-    const Span span = {reach.low, reach.high - reach.low - i64(sizeof(Lanes<E, LANES>)) - 15};
-    const storage_t<E>* from[GROUP];
-    bool inside = exist == GROUP && span.size > 0;
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) {
-      from[i] = origin + row + rows.offset(first + min(i, exist - 1), reach.along);
-      inside = inside && Around<E, LANES>::inside(from[i], origin, span);
-    }
-    if (inside) {
-      Around<E, LANES> around[GROUP];
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) around[i].load(from[i], LANES);
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i) lanes[i] = around[i].lanes(from[i]);
-    } else {
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i)
-        if (i < exist) lanes[i] = gather<E, LANES>(from[i], count);
-    }
+// The columns that a thread takes of a tile: neighbours, which are whole vectors; or as many that lie APART, so that a
+// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last ones.
+template <int LANES, bool ALIGNED> struct Beside {
+  static constexpr int APART = ALIGNED ? 1 : 32;
+  i64 first;
+  i32 left;   // columns after the first
+  i32 count;  // how many of its columns exist
+
+  __device__ Beside(const Reduction& rows, i64 tile, i32 wide) {
+    const i32 thread = threadIdx.x & ((1 << wide) - 1);
+    const i64 wanted = tile * (LANES << wide) + thread * (ALIGNED ? LANES : 1);
+    first = min(wanted, rows.columns - (ALIGNED ? LANES : 1));
+    left = i32(min(rows.columns - 1 - first, i64(LANES * APART)));
+    count = wanted >= rows.columns ? 0 : min(left / APART + 1, LANES);
   }
-}
-template <bool ALIGNED, typename E, int LANES>
-__device__ inline void store_columns(storage_t<E>* to, int count, const Lanes<E, LANES>& lanes) {
-  if constexpr (ALIGNED && LANES > 1) {
-    store<true, E, LANES>(to, 0, lanes);
+  __device__ i32 step(int lane) const { return min(lane * APART, left); }
+
+  // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
+  static __device__ i32 place(i32 index) {
+    return ALIGNED || LANES == 1 ? index : index / LANES + index % LANES * APART;
+  }
+};
+
+// Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
+// thread are those of rows that lie along one axis.
+template <int LANES>
+__device__ inline void places_along(
+    i64 (&at)[GROUP], i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
+  if constexpr (LANES == 1) {
+    offsets(at, first, 1, exist, rows, strides);
   } else {
+    const i64 step = strides.of[AXES - 1];
 #pragma unroll
-    for (int lane = 0; lane < LANES; ++lane)
-      if (lane < count) to[lane] = lanes.data[lane];
+    for (int i = 0; i < GROUP; ++i) at[i] = (first + min(i, exist - 1)) * step;
   }
 }
 
-// A group of a row's elements; what lies beyond the row reads as 0. Where elements lie apart, each is found by itself.
-template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> part_share(
-    const storage_t<E>* row, i64 first, const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
-  if constexpr (MODE == STEPPED) {
-    Lanes<E, GROUP> lanes = {};
+// Those of a thread's columns; beyond the end, the last element again. The first of them exists.
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void load_columns(
+    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
+    const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
+  i64 at[GROUP];
+  places_along<LANES>(at, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i)
-      if (first + i < rows.length) lanes.data[i] = row[rows.offset(first + i, reach.along)];
-    return lanes;
-  } else if constexpr (MODE == WHOLE) {
-    return load<true, E, GROUP>(row + rows.offset(first, reach.along), 0, GROUP);
+  for (int i = 0; i < GROUP; ++i) {
+    if constexpr (ALIGNED && LANES > 1) {
+      lanes[i] = load<true, E, LANES>(row + at[i], 0, LANES);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = (row + at[i])[lane * columns.APART];
+    }
+  }
+}
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void store_columns(
+    storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
+    const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
+  i64 at[GROUP];
+  places_along<LANES>(at, first, exist, rows, reach.along);
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    if (i >= exist) break;
+    storage_t<E>* const to = row + at[i];
+    if constexpr (ALIGNED && LANES > 1) {
+      if (columns.count == LANES) store<true, E, LANES>(to, 0, lanes[i]);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        if (lane < columns.count) to[lane * columns.APART] = lanes[i].data[lane];
+    }
+  }
+}
+
+// Groups of a row's elements, `apart` elements from each other, those that begin before `end`; what lies beyond the row
+// is 0. All loads are on their way before the first is used.
+template <int MODE, typename E, int COUNT>
+__device__ inline void part_shares(
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 first, i64 apart, i64 end, const Reduction& rows,
+    const Reach& reach, const storage_t<E>* origin) {
+  if constexpr (MODE == WHOLE) {
+    i64 at[COUNT];
+    offsets(at, first, apart, COUNT, rows, reach.along);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      if (first + i * apart < end) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);
+  } else if constexpr (MODE == STEPPED) {
+#pragma unroll
+    for (int turn = 0; turn < COUNT; ++turn) {
+      lanes[turn] = {};
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) {
+        const i64 index = first + turn * apart + i;
+        if (index < end) lanes[turn].data[i] = row[rows.offset(index, reach.along)];
+      }
+    }
   } else {
     constexpr i64 bytes = sizeof(Lanes<E, GROUP>);
     const Span span = {reach.low, max(i64(0), reach.high - reach.low - bytes - min(i64(16), bytes) + 1)};
-    return share<UNIT, E>(row, first, rows.length, Along(), origin, span);
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      if (first + i * apart < end)
+        lanes[i] = share<UNIT, E>(row, first + i * apart, rows.length, Along(), origin, span);
   }
 }
 template <int MODE, typename E>

@@ -66,6 +66,30 @@ def test_cupy_graph_follows_its_inputs(given):
         np.testing.assert_array_equal(output.get(), skuda.quantize_per_token(*arrays))
 
 
+@pytest.mark.parametrize("shape", [(1 << 20,), (3000, 520)])
+def test_a_graph_of_parts_and_what_joins_them(shape):
+    from skuda.generated import SumArgs, SumDescriptor, SumPlan
+
+    kept, reduced = shape[1:], shape[:1]
+    x, output = cupy.empty(shape, np.float32), cupy.empty(kept, np.float32)
+    plan = SumPlan.select(SumDescriptor(kept=kept, reduced=reduced), preference=BackendKind.CUDA)
+    assert plan.workspace_size
+    operand = x.T if kept else x
+    args, workspace = SumArgs(input=operand, output=output), cupy.empty(plan.workspace_size, np.uint8)
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        graph = captured(stream, lambda: plan.run(args, workspace=workspace))
+    for seed in (1, 2):
+        array = np.random.default_rng(seed).normal(0, 1, shape).astype(np.float32)
+        x.set(array)
+        output.fill(77)
+        cupy.cuda.Device().synchronize()
+        graph.launch(stream)
+        graph.launch(stream)
+        stream.synchronize()
+        np.testing.assert_array_equal(output.get(), skuda.sum(array, axis=0))
+
+
 def test_a_stream_that_is_given_is_used_and_not_the_current_one():
     """The current stream is being captured, so work on it would be recorded and not done."""
     arrays = problem()

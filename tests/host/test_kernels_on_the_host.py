@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from problems import covering
 
@@ -28,3 +29,20 @@ def test_bytes(source, tmp_path):
     chosen = covering(SKUS[source])
     host = emulator.Host(source, chosen, tmp_path)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
+def test_places_among_equals(source, tmp_path, monkeypatch):
+    """The first of equals, whichever element, thread, part or kernel has it."""
+    of_f32 = [sku for sku in dispatch.skus() if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
+    chosen = [sku for sku in of_f32 if sku.variant.startswith(("along", "across"))]
+    host = emulator.Host(source, chosen, tmp_path)
+    for rare in ([0.0, -0.0], [-np.inf], [np.inf], [np.inf, -np.inf], [1.0, -1.0, np.nan]):
+        for common in (0.0, -np.inf, np.inf):
+
+            def some(operand, word, count, rng, rare=rare, common=common):
+                chosen = rng.choice(np.array(rare, np.float32), count)
+                return np.where(rng.random(count) < 0.002, chosen, np.float32(common))
+
+            monkeypatch.setattr(emulator, "fill", some)
+            assert [fault for sku in chosen for fault in host.faults(sku)] == []

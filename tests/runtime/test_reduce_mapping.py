@@ -18,7 +18,7 @@ from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.rows import GROUP, SEGMENT, in_order
-from skuda.schedules import PartVariant
+from skuda.schedules import PartVariant, RowMode
 
 PLANS = [
     plan
@@ -44,7 +44,7 @@ class Replayed:
     def threads(self):
         """(part, row, places in order) of each thread and lane; rows that do not exist are left out."""
         lanes, block = self.geometry.variant.lanes, self.geometry.block
-        assert block % 32 == 0 and block <= (256 if lanes else 512)
+        assert block % 32 == 0 and block <= 256
         for number in range(self.geometry.grid):
             if not lanes:
                 row = divide(self.parts, number)
@@ -57,10 +57,13 @@ class Replayed:
             part, tile = line - table * self.parts[0], number - line * self.tiles[0]
             start = (part & ((1 << self.cut) - 1)) * (block >> self.wide) * self.each
             for thread in range(block):
-                column = ((tile << self.wide) + (thread & ((1 << self.wide) - 1))) * lanes
+                beside = thread & ((1 << self.wide) - 1)
                 place = start + (thread >> self.wide) * self.each
-                for lane in range(min(lanes, self.columns - column)):
-                    yield part, table * self.columns + column + lane, [place + each for each in range(self.each)]
+                for lane in range(lanes):
+                    whole = self.geometry.variant.mode is RowMode.WHOLE
+                    column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + 32 * lane)
+                    if column < self.columns:
+                        yield part, table * self.columns + column, [place + each for each in range(self.each)]
 
     def elements(self, part: int, place: int):
         """Those of a place, turn by turn."""
@@ -115,6 +118,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)
         ]
+        plan._kernels.parts.few = rng.choice([0, 0, plan._kernels.parts.few])
         try:
             geometry = plan._geometry(views)
         except Unsupported:
@@ -158,6 +162,7 @@ def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
     x = np.random.default_rng(kept).normal(0, 1, (kept, reduced)).astype(np.float32)
     x = x if last == "reduced" else np.asfortranarray(x)
     addresses = np.arange(x.size).reshape(x.shape, order="C" if last == "reduced" else "F")
+    plan._kernels.parts.few = 0
     geometry = plan._geometry([view_over(addresses, x.dtype), view_over(np.arange(kept), x.dtype)])
     assert isinstance(geometry.variant, PartVariant)
     got = np.array(summed(Replayed(geometry), x))

@@ -1,0 +1,69 @@
+"""Launches that begin before the kernel in front has ended, without a GPU: what the driver is given, and when."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from types import SimpleNamespace
+
+import pytest
+
+from skuda import behind
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """A driver of version 13 that notes the launches; `status` is what it answers."""
+    fake = SimpleNamespace(calls=[], status=0, version=13000)
+
+    def version(place):
+        place._obj.value = fake.version
+        return 0
+
+    def launch(config, function, parameters, extra):
+        *sizes, stream, attributes, count = struct.unpack("7I4xQQI4x", config)
+        kind, allowed = struct.unpack("i4xi", ctypes.string_at(attributes, 12))
+        fake.calls.append((sizes, stream, count, kind, allowed, function, parameters, extra, fake.context))
+        return fake.status
+
+    fake.cuDriverGetVersion, fake.cuLaunchKernelEx, fake.context = version, launch, 100
+    monkeypatch.setattr(behind, "_driver", lambda: fake)
+    error = SimpleNamespace(CUDADriverError=lambda status: RuntimeError(f"status {status}"))
+    monkeypatch.setattr(behind, "_cupy_cuda", lambda: SimpleNamespace(driver=error))
+    monkeypatch.setattr(behind, "compute_capability", lambda device: f"sm_{device}")
+    behind._known.cache_clear()
+    yield fake
+    behind._known.cache_clear()
+
+
+def loaded(driver, arch: int):
+    return SimpleNamespace(
+        device=arch,
+        function=0xF,
+        context=101,
+        current_context=lambda: driver.context,
+        set_context=lambda context: setattr(driver, "context", context),
+        launch="plain",
+    )
+
+
+@pytest.mark.parametrize("before", [101, 100])
+def test_the_driver_is_told_that_the_launch_need_not_wait(driver, before):
+    driver.context = before
+    behind.launch_of(loaded(driver, 90))(7, 256, 0x5000, 0xABC)
+    assert driver.calls == [([7, 1, 1, 256, 1, 1, 0], 0x5000, 1, 6, 1, 0xF, 0xABC, None, 101)]
+    assert driver.context == before
+
+
+def test_older_devices_and_drivers_launch_as_ever(driver):
+    assert behind.launch_of(loaded(driver, 89)) == "plain"
+    driver.version = 12030
+    behind._known.cache_clear()
+    assert behind.launch_of(loaded(driver, 90)) == "plain"
+
+
+def test_a_launch_that_fails_says_so_and_gives_the_context_back(driver):
+    driver.status = 1
+    with pytest.raises(RuntimeError, match="status 1"):
+        behind.launch_of(loaded(driver, 90))(0, 256, 0, 0xABC)
+    assert driver.context == 100

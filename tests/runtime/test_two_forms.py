@@ -30,10 +30,11 @@ PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if iss
 def test_rows_of_several_levels_whose_axes_a_call_names_have_two():
     """Not those that come apart in one kernel (sum), are over blocks or lie along the last axis in any case."""
     names = {plan.operation.function for plan in PLANS}
-    assert names == {
+    assert names >= {
         "softmax", "softmax_backward", "log_softmax", "log_softmax_backward", "l2_normalize", "rms_normalize",
         "standardize", "logsumexp", "var", "std",
     }  # fmt: skip
+    assert not names & {"sum", "norm2", "rms_norm", "softmax_dynamic_quantize", "dynamic_quantize_per_group"}
     for plan in PLANS:
         assert [stage.operation.stage for stage in plan.stages] == [*range(1, plan.operation.second + 1)]
 

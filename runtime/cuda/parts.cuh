@@ -1,8 +1,7 @@
 // Rows that several blocks reduce, each a part of a row: an aligned range of its segments' places. Trees of neighbours
 // join parts to the same bits as one block makes of the whole row (skuda.rows), whoever makes them.
 #pragma once
-#include "reduce.cuh"
-#include "shift.cuh"
+#include "row_moves.cuh"
 
 // Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
 // along a row, `along`.

@@ -228,7 +228,12 @@ struct RowSpace {
   i64 block_axis, last_length;  // block_axis: AXES where rows are whole
   Outer outer;
 
-  __device__ i64 length_of(i64 row) const { return i32(block_axis) == AXES ? length : block_length(row); }
+  __device__ i64 length_of(i64 row) const {
+    if (i32(block_axis) == AXES) return length;
+    if (i32(block_axis) == AXES - 1 && u64(row) >> 31 == 0)
+      return place(i32(row)) == outer.extent[AXES - 1].divisor - 1 ? last_length : length;
+    return block_length(row);
+  }
   __device__ __noinline__ i64 block_length(i64 row) const {
 #pragma unroll 1
     for (int axis = AXES - 1; axis > block_axis; --axis) row = outer.extent[axis](row);
@@ -236,9 +241,17 @@ struct RowSpace {
     return row - blocks(row) * blocks.divisor == blocks.divisor - 1 ? last_length : length;
   }
 
-  // Elements between an operand's start and that of a row.
+  // Elements between an operand's start and that of a row; of two axes without a loop.
   __device__ i64 offset(i64 row, const Strides& strides) const {
-    return i32(outer.first_axis) >= AXES - 1 ? row * strides.of[AXES - 1] : far_offset(row, strides);
+    if (i32(outer.first_axis) >= AXES - 1) return row * strides.of[AXES - 1];
+    if (i32(outer.first_axis) == AXES - 2 && u64(row) >> 31 == 0)
+      return outer.extent[AXES - 1](i32(row)) * strides.of[AXES - 2] + place(i32(row)) * strides.of[AXES - 1];
+    return far_offset(row, strides);
+  }
+  // A row's place along the innermost axis.
+  __device__ i32 place(i32 row) const {
+    const Divide& inner = outer.extent[AXES - 1];
+    return row - inner(row) * i32(inner.divisor);
   }
   __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const {
     return outer.far_offset(row, strides);

@@ -38,11 +38,25 @@ __device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strid
   return at<E>(array, rows.offset(row, strides));
 }
 
-// Words that begin `skip` bytes, WORD words and a rest, after the first of others.
-template <int WORD, int COUNT, int UNIT_BYTES> __device__ inline void shifted(u32* to, const u32* from, i32 skip) {
+// COUNT words that begin `skip` bytes after the first of others, which lie in a memory's words of WIDTH bytes. WORD is
+// how many whole words that is; ANY_WORD: it is chosen without a branch.
+constexpr int ANY_WORD = -1;
+template <int WORD, int COUNT, int WIDTH, int UNIT_BYTES>
+__device__ inline void shifted(u32* to, const u32* from, u32 skip) {
+  constexpr int more = WORD == ANY_WORD ? WIDTH / 4 : WORD + 1;
+  u32 v[COUNT + more];
+#pragma unroll
+  for (int i = 0; i < COUNT + more; ++i) v[i] = from[i];
+  if (WORD == ANY_WORD && WIDTH > 8)
+#pragma unroll
+    for (int i = 0; i + 2 < COUNT + more; ++i) v[i] = skip & 8 ? v[i + 2] : v[i];
+  if (WORD == ANY_WORD && WIDTH > 4 && UNIT_BYTES <= 4)
+#pragma unroll
+    for (int i = 0; i + 1 < COUNT + more; ++i) v[i] = skip & 4 ? v[i + 1] : v[i];
+  constexpr int word = WORD == ANY_WORD ? 0 : WORD;
 #pragma unroll
   for (int i = 0; i < COUNT; ++i)
-    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(from[WORD + i], from[WORD + i + 1], (skip & 3) * 8) : from[WORD + i];
+    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], (skip & 3) * 8) : v[word + i];
 }
 
 // CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
@@ -79,8 +93,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
   Lanes<E, GROUP> lanes[CHUNKS];
   A around[TOGETHER ? CHUNKS : 1];
-  i32 within;   // the words around shares from here on leave the operand's bytes
-  bool before;  // those around the first share do
+  bool whole;  // the words around all shares of the row lie within the operand's bytes
+  i32 within;  // else those around this thread's shares before this element do
 
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
@@ -96,46 +110,52 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
       }
       return;
     }
-    const i32 skip = A::skip(row);
-    const i64 from = i64(row) - skip - i64(array) - span.low;
-    within = i32(min(u64(length), u64(max(i64(0), span.size - from + A::bytes - 1)) / A::bytes * GROUP));
-    before = from < 0 && thread == 0;
-    const W* const words = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(row) - skip + i64(thread) * A::bytes);
+    const u8* const start = reinterpret_cast<const u8*>(row) - A::skip(row);
+    const i64 from = i64(start) - i64(array) - span.low;
+    whole = (from >= 0) & (from + u32(length - 1) / GROUP * u32(A::bytes) < span.size);
+    within = length;
+    if (__builtin_expect(!whole, 0)) {
+      const i64 places = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
+      within = from < 0 && thread == 0 ? 0 : min(length, (i32(places) + A::bytes - 1) / A::bytes * GROUP);
+    }
+    const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       if ((chunk * THREADS + thread) * GROUP >= within) break;
-      if (chunk == 0 && before) continue;
 #pragma unroll
       for (int i = 0; i < A::words; ++i)
-        if (i + 1 < A::words || skip != 0)
-          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-              words[chunk * (THREADS * A::bytes / A::width) + i];
+        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+            words[chunk * (THREADS * A::bytes / A::width) + i];
     }
   }
 
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
     if constexpr (!TOGETHER) return;
-    const i32 skip = A::skip(row);
-    switch (skip / 4) {  // the same in the whole row
-      case 0: place<0>(skip); break;
-      case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
-      case 2: if constexpr (A::width > 8) place<2>(skip); break;
-      case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+    const u32 skip = A::skip(row);
+    if constexpr (THREADS < 32) {  // rows of a warp differ
+      place<ANY_WORD>(skip);
+    } else {
+      switch (skip / 4) {  // the same in the whole row
+        case 0: place<0>(skip); break;
+        case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
+        case 2: if constexpr (A::width > 8) place<2>(skip); break;
+        case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+      }
     }
-    if (__builtin_expect(!before && within >= length, 1)) return;
+    if (__builtin_expect(whole, 1)) return;
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
-      if (first < length && (first >= within || (chunk == 0 && before)))
+      if (first >= within && first < length)
         lanes[chunk] = gather<E, GROUP>(at<E>(row, first), min(length - first, GROUP));
     }
   }
 
  private:
-  template <int WORD> __device__ void place(i32 skip) {
+  template <int WORD> __device__ void place(u32 skip) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
-      shifted<WORD, A::bytes / 4, A::unit>(
+      shifted<WORD, A::bytes / 4, A::width, A::unit>(
           reinterpret_cast<u32*>(lanes[chunk].data), around[TOGETHER ? chunk : 0].w, skip);
   }
 };
@@ -162,6 +182,45 @@ __device__ inline Lanes<E, GROUP> share(
   }
 }
 
+// The same, out of line: for what is seldom wanted.
+template <int MODE, typename E>
+__device__ __noinline__ Lanes<E, GROUP> share_apart(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+  return share<MODE, E>(row, first, length, steps, array, span);
+}
+
+// Whether the vectors of a row that begins so can be loaded at once.
+template <typename E> __device__ inline bool starts_whole(const storage_t<E>* row) {
+  return (u64(row) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
+}
+
+// One share of an operand that rows have in common. However these lie, such a one mostly starts aligned.
+template <int MODE, typename E>
+__device__ inline Lanes<E, GROUP> shared(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+  if constexpr (MODE != UNIT) return share<MODE, E>(row, first, length, steps, array, span);
+  if (starts_whole<E>(row) && first + GROUP <= length) return ::load<true, E, GROUP>(row, first, length);
+  return share_apart<MODE, E>(row, first, length, steps, array, span);
+}
+
+// The shares that a thread needs of it.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {};
+template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
+  Lanes<E, GROUP> lanes[CHUNKS];
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+    const bool whole = starts_whole<E>(row);
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (whole && first + GROUP <= length) lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
+      else if (first < length) lanes[chunk] = share_apart<UNIT, E>(row, first, length, steps, array, span);
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {}
+};
+
 // Stores a thread's share of a row.
 template <int MODE, typename E>
 __device__ inline void keep(
@@ -185,16 +244,22 @@ __device__ inline void keep(
   }
 }
 
-// Shares that the lanes of a warp, or of a part of it, have of a stretch of a row: they go through shared memory, so
-// that the stretch, which starts at any element, is written in aligned words by neighbouring lanes, and only its ends
-// unit by unit. Aligned rows of wide elements go this way too: a lane's own share would leave gaps in a warp's store.
+// How many of each thread's shares, where elements of all outputs have so many bits, fit shared memory together.
+__device__ constexpr int shares_of(int chunks, int threads, int bits) {
+  return chunks == 1 || threads * chunks * bits <= STRETCHES ? chunks : shares_of(chunks / 2, threads, bits);
+}
+
+// Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which starts
+// at any element, is written in aligned words by neighbouring threads, and only its ends unit by unit. The threads are
+// lanes of a warp, or several warps. Aligned rows of wide elements go this way too: a lane's own share would leave gaps
+// in a warp's store.
 template <typename E, int LANES, int SHARES> struct Stretch {
   using V = Lanes<E, GROUP>;
-  static constexpr int unit = int(sizeof(storage_t<E>)), width = sizeof(V) < 16 ? int(sizeof(V)) : 16;
+  using W = uint4;
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = int(sizeof(W));
   static constexpr int per = GROUP / V::units;                  // elements of a unit
   static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
-  static constexpr int bytes = own + 16;                        // a word beyond the last one is read
-  using W = typename word<width>::type;
+  static constexpr int bytes = (own + 15) / 16 * 16 + 16;       // a word beyond the last one is read
   u8* memory;
 
   // Whether shares are to go this way.
@@ -210,43 +275,62 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
   }
 
-  // All lanes at once; `count` elements of the stretch exist.
+  // All threads at once; `count` elements of the stretch exist.
   template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {
-    __syncwarp();
+    wait();
     const i32 end = (count + per - 1) / per * unit;
-    const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1)), words = (end - head) / width;
+    const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1));
+    const i32 words = i32(u32(end - head) / width);
     u8* const start = reinterpret_cast<u8*>(to) + head;
-    switch (ALIGNED ? 0 : head / 4) {  // the same in the whole stretch
-      case 0: write<0>(start, words, lane, head); break;
-      case 1: if constexpr (!ALIGNED && width > 4 && unit <= 4) write<1>(start, words, lane, head); break;
-      case 2: if constexpr (!ALIGNED && width > 8) write<2>(start, words, lane, head); break;
-      case 3: if constexpr (!ALIGNED && width > 8 && unit <= 4) write<3>(start, words, lane, head); break;
+    if constexpr (!ALIGNED && LANES < 32) {  // rows of a warp differ
+      write<ANY_WORD>(start, words, lane, head);
+    } else {
+      switch (ALIGNED ? 0 : u32(head) / 4) {
+        case 0: write<0>(start, words, lane, head); break;
+        case 1: if constexpr (!ALIGNED && unit <= 4) write<1>(start, words, lane, head); break;
+        case 2: if constexpr (!ALIGNED) write<2>(start, words, lane, head); break;
+        case 3: if constexpr (!ALIGNED && unit <= 4) write<3>(start, words, lane, head); break;
+      }
     }
-    if constexpr (!ALIGNED) {  // what is left before and after the words
+    if constexpr (!ALIGNED || sizeof(V) < width) {  // what is left before and after the words
       const i32 left = end - words * width;
 #pragma unroll
       for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
         i32 at = i + lane * unit;
         if (at >= left) break;
         if (at >= head) at += words * width;
-        to[at / unit] = *reinterpret_cast<const storage_t<E>*>(memory + at);
+        *reinterpret_cast<storage_t<E>*>(reinterpret_cast<u8*>(to) + at) =
+            *reinterpret_cast<const storage_t<E>*>(memory + at);
       }
     }
-    __syncwarp();
+  }
+
+  // Before shares take the place of others.
+  static __device__ void wait() {
+    if constexpr (LANES > 32) __syncthreads();
+    else __syncwarp();
   }
 
  private:
-  template <int WORD> __device__ void write(u8* to, i32 words, int lane, i32 head) const {
+  // Words beyond the last one are read, not written.
+  template <int WORD> __device__ void write(u8* to, i32 words, int lane, u32 head) const {
+    constexpr int turns = (own + LANES * width - 1) / (LANES * width);
+    const u32* const from = reinterpret_cast<const u32*>(memory + (WORD == ANY_WORD ? head & ~3u : 0));
 #pragma unroll
-    for (int i = 0; i < own / width / LANES; ++i) {
+    for (int i = 0; i < turns; ++i) {
       const int at = lane + i * LANES;
-      if (at >= words) break;
-      union { W words[2]; u32 w[width / 2]; } from;
-      union { W word; u32 w[width / 4]; } moved;
-      from.words[0] = reinterpret_cast<const W*>(memory)[at];
-      if (WORD > 0 || unit < 4) from.words[1] = reinterpret_cast<const W*>(memory)[at + 1];
-      shifted<WORD, width / 4, unit>(moved.w, from.w, head);
-      reinterpret_cast<W*>(to)[at] = moved.word;
+      if (own % (LANES * width) != 0 && at >= own / width) break;
+      alignas(16) u32 v[8];
+      if constexpr (WORD == ANY_WORD) {
+#pragma unroll
+        for (int k = 0; k < 5; ++k) v[k] = from[at * 4 + k];
+      } else {
+        reinterpret_cast<W*>(v)[0] = reinterpret_cast<const W*>(from)[at];
+        if (WORD > 0 || unit < 4) reinterpret_cast<W*>(v)[1] = reinterpret_cast<const W*>(from)[at + 1];
+      }
+      alignas(16) u32 moved[4];
+      shifted<WORD == ANY_WORD ? 0 : WORD, 4, width, unit>(moved, v, head);
+      if (at < words) reinterpret_cast<W*>(to)[at] = reinterpret_cast<const W&>(moved);
     }
   }
 };

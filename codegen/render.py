@@ -175,11 +175,11 @@ def _row_state(value: Value, fast: str) -> str:
     return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else call
 
 
-def _row_share(operand: Operand, program, how: str = "share") -> str:
-    """A thread's share of a row, read where it is used; `how`: by which function of runtime/cuda/row_moves.cuh."""
+def _row_share(operand: Operand, program) -> str:
+    """A thread's share of a row, read where it is used."""
     name = operand.name
     return (
-        f"::{how}<MODE, {_cpp(operand.element, program)}>("
+        f"::share<MODE, {_cpp(operand.element, program)}>("
         f"{name}_row_, first_, length_, args_.{name}_steps_, args_.{name}, args_.{name}_span_)"
     )
 

@@ -182,40 +182,56 @@ __device__ inline Lanes<E, GROUP> share(
   }
 }
 
-// The same, out of line: for what is seldom wanted.
-template <int MODE, typename E>
-__device__ __noinline__ Lanes<E, GROUP> share_apart(
-    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
-  return share<MODE, E>(row, first, length, steps, array, span);
+// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
+// words of the usual case apart before the branch, and wait for them there.
+template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
+  u32 w[sizeof(Lanes<E, GROUP>) / 4];
+};
+
+template <typename E>
+__device__ __noinline__ ShareWords<E> share_apart(
+    const storage_t<E>* from, i32 count, const storage_t<E>* array, const Span& span) {
+  const Lanes<E, GROUP> lanes = share<UNIT, E>(from, 0, count, Along(), array, span);
+  return reinterpret_cast<const ShareWords<E>&>(lanes);
 }
 
-// Whether the vectors of a row that begins so can be loaded at once.
-template <typename E> __device__ inline bool starts_whole(const storage_t<E>* row) {
-  return (u64(row) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
-}
+// The shares that a thread needs of an operand that rows have in common: `load` loads them ahead.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
+  __device__ void end(const storage_t<E>*, i32, i32, Lanes<E, GROUP>*) {}
+  __device__ Lanes<E, GROUP> share(const storage_t<E>*, i32, i32, const storage_t<E>*, const Span&) const { return {}; }
+};
 
-// One share of an operand that rows have in common. However these lie, such a one mostly starts aligned.
-template <int MODE, typename E>
-__device__ inline Lanes<E, GROUP> shared(
-    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
-  if constexpr (MODE != UNIT) return share<MODE, E>(row, first, length, steps, array, span);
-  if (starts_whole<E>(row) && first + GROUP <= length) return ::load<true, E, GROUP>(row, first, length);
-  return share_apart<MODE, E>(row, first, length, steps, array, span);
-}
-
-// The shares that a thread needs of it.
-template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {};
+// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, and but for a
+// shorter one at the row's end, without a branch: that one is read early, into `end_`.
 template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
-  Lanes<E, GROUP> lanes[CHUNKS];
+  using V = Lanes<E, GROUP>;
+  V lanes[CHUNKS];
+  V* end_;
+
+  __device__ void end(const storage_t<E>* row, i32 thread, i32 length, V* end) {
+    end_ = end;
+    const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
+    if (shares % THREADS == u32(thread) && left) *end = gather<E, GROUP>(at<E>(row, shares * GROUP), left);
+  }
+
+  __device__ V share(const storage_t<E>* row, i32 first, i32 length, const storage_t<E>* array, const Span& span) const {
+    ShareWords<E> words = {};
+    if (__builtin_expect((u64(row) & (alignof(V) - 1)) == 0, 1)) {  // the same in the whole row
+      if (first + GROUP <= length) words = *reinterpret_cast<const ShareWords<E>*>(at<E>(row, first));
+      else words = *reinterpret_cast<const ShareWords<E>*>(end_);
+    } else {
+      words = share_apart<E>(at<E>(row, first), min(length - first, GROUP), array, span);
+    }
+    return reinterpret_cast<const V&>(words);
+  }
 
   __device__ void load(
-      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
-    const bool whole = starts_whole<E>(row);
+      const storage_t<E>* row, i32 thread, i32 length, const Along&, const storage_t<E>* array, const Span& span) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
-      if (whole && first + GROUP <= length) lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
-      else if (first < length) lanes[chunk] = share_apart<UNIT, E>(row, first, length, steps, array, span);
+      if (first >= length) break;
+      lanes[chunk] = share(row, first, length, array, span);
     }
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {}
@@ -244,9 +260,11 @@ __device__ inline void keep(
   }
 }
 
-// How many of each thread's shares, where elements of all outputs have so many bits, fit shared memory together.
+// How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
+// no more than leaves room for many blocks, and for the words that loads around shares meet again.
 __device__ constexpr int shares_of(int chunks, int threads, int bits) {
-  return chunks == 1 || threads * chunks * bits <= STRETCHES ? chunks : shares_of(chunks / 2, threads, bits);
+  return chunks == 1 || (chunks * bits <= 128 && threads * chunks * bits <= STRETCHES) ? chunks
+                                                                                      : shares_of(chunks / 2, threads, bits);
 }
 
 // Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which starts

@@ -228,11 +228,23 @@ struct RowSpace {
   i64 block_axis, last_length;  // block_axis: AXES where rows are whole
   Outer outer;
 
-  __device__ i64 length_of(i64 row) const {
+  // A row, and where it lies in a plane of two axes, which needs no loop.
+  struct Place {
+    i64 row;
+    bool in_plane;
+    i32 above, inner;
+  };
+  __device__ Place place(i64 row) const {
+    if (i32(outer.first_axis) != AXES - 2 || u64(row) >> 31 != 0) return {row, false, 0, 0};
+    const i32 above = outer.extent[AXES - 1](i32(row));
+    return {row, true, above, i32(row) - above * i32(outer.extent[AXES - 1].divisor)};
+  }
+
+  __device__ i64 length_of(const Place& at) const {
     if (i32(block_axis) == AXES) return length;
-    if (i32(block_axis) == AXES - 1 && u64(row) >> 31 == 0)
-      return place(i32(row)) == outer.extent[AXES - 1].divisor - 1 ? last_length : length;
-    return block_length(row);
+    if (at.in_plane && i32(block_axis) == AXES - 1)
+      return at.inner == outer.extent[AXES - 1].divisor - 1 ? last_length : length;
+    return block_length(at.row);
   }
   __device__ __noinline__ i64 block_length(i64 row) const {
 #pragma unroll 1
@@ -241,17 +253,11 @@ struct RowSpace {
     return row - blocks(row) * blocks.divisor == blocks.divisor - 1 ? last_length : length;
   }
 
-  // Elements between an operand's start and that of a row; of two axes without a loop.
-  __device__ i64 offset(i64 row, const Strides& strides) const {
-    if (i32(outer.first_axis) >= AXES - 1) return row * strides.of[AXES - 1];
-    if (i32(outer.first_axis) == AXES - 2 && u64(row) >> 31 == 0)
-      return outer.extent[AXES - 1](i32(row)) * strides.of[AXES - 2] + place(i32(row)) * strides.of[AXES - 1];
-    return far_offset(row, strides);
-  }
-  // A row's place along the innermost axis.
-  __device__ i32 place(i32 row) const {
-    const Divide& inner = outer.extent[AXES - 1];
-    return row - inner(row) * i32(inner.divisor);
+  // Elements between an operand's start and that of a row.
+  __device__ i64 offset(const Place& at, const Strides& strides) const {
+    if (i32(outer.first_axis) >= AXES - 1) return at.row * strides.of[AXES - 1];
+    if (at.in_plane) return at.above * strides.of[AXES - 2] + at.inner * strides.of[AXES - 1];
+    return far_offset(at.row, strides);
   }
   __device__ __noinline__ i64 far_offset(i64 row, const Strides& strides) const {
     return outer.far_offset(row, strides);

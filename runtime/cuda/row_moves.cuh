@@ -34,7 +34,7 @@ enum { WHOLE, UNIT, STEPPED };
 
 // The first element of a row in an operand.
 template <typename E, typename P>
-__device__ inline P* row_of(P* array, const RowSpace& rows, i64 row, const Strides& strides) {
+__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
   return at<E>(array, rows.offset(row, strides));
 }
 
@@ -258,6 +258,12 @@ __device__ inline void keep(
       row[steps.to(element / each)] = value;
     }
   }
+}
+
+// The same where rows start at any element.
+__device__ constexpr int blocks_unaligned(int threads, int chunks, int bits) {
+  const int registers = chunks * GROUP * bits / 32 + 48;
+  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:

@@ -32,6 +32,14 @@ struct Along {
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
+// Blocks that a multiprocessor is to have room for, where rows start at any element: a thread then has the words around
+// its shares of `arrays` in registers, `bits` an element of all, or values of `held` bits.
+__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held) {
+  const int elements = chunks * GROUP, words = elements * bits / 32 + chunks * arrays * 4;
+  const int registers = larger(words, elements * held / 32) + 16 + bits / arrays;
+  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+}
+
 // The first element of a row in an operand.
 template <typename E, typename P>
 __device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
@@ -188,21 +196,26 @@ template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
   u32 w[sizeof(Lanes<E, GROUP>) / 4];
 };
 
+// One share of a row that starts at any element; out of line, for what is seldom wanted.
 template <typename E>
 __device__ __noinline__ ShareWords<E> share_apart(
-    const storage_t<E>* from, i32 count, const storage_t<E>* array, const Span& span) {
-  const Lanes<E, GROUP> lanes = share<UNIT, E>(from, 0, count, Along(), array, span);
+    const storage_t<E>* row, i32 first, i32 length, const storage_t<E>* array, const Span& span) {
+  const Lanes<E, GROUP> lanes = share<UNIT, E>(row, first, length, Along(), array, span);
   return reinterpret_cast<const ShareWords<E>&>(lanes);
+}
+
+template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* row) {
+  return (u32(u64(row)) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
 }
 
 // The shares that a thread needs of an operand that rows have in common: `load` loads them ahead.
 template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
   __device__ void end(const storage_t<E>*, i32, i32, Lanes<E, GROUP>*) {}
-  __device__ Lanes<E, GROUP> share(const storage_t<E>*, i32, i32, const storage_t<E>*, const Span&) const { return {}; }
+  __device__ ShareWords<E> at_once(const storage_t<E>*, i32, bool) const { return {}; }
 };
 
-// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, and but for a
-// shorter one at the row's end, without a branch: that one is read early, into `end_`.
+// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a shorter
+// one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
 template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
@@ -213,26 +226,25 @@ template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, C
     const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
     if (shares % THREADS == u32(thread) && left) *end = gather<E, GROUP>(at<E>(row, shares * GROUP), left);
   }
-
-  __device__ V share(const storage_t<E>* row, i32 first, i32 length, const storage_t<E>* array, const Span& span) const {
-    ShareWords<E> words = {};
-    if (__builtin_expect((u64(row) & (alignof(V) - 1)) == 0, 1)) {  // the same in the whole row
-      if (first + GROUP <= length) words = *reinterpret_cast<const ShareWords<E>*>(at<E>(row, first));
-      else words = *reinterpret_cast<const ShareWords<E>*>(end_);
-    } else {
-      words = share_apart<E>(at<E>(row, first), min(length - first, GROUP), array, span);
-    }
-    return reinterpret_cast<const V&>(words);
+  // A share of a row that starts aligned. whole: it is not the one at the end.
+  __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {
+    return whole ? *reinterpret_cast<const ShareWords<E>*>(at<E>(row, first))
+                 : *reinterpret_cast<const ShareWords<E>*>(end_);
   }
 
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along&, const storage_t<E>* array, const Span& span) {
+    const bool aligned = starts_aligned<E>(row);
+    ShareWords<E> words[CHUNKS] = {};
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if (first >= length) break;
-      lanes[chunk] = share(row, first, length, array, span);
+      words[chunk] = __builtin_expect(aligned, 1) ? at_once(row, first, first + GROUP <= length)
+                                                  : share_apart<E>(row, first, length, array, span);
     }
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {}
 };
@@ -258,12 +270,6 @@ __device__ inline void keep(
       row[steps.to(element / each)] = value;
     }
   }
-}
-
-// The same where rows start at any element.
-__device__ constexpr int blocks_unaligned(int threads, int chunks, int bits) {
-  const int registers = chunks * GROUP * bits / 32 + 48;
-  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:

@@ -214,8 +214,8 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MOD
   __device__ ShareWords<E> at_once(const storage_t<E>*, i32, bool) const { return {}; }
 };
 
-// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a shorter
-// one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
+// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a
+// shorter one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
 template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
@@ -275,18 +275,19 @@ __device__ inline void keep(
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
 // no more than leaves room for many blocks, and for the words that loads around shares meet again.
 __device__ constexpr int shares_of(int chunks, int threads, int bits) {
-  return chunks == 1 || (chunks * bits <= 128 && threads * chunks * bits <= STRETCHES) ? chunks
-                                                                                      : shares_of(chunks / 2, threads, bits);
+  const bool fits = chunks * bits <= 64 && threads * chunks * bits <= STRETCHES;
+  return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits);
 }
 
-// Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which starts
-// at any element, is written in aligned words by neighbouring threads, and only its ends unit by unit. The threads are
-// lanes of a warp, or several warps. Aligned rows of wide elements go this way too: a lane's own share would leave gaps
-// in a warp's store.
+// Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which
+// starts at any element, is written in aligned words by neighbouring threads, and only its ends unit by unit. The
+// threads are lanes of a warp, or several warps. Aligned rows of wide elements go this way too: a lane's own share
+// would leave gaps in a warp's store.
 template <typename E, int LANES, int SHARES> struct Stretch {
   using V = Lanes<E, GROUP>;
-  using W = uint4;
-  static constexpr int unit = int(sizeof(storage_t<E>)), width = int(sizeof(W));
+  // Few lanes write what is left beside the words unit by unit, which of wide words is much.
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) == 8 ? 8 : 16;
+  using W = typename word<width>::type;
   static constexpr int per = GROUP / V::units;                  // elements of a unit
   static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
   static constexpr int bytes = (own + 15) / 16 * 16 + 16;       // a word beyond the last one is read
@@ -350,16 +351,16 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     for (int i = 0; i < turns; ++i) {
       const int at = lane + i * LANES;
       if (own % (LANES * width) != 0 && at >= own / width) break;
-      alignas(16) u32 v[8];
+      alignas(16) u32 v[width / 2];
       if constexpr (WORD == ANY_WORD) {
 #pragma unroll
-        for (int k = 0; k < 5; ++k) v[k] = from[at * 4 + k];
+        for (int k = 0; k < width / 4 + 1; ++k) v[k] = from[at * (width / 4) + k];
       } else {
         reinterpret_cast<W*>(v)[0] = reinterpret_cast<const W*>(from)[at];
         if (WORD > 0 || unit < 4) reinterpret_cast<W*>(v)[1] = reinterpret_cast<const W*>(from)[at + 1];
       }
-      alignas(16) u32 moved[4];
-      shifted<WORD == ANY_WORD ? 0 : WORD, 4, width, unit>(moved, v, head);
+      alignas(16) u32 moved[width / 4];
+      shifted<WORD == ANY_WORD ? 0 : WORD, width / 4, width, unit>(moved, v, head);
       if (at < words) reinterpret_cast<W*>(to)[at] = reinterpret_cast<const W&>(moved);
     }
   }

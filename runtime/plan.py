@@ -27,7 +27,6 @@ from skuda.errors import (
 from skuda.family import plain_library
 from skuda.launch import Launch, Ready, Seen, ready_of_views
 from skuda.operation import Operand, Operation, count, packed_shape
-from skuda.row_mapping import RowKernels
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
@@ -132,8 +131,11 @@ class Plan:
 
     def _make_kernels(self):
         """What says how a call is launched."""
-        kernels = RowKernels if self.operation.over else mapping.MapKernels
-        return kernels(self.operation, self.types, self.sizes)
+        if not self.operation.over:
+            return mapping.MapKernels(self.operation, self.types, self.sizes)
+        from skuda.row_mapping import RowKernels  # a first call of a map does not wait for it
+
+        return RowKernels(self.operation, self.types, self.sizes)
 
     @property
     def sku(self) -> KernelSku:

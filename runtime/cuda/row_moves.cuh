@@ -132,15 +132,16 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
       if ((chunk * THREADS + thread) * GROUP >= within) break;
 #pragma unroll
       for (int i = 0; i < A::words; ++i)
-        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-            words[chunk * (THREADS * A::bytes / A::width) + i];
+        if (i + 1 < A::words || A::bytes <= 16 || A::skip(row) != 0)  // where lanes lie apart, a needless word costs
+          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+              words[chunk * (THREADS * A::bytes / A::width) + i];
     }
   }
 
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
     if constexpr (!TOGETHER) return;
     const u32 skip = A::skip(row);
-    if constexpr (THREADS < 32) {  // rows of a warp differ
+    if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
       place<ANY_WORD>(skip);
     } else {
       switch (skip / 4) {  // the same in the whole row

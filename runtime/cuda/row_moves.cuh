@@ -32,11 +32,12 @@ struct Along {
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
-// Blocks that a multiprocessor is to have room for, where rows start at any element: a thread then has the words around
-// its shares of `arrays` in registers, `bits` an element of all, or values of `held` bits.
-__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held) {
-  const int elements = chunks * GROUP, words = elements * bits / 32 + chunks * arrays * 4;
-  const int registers = larger(words, elements * held / 32) + 16 + bits / arrays;
+// Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
+// words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
+// it reads of `columns`. Bounds that are any tighter spill, or have loads wait for each other.
+__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held, int columns) {
+  const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
+  const int registers = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
   return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 

@@ -133,9 +133,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
       if ((chunk * THREADS + thread) * GROUP >= within) break;
 #pragma unroll
       for (int i = 0; i < A::words; ++i)
-        if (i + 1 < A::words || A::bytes <= 16 || A::skip(row) != 0)  // where lanes lie apart, a needless word costs
-          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-              words[chunk * (THREADS * A::bytes / A::width) + i];
+        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+            words[chunk * (THREADS * A::bytes / A::width) + i];
     }
   }
 

@@ -15,7 +15,7 @@ from skuda.reduce_mapping import PartKernels
 from skuda.rows import GROUP
 from skuda.schedules import RowMode, part_variants, row_variants
 
-INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
+INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
 
 
 class _Rows(Record):
@@ -39,7 +39,7 @@ class _Rows(Record):
         return prod(axis.extent for axis in self.inner)
 
     def steps(self, place: int) -> tuple[int, ...]:
-        """Slots of reduce.cuh's Along of an operand."""
+        """Slots of row_moves.cuh's Along of an operand."""
         free = INNER - len(self.inner)
         slots = [len(self.inner), *[0] * free, *(axis.strides[place] for axis in self.inner)]
         for extent in [1] * free + [axis.extent for axis in self.inner]:

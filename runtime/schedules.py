@@ -44,7 +44,7 @@ STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
 
 
 class RowMode(IntEnum):
-    """How the elements of rows lie; as in runtime/cuda/reduce.cuh."""
+    """How the elements of rows lie; as in runtime/cuda/row_moves.cuh."""
 
     WHOLE = 0  # neighbours, rows on 16-byte boundaries and of a multiple of GROUP elements
     UNIT = 1  # neighbours

@@ -222,9 +222,11 @@ def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> lis
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The place of one operand: parameters are plain; `crossed` are the inputs alone, and `askew` they are shifted."""
+    """The place of one operand: `crossed` are the inputs alone, and `askew` they are shifted. Parameters are plain, but
+    for those of rows askew, which lie along a row.
+    """
     if shared(operand, operation):
-        return "plain"
+        return "shifted" if how == "askew" and operation.over and operand in operation.inputs else "plain"
     if how in ("crossed", "askew"):
         turned = "permuted" if how == "crossed" else "shifted"
         return turned if operand in operation.inputs else "plain"

@@ -1,8 +1,7 @@
 // Rows that several blocks reduce, each a part of a row: an aligned range of its segments' places. Trees of neighbours
 // join parts to the same bits as one block makes of the whole row (skuda.rows), whoever makes them.
 #pragma once
-#include "reduce.cuh"
-#include "shift.cuh"
+#include "row_moves.cuh"
 
 // What joins parts is launched behind the kernel that makes them, and may begin when all blocks of that have begun.
 __device__ inline void let_next_begin() {

@@ -1,0 +1,368 @@
+// How the elements of rows come from memory and go there: by the thread whose places they have in sums, wherever a row
+// starts and however its elements lie.
+#pragma once
+#include "reduce.cuh"
+#include "shift.cuh"
+
+constexpr int INNER = 4;             // axes that a row may lie along
+constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
+
+// Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
+struct Along {
+  i64 axes;
+  i64 of[INNER];
+  Divide extent[INNER];
+
+  // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
+  __device__ i64 to(i64 place) const { return i32(axes) == 1 ? place * of[INNER - 1] : far_to(place); }
+  __device__ i64 far_to(i64 place) const {
+    i64 sum = 0;
+    const int outermost = INNER - i32(axes);
+#pragma unroll 1
+    for (int axis = INNER - 1; axis > outermost; --axis) {
+      const i64 above = extent[axis](place);
+      sum += (place - above * extent[axis].divisor) * of[axis];
+      place = above;
+    }
+    return sum + place * of[outermost];
+  }
+};
+
+// How the elements of rows lie: WHOLE: neighbours, every row of a multiple of GROUP elements, on 16-byte boundaries
+// (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
+enum { WHOLE, UNIT, STEPPED };
+
+// Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
+// words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
+// it reads of `columns`. Bounds that are any tighter spill, or have loads wait for each other.
+__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held, int columns) {
+  const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
+  const int registers = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+}
+
+// The first element of a row in an operand.
+template <typename E, typename P>
+__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
+  return at<E>(array, rows.offset(row, strides));
+}
+
+// COUNT words that begin `skip` bytes after the first of others, which lie in a memory's words of WIDTH bytes. WORD is
+// how many whole words that is; ANY_WORD: it is chosen without a branch.
+constexpr int ANY_WORD = -1;
+template <int WORD, int COUNT, int WIDTH, int UNIT_BYTES>
+__device__ inline void shifted(u32* to, const u32* from, u32 skip) {
+  constexpr int more = WORD == ANY_WORD ? WIDTH / 4 : WORD + 1;
+  u32 v[COUNT + more];
+#pragma unroll
+  for (int i = 0; i < COUNT + more; ++i) v[i] = from[i];
+  if (WORD == ANY_WORD && WIDTH > 8)
+#pragma unroll
+    for (int i = 0; i + 2 < COUNT + more; ++i) v[i] = skip & 8 ? v[i + 2] : v[i];
+  if (WORD == ANY_WORD && WIDTH > 4 && UNIT_BYTES <= 4)
+#pragma unroll
+    for (int i = 0; i + 1 < COUNT + more; ++i) v[i] = skip & 4 ? v[i + 1] : v[i];
+  constexpr int word = WORD == ANY_WORD ? 0 : WORD;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    to[i] = UNIT_BYTES < 4 ? __funnelshift_r(v[word + i], v[word + i + 1], (skip & 3) * 8) : v[word + i];
+}
+
+// CHUNKS shares that a thread holds of a row, on their way from memory from `load` to `arrive`; what lies beyond the
+// row is anything. Of a packed operand, `steps` count bytes.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
+  using V = Lanes<E, GROUP>;
+  V lanes[CHUNKS];
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
+    constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= length) break;
+      if constexpr (MODE == WHOLE) {
+        lanes[chunk] = ::load<true, E, GROUP>(row, first, length);
+      } else {
+#pragma unroll
+        for (int unit = 0; unit < V::units; ++unit)
+          lanes[chunk].data[unit] = first + unit * each < length ? row[steps.to(first / each + unit)] : storage_t<E>{};
+      }
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {}
+};
+
+// Neighbours from any element on: the aligned words around each share. All shares of a row lie alike in theirs.
+template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUNKS> {
+  using A = Around<E, GROUP>;
+  using W = typename word<A::width>::type;
+  static_assert(!A::single);
+  // Whether the threads of a block have registers for all words at once.
+  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
+  Lanes<E, GROUP> lanes[CHUNKS];
+  A around[TOGETHER ? CHUNKS : 1];
+  bool whole;  // the words around all shares of the row lie within the operand's bytes
+  i32 within;  // else those around this thread's shares before this element do
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+    if constexpr (!TOGETHER) {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (first >= length) break;
+        Own<UNIT, E, 1, 1> own;
+        own.load(at<E>(row, first), 0, length - first, steps, array, span);
+        own.arrive(at<E>(row, first), 0, length - first);
+        lanes[chunk] = own.lanes[0];
+      }
+      return;
+    }
+    const u8* const start = reinterpret_cast<const u8*>(row) - A::skip(row);
+    const i64 from = i64(start) - i64(array) - span.low;
+    whole = (from >= 0) & (from + u32(length - 1) / GROUP * u32(A::bytes) < span.size);
+    within = length;
+    if (__builtin_expect(!whole, 0)) {
+      const i64 places = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
+      within = from < 0 && thread == 0 ? 0 : min(length, (i32(places) + A::bytes - 1) / A::bytes * GROUP);
+    }
+    const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if ((chunk * THREADS + thread) * GROUP >= within) break;
+#pragma unroll
+      for (int i = 0; i < A::words; ++i)
+        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+            words[chunk * (THREADS * A::bytes / A::width) + i];
+    }
+  }
+
+  __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
+    if constexpr (!TOGETHER) return;
+    const u32 skip = A::skip(row);
+    if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
+      place<ANY_WORD>(skip);
+    } else {
+      switch (skip / 4) {  // the same in the whole row
+        case 0: place<0>(skip); break;
+        case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
+        case 2: if constexpr (A::width > 8) place<2>(skip); break;
+        case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+      }
+    }
+    if (__builtin_expect(whole, 1)) return;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= within && first < length)
+        lanes[chunk] = gather<E, GROUP>(at<E>(row, first), min(length - first, GROUP));
+    }
+  }
+
+ private:
+  template <int WORD> __device__ void place(u32 skip) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+      shifted<WORD, A::bytes / 4, A::width, A::unit>(
+          reinterpret_cast<u32*>(lanes[chunk].data), around[TOGETHER ? chunk : 0].w, skip);
+  }
+};
+
+// One share of a row, at `first`.
+template <int MODE, typename E>
+__device__ inline Lanes<E, GROUP> share(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps, const storage_t<E>* array, const Span& span) {
+  if constexpr (MODE == STEPPED) {
+    using V = Lanes<E, GROUP>;
+    constexpr int each = GROUP / V::units;
+    V lanes;
+#pragma unroll
+    for (int unit = 0; unit < V::units; ++unit)
+      lanes.data[unit] = first + unit * each < length ? row[steps.to(first / each + unit)] : storage_t<E>{};
+    return lanes;
+  } else {
+    Own<MODE, E, 1, 1> own;
+    const storage_t<E>* const from = at<E>(row, first);
+    const i32 left = i32(min(length - first, i64(GROUP)));
+    own.load(from, 0, left, steps, array, span);
+    own.arrive(from, 0, left);
+    return own.lanes[0];
+  }
+}
+
+// A share as the words that it takes: what a branch may change of it must not be its elements, or compilers take the
+// words of the usual case apart before the branch, and wait for them there.
+template <typename E> struct alignas(Lanes<E, GROUP>) ShareWords {
+  u32 w[sizeof(Lanes<E, GROUP>) / 4];
+};
+
+// One share of a row that starts at any element; out of line, for what is seldom wanted.
+template <typename E>
+__device__ __noinline__ ShareWords<E> share_apart(
+    const storage_t<E>* row, i32 first, i32 length, const storage_t<E>* array, const Span& span) {
+  const Lanes<E, GROUP> lanes = share<UNIT, E>(row, first, length, Along(), array, span);
+  return reinterpret_cast<const ShareWords<E>&>(lanes);
+}
+
+template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* row) {
+  return (u32(u64(row)) & (alignof(Lanes<E, GROUP>) - 1)) == 0;
+}
+
+// The shares that a thread needs of an operand that rows have in common: `load` loads them ahead.
+template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
+  __device__ void end(const storage_t<E>*, i32, i32, Lanes<E, GROUP>*) {}
+  __device__ ShareWords<E> at_once(const storage_t<E>*, i32, bool) const { return {}; }
+};
+
+// However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a
+// shorter one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
+template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
+  using V = Lanes<E, GROUP>;
+  V lanes[CHUNKS];
+  V* end_;
+
+  __device__ void end(const storage_t<E>* row, i32 thread, i32 length, V* end) {
+    end_ = end;
+    const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
+    if (shares % THREADS == u32(thread) && left) *end = gather<E, GROUP>(at<E>(row, shares * GROUP), left);
+  }
+  // A share of a row that starts aligned. whole: it is not the one at the end.
+  __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {
+    return whole ? *reinterpret_cast<const ShareWords<E>*>(at<E>(row, first))
+                 : *reinterpret_cast<const ShareWords<E>*>(end_);
+  }
+
+  __device__ void load(
+      const storage_t<E>* row, i32 thread, i32 length, const Along&, const storage_t<E>* array, const Span& span) {
+    const bool aligned = starts_aligned<E>(row);
+    ShareWords<E> words[CHUNKS] = {};
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= length) break;
+      words[chunk] = __builtin_expect(aligned, 1) ? at_once(row, first, first + GROUP <= length)
+                                                  : share_apart<E>(row, first, length, array, span);
+    }
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {}
+};
+
+// Stores a thread's share of a row.
+template <int MODE, typename E>
+__device__ inline void keep(
+    storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
+  if constexpr (MODE == WHOLE) {
+    store<true, E, GROUP>(row, first, lanes);
+  } else if constexpr (MODE == UNIT) {
+    store_some<false, E, GROUP>(row, first, length, lanes);
+  } else {
+    using V = Lanes<E, GROUP>;
+    constexpr int each = GROUP / V::units;
+#pragma unroll
+    for (int unit = 0; unit < V::units; ++unit) {
+      const i64 element = first + unit * each;
+      if (element >= length) break;
+      storage_t<E> value = lanes.data[unit];
+      if constexpr (each > 1)  // the nibble that pads an odd row is 0
+        if (element + 1 == length) value &= 15;
+      row[steps.to(element / each)] = value;
+    }
+  }
+}
+
+// How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
+// no more than leaves room for many blocks, and for the words that loads around shares meet again.
+__device__ constexpr int shares_of(int chunks, int threads, int bits) {
+  const bool fits = chunks * bits <= 64 && threads * chunks * bits <= STRETCHES;
+  return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits);
+}
+
+// Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which
+// starts at any element, is written in aligned words by neighbouring threads, and only its ends unit by unit. The
+// threads are lanes of a warp, or several warps. Aligned rows of wide elements go this way too: a lane's own share
+// would leave gaps in a warp's store.
+template <typename E, int LANES, int SHARES> struct Stretch {
+  using V = Lanes<E, GROUP>;
+  // Few lanes write what is left beside the words unit by unit, which of wide words is much.
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) == 8 ? 8 : 16;
+  using W = typename word<width>::type;
+  static constexpr int per = GROUP / V::units;                  // elements of a unit
+  static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
+  static constexpr int bytes = (own + 15) / 16 * 16 + 16;       // a word beyond the last one is read
+  u8* memory;
+
+  // Whether shares are to go this way.
+  static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
+
+  // `left`: elements from the share's first to the end of the row.
+  __device__ void put(int lane, int share, V lanes, i32 left) const {
+    if constexpr (per > 1) {  // the nibble that pads an odd row is 0
+#pragma unroll
+      for (int i = 0; i < V::units; ++i)
+        if (2 * i + 1 == left) lanes.data[i] &= 15;
+    }
+    *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
+  }
+
+  // All threads at once; `count` elements of the stretch exist.
+  template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {
+    wait();
+    const i32 end = (count + per - 1) / per * unit;
+    const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1));
+    const i32 words = i32(u32(end - head) / width);
+    u8* const start = reinterpret_cast<u8*>(to) + head;
+    if constexpr (!ALIGNED && LANES < 32) {  // rows of a warp differ
+      write<ANY_WORD>(start, words, lane, head);
+    } else {
+      switch (ALIGNED ? 0 : u32(head) / 4) {
+        case 0: write<0>(start, words, lane, head); break;
+        case 1: if constexpr (!ALIGNED && unit <= 4) write<1>(start, words, lane, head); break;
+        case 2: if constexpr (!ALIGNED) write<2>(start, words, lane, head); break;
+        case 3: if constexpr (!ALIGNED && unit <= 4) write<3>(start, words, lane, head); break;
+      }
+    }
+    if constexpr (!ALIGNED || sizeof(V) < width) {  // what is left before and after the words
+      const i32 left = end - words * width;
+#pragma unroll
+      for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
+        i32 at = i + lane * unit;
+        if (at >= left) break;
+        if (at >= head) at += words * width;
+        *reinterpret_cast<storage_t<E>*>(reinterpret_cast<u8*>(to) + at) =
+            *reinterpret_cast<const storage_t<E>*>(memory + at);
+      }
+    }
+  }
+
+  // Before shares take the place of others.
+  static __device__ void wait() {
+    if constexpr (LANES > 32) __syncthreads();
+    else __syncwarp();
+  }
+
+ private:
+  // Words beyond the last one are read, not written.
+  template <int WORD> __device__ void write(u8* to, i32 words, int lane, u32 head) const {
+    constexpr int turns = (own + LANES * width - 1) / (LANES * width);
+    const u32* const from = reinterpret_cast<const u32*>(memory + (WORD == ANY_WORD ? head & ~3u : 0));
+#pragma unroll
+    for (int i = 0; i < turns; ++i) {
+      const int at = lane + i * LANES;
+      if (own % (LANES * width) != 0 && at >= own / width) break;
+      alignas(16) u32 v[width / 2];
+      if constexpr (WORD == ANY_WORD) {
+#pragma unroll
+        for (int k = 0; k < width / 4 + 1; ++k) v[k] = from[at * (width / 4) + k];
+      } else {
+        reinterpret_cast<W*>(v)[0] = reinterpret_cast<const W*>(from)[at];
+        if (WORD > 0 || unit < 4) reinterpret_cast<W*>(v)[1] = reinterpret_cast<const W*>(from)[at + 1];
+      }
+      alignas(16) u32 moved[width / 4];
+      shifted<WORD == ANY_WORD ? 0 : WORD, width / 4, width, unit>(moved, v, head);
+      if (at < words) reinterpret_cast<W*>(to)[at] = reinterpret_cast<const W&>(moved);
+    }
+  }
+};

@@ -513,9 +513,11 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
+    // Shares that may be missing come first: with the others before them, the compiler would wait for those, and use
+    // them, before it asks for these.
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if (!always<MODE, THREADS>(chunk, CHUNKS) && chunk * (THREADS * GROUP) >= length - thread * GROUP) break;
+    for (int chunk = CHUNKS; chunk-- > 0;) {
+      if (!always<MODE, THREADS>(chunk, CHUNKS) && chunk * (THREADS * GROUP) >= length - thread * GROUP) continue;
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if constexpr (MODE == WHOLE) {
         lanes[chunk] = ::load<true, E, GROUP>(row, first, length);

@@ -191,8 +191,7 @@ def _bits_of(operands, program) -> str:
 
 def _row_others(program) -> int:
     """Registers of a thread beside the elements that it holds, where spills begin."""
-    steps = any(member.prepared for each in program.passes for member in each.members)
-    return 24 + 2 * max(len(each.values) for each in program.passes) + 4 * steps
+    return 24 + 2 * max(len(each.values) for each in program.passes)
 
 
 def _row_bits(program) -> str:

@@ -13,7 +13,7 @@ from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
 from skuda.reduce_mapping import PartKernels
 from skuda.rows import GROUP
-from skuda.schedules import RowMode, RowVariant, part_variants, row_variants
+from skuda.schedules import RowMode, part_variants, row_variants
 
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
 
@@ -87,9 +87,9 @@ class RowKernels:
                 f"{AXES} are served; copy an operand to a contiguous array"
             )
         along = [self.operation.runs_along(operand) for operand in operands]
-        variant = self._variant(self._mode(layouts, arrays, rows, along), rows.length)
-        if variant.mode is RowMode.WHOLE and rows.blocks is not None and rows.last <= variant.elements // 2:
-            variant = self._variant(RowMode.UNIT, rows.length)  # aligned kernels ask only for the second half of a row
+        mode = self._mode(layouts, arrays, rows, along)
+        variants = [variant for variant in self._variants if variant.mode is mode]
+        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -104,11 +104,6 @@ class RowKernels:
             for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
-
-    def _variant(self, mode: RowMode, length: int) -> RowVariant:
-        """The smallest that holds a row of such a length, else one that reads it again."""
-        variants = [variant for variant in self._variants if variant.mode is mode]
-        return next((variant for variant in variants if length <= variant.elements), variants[-1])
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

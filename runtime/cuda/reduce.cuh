@@ -10,11 +10,10 @@ constexpr int SEGMENT = 65536;  // elements
 constexpr int INNER = 4;        // axes that a row may lie along
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 // Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
-// `others` beside them; `early`: bits of what rows share. Small blocks need not be more than 1024 threads.
-__device__ constexpr int blocks_of(int threads, int chunks, int bits, int others, int early) {
-  const int held = chunks * GROUP * (bits + early) / 32 + others, registers = threads < 256 ? larger(64, held) : held;
-  const int block = larger(threads, 128);
-  return block * registers > 65536 ? 1 : 65536 / (block * registers);
+// `others` beside them.
+__device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
+  const int registers = chunks * GROUP * bits / 32 + others;
+  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
 
@@ -270,12 +269,6 @@ template <typename E> __device__ inline Lanes<E, GROUP> repeated(Lanes<E, GROUP>
   return lanes;
 }
 
-// Whether every thread of a row has a share: a row has as few threads as can hold it, so only shares of the second half
-// may be missing. A last block that is shorter than that is no row of mode WHOLE: skuda.row_mapping.
-template <int MODE, int THREADS> __device__ constexpr bool always(int chunk, int chunks) {
-  return MODE == 0 && THREADS > 4 && chunk < chunks / 2;
-}
-
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
   if (__builtin_expect(count >= GROUP, 1)) return;
@@ -513,11 +506,9 @@ template <int MODE, typename E, int THREADS, int CHUNKS> struct Own {
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along& steps, const storage_t<E>*, const Span&) {
     constexpr int each = GROUP / V::units;  // elements of a unit: 2 to a byte where they are packed
-    // Shares that may be missing come first: with the others before them, the compiler would wait for those, and use
-    // them, before it asks for these.
 #pragma unroll
-    for (int chunk = CHUNKS; chunk-- > 0;) {
-      if (!always<MODE, THREADS>(chunk, CHUNKS) && chunk * (THREADS * GROUP) >= length - thread * GROUP) continue;
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if (chunk * (THREADS * GROUP) >= length - thread * GROUP) break;
       const i32 first = (chunk * THREADS + thread) * GROUP;
       if constexpr (MODE == WHOLE) {
         lanes[chunk] = ::load<true, E, GROUP>(row, first, length);

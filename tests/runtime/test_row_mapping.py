@@ -48,8 +48,6 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
             blocks = outer[1][block_axis]
             own = last_length if rest - divide(blocks, rest) * blocks[0] == blocks[0] - 1 else length
         assert own <= variant.elements or (not variant.keep and variant.threads == places(own))
-        if variant.mode is RowMode.WHOLE and variant.keep and variant.threads > 4:  # reduce.cuh's `always`
-            assert own > variant.elements // 2
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
         for element in range(own):
             yield row, element, {
@@ -170,20 +168,6 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
                 assert places(max(1, variant.elements - GROUP)) == variant.threads
             if not plan_class.operation.reduced:  # else parts take long rows
                 assert places(1 << 20) == found[-1].threads and not found[-1].keep
-
-
-@pytest.mark.parametrize(("last", "mode"), [(512, RowMode.UNIT), (520, RowMode.WHOLE), (0, RowMode.WHOLE)])
-def test_a_last_group_of_half_a_row_or_less_is_no_whole_row(last, mode):
-    """Threads that hold whole rows ask only for the second half of a row whether it is there."""
-    sizes = {"outer": (2,), "d": 3 * 1024 + last, "inner": (), "group_size": 1024}
-    plan = skuda.DynamicQuantizePerGroupPlan.select(
-        skuda.DynamicQuantizePerGroupDescriptor(**sizes, input_element="f16"), preference=BackendKind.REFERENCE
-    )
-    views = [
-        view_over(np.arange(int(np.prod(shape))).reshape(shape), DTYPES[word].storage)
-        for shape, word in zip(plan.shapes, plan.words, strict=True)
-    ]
-    assert plan._geometry(views).variant.mode is mode
 
 
 @pytest.mark.parametrize("axis", [None, -1, (1, 2), (2, 1), (0, 1, 2)])

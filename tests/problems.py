@@ -76,7 +76,8 @@ FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elem
 class Call:
     """One plan's sizes, and where each array operand lies.
 
-    `large`: the kernel is chosen as for many elements; so many would take the reference too long.
+    `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
+    the form.
     """
 
     plan_class: type[Plan]
@@ -84,6 +85,7 @@ class Call:
     elements: tuple[tuple[str, str], ...]
     places: tuple[tuple[str, Place], ...]
     large: bool
+    staged: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
@@ -92,11 +94,17 @@ class Call:
             plan._kernels.few_blocks = 0
             if getattr(plan._kernels, "parts", None) is not None:
                 plan._kernels.parts.busy = 0
+        if self.staged:
+            plan.much = plan.long = 0
         return plan
 
     def variant(self):
-        """The schedule that serves it, as if the memory of each operand started on a 256-byte boundary."""
+        """The schedule that serves it."""
         plan = self.plan(BackendKind.REFERENCE)
+        return plan._geometry(self.views(plan)).variant
+
+    def views(self, plan: Plan) -> list[View | int]:
+        """The operands, as if the memory of each started on a 256-byte boundary."""
         places = dict(self.places)
         views = []
         for operand, word in zip(plan.operation.operands, plan.words, strict=True):
@@ -117,7 +125,7 @@ class Call:
                 )
             else:
                 views.append(0)
-        return plan._geometry(views).variant
+        return views
 
 
 def shared(operand: Operand, operation: Operation) -> bool:
@@ -130,7 +138,7 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     return next(
         plan
         for name in catalog.modules
-        for plan in catalog.module(name).PLANS
+        for plan in catalog.plans(name)
         if plan.operation.function == function
     )
 
@@ -151,9 +159,10 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     elif entry.variant is schedules.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
+    second = is_second(entry)
     if operation.stages:
         pass
-    elif isinstance(entry.variant, schedules.PartVariant):
+    elif second or isinstance(entry.variant, schedules.PartVariant):
         choices = _lengths_of_parts(operation)
     elif operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
@@ -176,7 +185,12 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant))
+        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant), second)
+
+
+def is_second(entry: dispatch.Entry) -> bool:
+    """Whether it is the second form of an operation."""
+    return entry.variant is schedules.STAGES and bool(entry.operation.second)
 
 
 def is_large(variant: schedules.Variant) -> bool:
@@ -228,7 +242,7 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = dispatch.entry_of(sku).variant
     tiled = variant is TILE
-    parts = isinstance(variant, schedules.PartVariant)
+    parts = isinstance(variant, schedules.PartVariant) or is_second(dispatch.entry_of(sku))
     chosen: list[tuple] = []
     for how in TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
@@ -267,6 +281,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             elements,
             tuple(zip(names, places, strict=True)),
             is_large(entry.variant),
+            is_second(entry),
         )
         for each, places in sizes
     ]
@@ -325,11 +340,13 @@ def covering(skus: list[KernelSku]) -> list[KernelSku]:
 
 
 def features(sku: KernelSku) -> set[tuple]:
-    """What a SKU is an example of."""
+    """What a SKU is an example of; one of a second form not of its operation, which has kernels of rows too."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix, variant.layout)
-    seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    seen: set[tuple] = {("schedule", *schedule)}
+    if not operation.of_second:
+        seen.add(("operation", operation.function))
     if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):

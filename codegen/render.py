@@ -187,7 +187,7 @@ def _row_lanes(parameters) -> str:
 def _row_state(value: Value, fast: str) -> str:
     """A value of an element of a row as its reduction takes it, or as it is stored."""
     call = f"pass_.template {value.name}<{fast}>({_row_lanes(value.parameters)})"
-    return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else call
+    return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else f"{value.state}({call})"
 
 
 def _row_share(operand: Operand, program) -> str:
@@ -210,9 +210,15 @@ def _row_others(program) -> int:
 
 
 def _row_bits(program) -> str:
-    """How many bits of each element of a row its threads hold in registers."""
-    bits = _bits_of(program.arrays, program)
-    return f"larger({bits}, {len(program.held)} * storage<{program.compute}>::bits)" if program.held else bits
+    """How many bits of each element of a row its threads hold in registers: at most, between two passes."""
+    found = []
+    for arrays, held in program.live:
+        values = [f"{held} * storage<{program.compute}>::bits"] if held else []
+        found.append(" + ".join([_bits_of(arrays, program)] * bool(arrays) + values) or "0")
+    text = found[0]
+    for other in found[1:]:
+        text = f"larger({text}, {other})"
+    return text
 
 
 @jinja2.pass_context

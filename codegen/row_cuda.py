@@ -13,25 +13,55 @@ from dataclasses import dataclass, replace
 from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Lowering
-from skuda.codegen.nodes import CPP, REAL, REDUCE, Node
+from skuda.codegen.nodes import BOOL, CPP, INT, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import Operand
 
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
+_OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a row knows of a value of its elements: between which two all that are finite lie, and whether all are."""
+
+    smallest: Node
+    greatest: Node
+    finite: Node
 
 
 class RowPrinter(CudaPrinter):
-    """C++ of what is computed for each element of a row: in quick forms first, which say where they do not hold."""
+    """C++ of what is computed for each element of a row: in quick forms first, which say where they do not hold.
+
+    Args:
+        each: as in CudaPrinter.
+        ranges_of: of values of an element.
+    """
+
+    def __init__(self, each: Mapping[str, str], ranges_of: Mapping[Node, Range]):
+        super().__init__(each)
+        self.ranges_of = ranges_of
 
     def written(self, node: Node, own: int) -> str:
+        if (power := _logistic_power(node)) is not None:
+            x = node.args[0]
+            return f"logistic_quotient<FAST, {self.each[x.text]}>({self.text(x)}, {self.text(power)}, usual_)"
         if node.op == "exp" or (node.op == "/" and node.kind == REAL):
             arguments = ", ".join(self.text(argument) for argument in node.args)
-            return f"{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
+            return f"row_{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
         return super().written(node, own)
 
     def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
+        if rule.holder == "Steps" and found[rule.each] in self.ranges_of and rule.method != "inside":
+            known = self.ranges_of[found[rule.each]]
+            made_of = (*(found[name] for name in rule.once), known.smallest, known.greatest, known.finite)
+            arguments = ", ".join(self.once.text(node) for node in made_of)
+            taken = sum(key[0] == "RowSteps" for key in self.members)
+            name = f"steps_in_range_{taken + 1}_" if taken else "steps_in_range_"
+            member = self.member(("RowSteps", *made_of), "RowSteps<C>", name, arguments, prepared=True)
+            return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
         text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
@@ -51,6 +81,7 @@ class Value:
         how: class of runtime/cuda/reduce.cuh; empty for an output.
         operand: the output.
         result: in C++, the type of a reduction's value.
+        raw: the input that is reduced as it stands.
     """
 
     name: str
@@ -60,10 +91,23 @@ class Value:
     how: str = ""
     operand: Operand | None = None
     result: str = ""
+    raw: Operand | None = None
+
+    @property
+    def finite(self) -> str:
+        """The name of what tells whether a thread's values were all finite; empty for a reduction that does not ask."""
+        return _finite_name(self.name) if self.how in _OF_FINITE else ""
+
+    @property
+    def place(self) -> bool:
+        """Whether it is where an extreme is."""
+        return self.how in {reduction.cuda for reduction in REDUCTIONS.values() if reduction.place}
 
     @property
     def state(self) -> str:
         """In C++, what is made of each element: of a reduction, what it goes on with."""
+        if self.operand and self.type == CPP[INT]:
+            return f"code_t<{self.operand.element}>"
         return f"state_t<{self.how}, {self.type}>" if self.how else self.type
 
 
@@ -89,17 +133,19 @@ class Pass:
         arguments: what these are made from.
         held: values of an element that the others are made of.
         values: reductions, or outputs.
+        early: outputs of the last pass that are known here already: stored here, registers need not hold them.
     """
 
     members: tuple[Member, ...]
     arguments: tuple[Parameter, ...]
     held: tuple[Held, ...]
     values: tuple[Value, ...]
+    early: tuple[Value, ...] = ()
 
     @property
     def methods(self) -> tuple[Value, ...]:
         """Everything that is computed for each element."""
-        return (*(held.value for held in self.held), *self.values)
+        return (*(held.value for held in self.held), *self.values, *self.early)
 
     @property
     def careful(self) -> bool:
@@ -152,6 +198,7 @@ class RowProgram(ProgramInCuda):
         columns: inputs that have an element for each place along a row, and are shared by rows.
         parameters: inputs that a row shares.
         passes: over the row, in order; the last one makes the outputs and may have no values.
+        early: the outputs that an earlier pass knows.
         row_values: outputs that have one value a row.
         reduction: the program in parts; None where it does not come apart.
     """
@@ -175,6 +222,7 @@ class RowProgram(ProgramInCuda):
                     inner = (levels[each] for argument in reduction.args for each in argument.reductions())
                     levels[reduction] = 1 + max(inner, default=-1)
                     self._types[name] = Parameter(CPP.get(reduction.kind, "C"), name)
+                    self._types[_finite_name(name)] = Parameter("bool", _finite_name(name))
         full = [operand for operand in op.outputs if operand.dims == op.space]
         wanted: list[list[_Wanted]] = [
             [
@@ -184,17 +232,18 @@ class RowProgram(ProgramInCuda):
             ]
             for level in range(1 + max(levels.values()))
         ]
-        wanted.append([_Wanted(o.name, _named(formulas[o.name], names), "", o) for o in full])
+        wanted.append([_Wanted(o.name, _named(_as_named(formulas[o.name], o, program), names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
         shared = {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
         self.row_values, stored = self._row_values(shared)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
-        self.passes = tuple(self._pass(each, wanted[:index]) for index, each in enumerate(wanted))
+        self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
+        self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
         self.reduction = None
         if op.reduced:  # values are reduced one by one: what is asked of groups of them is asked of each
             reductions = [_Wanted(names[r].text, _named(r.args[0], names), _class_of(r), None) for r in names]
-            each = self._pass([*reductions, *wanted[-1]], [])
+            each = self._pass([*reductions, *wanted[-1]], [], [])
             used = set().union(*(node.names() for node in shared.values())) - {node.text for node in names.values()}
             self.reduction = Reduction(
                 each,
@@ -243,12 +292,26 @@ class RowProgram(ProgramInCuda):
             return 0
         if node.op == "name":
             return 4 if node.text in {o.name for o in self.columns} else 0
-        own = 20 if node.op in TRANSCENDENTAL else 1
+        own = 20 if node.op in TRANSCENDENTAL else 3 if node.op == "stored" else 1
         return own + sum(map(self._cost, node.args))
 
-    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]]) -> Pass:
-        printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"))
+    @property
+    def live(self) -> tuple[tuple[tuple[Operand, ...], int], ...]:
+        """Between two passes, of what an element's later ones are made: inputs, and how many values that are held."""
+        found = [(self.arrays, 0)]
+        for index in range(1, len(self.passes)):
+            before = {each.value.name for earlier in self.passes[:index] for each in earlier.held}
+            made = set(before)
+            names: set[str] = set()
+            for each in self.passes[index:]:
+                fresh = [held.value for held in each.held if held.value.name not in made]
+                late = [value for value in each.values if value.operand not in self.early]
+                names |= {p.name for value in (*fresh, *late) for p in value.parameters}
+                made |= {value.name for value in fresh}
+            found.append((tuple(o for o in self.arrays if o.name in names), len(names & before)))
+        return tuple(dict.fromkeys(found))
 
+    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
                 known = part in self.held and part != but
@@ -256,12 +319,16 @@ class RowProgram(ProgramInCuda):
 
             return node.replaced(name)
 
+        ranges = _ranges([replace(value, node=renamed(value.node)) for values in before for value in values])
+        printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"), ranges)
+
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]
             parameters = tuple(self._types[each] for each in elements if each in node.names())
             formula = printer.stored(node, self.narrow(operand)) if operand else printer.text(node)
             result = self._types[name].type if how else ""
-            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand, result)
+            raw = next((o for o in self.arrays if how and node.op == "name" and node.text == o.name), None)
+            return Value(name, CPP.get(node.kind, "C"), parameters, formula, how, operand, result, raw)
 
         here = {part for value in wanted for part in value.node.parts() if part in self.held}
         earlier = {part for values in before for value in values for part in value.node.parts()}
@@ -271,8 +338,60 @@ class RowProgram(ProgramInCuda):
             for part in inner_first
         )
         values = tuple(method(each.name, renamed(each.node), each.how, each.operand) for each in wanted)
+        fresh = here - earlier if wanted is not outputs else set()
+        early = tuple(method(o.name, renamed(o.node), o.how, o.operand) for o in outputs if o.node in fresh)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)
-        return Pass(tuple(printer.members.values()), arguments, held, values)
+        return Pass(tuple(printer.members.values()), arguments, held, values, early)
+
+
+def _as_named(node: Node, operand: Operand, program: Program) -> Node:
+    """An output as the formulas that name it see it, which is stored as the same bits and may be held already."""
+    if operand.name in program.named and node.kind == REAL:
+        return Node("stored", (node,), REAL, node.dims, text=operand.element)
+    return node
+
+
+def _finite_name(reduction: str) -> str:
+    return reduction.replace("Reduced", "Finite")
+
+
+def _logistic_power(node: Node) -> Node | None:
+    """The u of x / (1 + exp(u)), where x is an operand's element that is finite if u is.
+
+    Sums and products with what is not finite are not finite.
+    """
+
+    def keeps(part: Node) -> bool:
+        if part.op == "name":
+            return part.kind == REAL
+        return part.op in ("number", "+", "-", "*", "neg") and all(map(keeps, part.args))
+
+    if node.op != "/" or node.kind != REAL or node.args[0].op != "name" or node.args[1].op != "+":
+        return None
+    x, (one, raised) = node.args[0], node.args[1].args
+    if one.op != "number" or float(one.text) != 1 or raised.op != "exp":
+        return None
+    power = raised.args[0]
+    return power if keeps(power) and x.text in power.names() else None
+
+
+def _ranges(reduced: list[_Wanted]) -> dict[Node, Range]:
+    """What reductions tell of the values that they are of."""
+    by_class = {(value.how, value.node): value.name for value in reduced}
+    found: dict[Node, Range] = {}
+
+    def name(text: str, kind: str = REAL) -> Node:
+        return Node("name", (), kind, text=text)
+
+    for (how, node), reduction in by_class.items():
+        finite = name(_finite_name(reduction), BOOL)
+        if how == "LargestMagnitude":
+            found[node] = Range(Node("neg", (name(reduction),), REAL), name(reduction), finite)
+        smallest = by_class.get(("SmallestFinite", node))
+        if how == "LargestFinite" and smallest:
+            both = Node("and", (name(_finite_name(smallest), BOOL), finite), BOOL)
+            found[node] = Range(name(smallest), name(reduction), both)
+    return found
 
 
 def _class_of(reduction: Node) -> str:

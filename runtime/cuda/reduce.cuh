@@ -1,6 +1,7 @@
 // Reductions over a row that the threads of a warp's part, of a warp or of a block hold together. Sums and products are
 // made in one order, which depends on the row's length alone and which skuda.rows describes: the reference's bits.
 #pragma once
+#include "quick.cuh"
 #include "walk.cuh"
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
@@ -93,6 +94,10 @@ template <bool LARGEST> struct ExtremePlace {
 struct LargestPlace : ExtremePlace<true> {};
 struct SmallestPlace : ExtremePlace<false> {};
 
+template <typename How> struct extreme_of;
+template <> struct extreme_of<LargestPlace> { using type = Largest; };
+template <> struct extreme_of<SmallestPlace> { using type = Smallest; };
+
 // What a reduction makes of values V while it goes on: V itself, or V with its place in the row.
 template <typename How, typename V> struct state { using type = V; };
 template <typename V> struct state<LargestPlace, V> { using type = Placed<V>; };
@@ -121,6 +126,26 @@ struct LargestMagnitude : Largest {
 struct LargestFinite : Largest {};
 struct SmallestFinite : Smallest {};
 
+template <typename A, typename B> constexpr bool same = false;
+template <typename A> constexpr bool same<A, A> = true;
+
+template <typename How> constexpr int direction = 0;  // of an extreme: up or down
+template <> constexpr int direction<Largest> = 1;
+template <> constexpr int direction<LargestMagnitude> = 1;
+template <> constexpr int direction<LargestFinite> = 1;
+template <> constexpr int direction<Smallest> = -1;
+template <> constexpr int direction<SmallestFinite> = -1;
+
+// The largest or smallest value of a warp, of which each is a number or the canonical NaN, in one instruction of
+// integers: their order is that of floats once the bits of negative ones are turned. NaN is above all numbers, or wraps
+// around to below them.
+template <int DIRECTION> __device__ inline f32 extreme_of_warp(f32 value) {
+  const i32 bits = __float_as_int(value), ordered = bits ^ (bits >> 31 & 0x7fffffff);
+  const i32 found = DIRECTION > 0 ? __reduce_max_sync(0xffffffffu, ordered)
+                                  : i32(u32(__reduce_min_sync(0xffffffffu, i32(u32(ordered) + 1u))) - 1u);
+  return __int_as_float(found ^ (found >> 31 & 0x7fffffff));
+}
+
 // A group made one by adding neighbours.
 template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
   V values[GROUP];
@@ -139,32 +164,107 @@ template <typename How, typename V> __device__ inline V of_finite(V (&values)[GR
   return joined<How>(values);
 }
 
-// Whether values are finite is asked of their group first.
+// Whether values are finite is asked of their group first; `finite` becomes false where one is not.
 template <typename How, typename V> struct Group {
-  static __device__ V of(V (&values)[GROUP]) { return joined<How>(values); }
+  static __device__ V of(V (&values)[GROUP], bool&) { return joined<How>(values); }
 };
 template <typename V> struct Group<LargestMagnitude, V> {
-  static __device__ V of(V (&values)[GROUP]) {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
     const V largest = joined<Largest>(values);
-    return is_finite(largest) ? largest : of_finite<Largest>(values);
+    if (is_finite(largest)) return largest;
+    finite = false;
+    return of_finite<Largest>(values);
   }
 };
 
 // Where the largest is positive and finite, values that count as 0 make no difference.
 template <typename V> struct Group<LargestFinite, V> {
-  static __device__ V of(V (&values)[GROUP]) {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
     const V largest = joined<Largest>(values);
+    finite &= is_finite(largest);
     return largest > V(0) && is_finite(largest) ? largest : of_finite<Largest>(values);
   }
 };
 template <typename V> struct Group<SmallestFinite, V> {
-  static __device__ V of(V (&values)[GROUP]) {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
     const V smallest = joined<Smallest>(values);
+    finite &= is_finite(smallest);
     return smallest < V(0) && is_finite(smallest) ? smallest : of_finite<Smallest>(values);
   }
 };
+
+// Two elements of 16 bits at once.
+template <typename E> struct Pair;
+template <> struct Pair<f16> {
+  static constexpr u32 infinity = 0x7c007c00u;
+  static __device__ u32 larger(u32 a, u32 b) {
+    u32 y;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+  static __device__ u32 smaller(u32 a, u32 b) {
+    u32 y;
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+};
+template <> struct Pair<bf16> {
+  static constexpr u32 infinity = 0x7f807f80u;
+  static __device__ u32 larger(u32 a, u32 b) {
+    u32 y;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+  static __device__ u32 smaller(u32 a, u32 b) {
+    u32 y;
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+};
+
+// The extremes of elements as they are stored, where two of them fit a word. NaN if any is NaN.
+template <typename How, typename E> struct Packed {
+  static constexpr bool can = false;
+};
+template <typename How, typename E> struct PackedPairs {
+  static constexpr bool can = direction<How> != 0;
+  static constexpr bool magnitude = same<How, LargestMagnitude>;
+  static constexpr bool sure = same<How, Largest> || same<How, Smallest>;  // whatever the elements are
+  u32 largest = magnitude ? 0u : Pair<E>::infinity | 0x80008000u, smallest = Pair<E>::infinity;
+
+  __device__ void add(const Lanes<E, GROUP>& lanes) {
+#pragma unroll
+    for (int i = 0; i < GROUP / 2; ++i) {
+      const u32 pair = reinterpret_cast<const u32*>(lanes.data)[i];
+      largest = Pair<E>::larger(largest, magnitude ? pair & 0x7fff7fffu : pair);
+      smallest = Pair<E>::smaller(smallest, pair);
+    }
+  }
+
+  static __device__ f32 low(u32 pair) { return widen(E{(unsigned short)pair}); }
+  static __device__ f32 high(u32 pair) { return widen(E{(unsigned short)(pair >> 16)}); }
+  __device__ f32 greatest() const { return Largest::of(low(largest), high(largest)); }
+  __device__ f32 least() const { return Smallest::of(low(smallest), high(smallest)); }
+
+  // Whether `value` is what is wanted: it is not where some element is not finite and that matters.
+  __device__ bool known() const {
+    return sure || (is_finite(greatest()) && (magnitude || is_finite(least())));
+  }
+  __device__ f32 value() const { return direction<How> < 0 ? least() : greatest(); }
+};
+
+template <typename How> struct Packed<How, f16> : PackedPairs<How, f16> {};
+template <typename How> struct Packed<How, bf16> : PackedPairs<How, bf16> {};
+
+// A share whose first stands for those that a row does not have: for extremes it makes no difference.
+template <typename E> __device__ inline Lanes<E, GROUP> repeated(Lanes<E, GROUP> lanes, i32 count) {
+  if (__builtin_expect(count >= GROUP, 1)) return lanes;
+#pragma unroll
+  for (int i = 1; i < Lanes<E, GROUP>::units; ++i) lanes.data[i] = i < count ? lanes.data[i] : lanes.data[0];
+  return lanes;
+}
 
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
@@ -198,8 +298,24 @@ template <typename How, typename V, bool SEVERAL> struct Segments {
 template <typename How, typename V, int THREADS> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   V place = How::template nothing<V>();
+  bool finite = true;  // whether all values were, for a reduction that asks
 
-  __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group)); }
+  __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group, finite)); }
+
+  // All shares of a thread, of elements themselves.
+  template <bool CUT, typename E, int CHUNKS>
+  __device__ void add_all(const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread) * GROUP;
+      if (first >= length) break;
+      V group[GROUP];
+#pragma unroll
+      for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes[chunk].get(lane);
+      if (CUT) cut<How>(group, length - first);
+      add(group);
+    }
+  }
 
   // The value of the whole row, in every thread of it. `scratch` has a place for each warp of the block, and no thread
   // may still read what another reduction left there.
@@ -208,18 +324,107 @@ template <typename How, typename V, int THREADS> struct Partial {
     if constexpr (WARPS > 1) {
       if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
       __syncthreads();
-      value = across<WARPS>(scratch[threadIdx.x / THREADS * WARPS + threadIdx.x % WARPS]);
+      const V* const own = scratch + threadIdx.x / THREADS * WARPS;
+      if constexpr (WARPS <= 8 && sizeof(V) <= 8) {  // every thread reads all: that takes less time than shuffles
+        V each[WARPS];
+#pragma unroll
+        for (int i = 0; i < WARPS; ++i) each[i] = own[i];
+#pragma unroll
+        for (int apart = 1; apart < WARPS; apart *= 2)
+#pragma unroll
+          for (int i = 0; i < WARPS; i += 2 * apart) each[i] = How::of(each[i], each[i + apart]);
+        value = each[0];
+      } else {
+        value = across<direction<How> != 0 ? 32 : WARPS>(own[threadIdx.x % WARPS]);  // an extreme may count twice
+      }
     }
     return value;
   }
 
   template <int LANES> static __device__ V across(V value) {
+    if constexpr (LANES == 32 && same<V, f32> && direction<How> != 0) {
+      return extreme_of_warp<direction<How>>(value);
+    } else {
 #pragma unroll
-    for (int lane = 1; lane < LANES; lane *= 2)
-      value = How::of(value, from_lane(value, lane));
-    return value;
+      for (int lane = 1; lane < LANES; lane *= 2) value = How::of(value, from_lane(value, lane));
+      return value;
+    }
   }
 };
+
+// Extremes whose place is sought in a second step, once a row's threads know what they are.
+template <typename How, typename E> constexpr bool sought = false;
+template <> constexpr bool sought<LargestPlace, f16> = true;
+template <> constexpr bool sought<LargestPlace, bf16> = true;
+template <> constexpr bool sought<LargestPlace, f32> = true;
+template <> constexpr bool sought<SmallestPlace, f16> = true;
+template <> constexpr bool sought<SmallestPlace, bf16> = true;
+template <> constexpr bool sought<SmallestPlace, f32> = true;
+// The extreme of a share, as `Partial` has it.
+template <typename Value, typename E> __device__ inline f32 extreme_of_share(const Lanes<E, GROUP>& share) {
+  if constexpr (Packed<Value, E>::can) {
+    Packed<Value, E> packed;
+    packed.add(share);
+    return packed.value();
+  } else {
+    f32 group[GROUP];
+#pragma unroll
+    for (int lane = 0; lane < GROUP; ++lane) group[lane] = share.get(lane);
+    return joined<Value>(group);
+  }
+}
+__device__ inline bool alike(f32 a, f32 b) { return a == b || (is_nan(a) && is_nan(b)); }
+
+// The place of an extreme of a row whose threads hold all of it: first what it is, then where, which only threads that
+// have it look for. `scratch` has room for a value and its place of each warp of the block.
+template <typename How, int THREADS, bool CUT, typename E, int CHUNKS>
+__device__ inline Placed<f32> seek(
+    const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, Placed<f32>* scratch) {
+  using Value = typename extreme_of<How>::type;
+  constexpr int WARPS = THREADS < 32 ? 0 : THREADS / 32;
+  const i32 left = length - thread * GROUP;
+  Partial<Value, f32, THREADS> partial;
+  Packed<Value, E> packed;
+  auto share = [&](int chunk) {
+    return CUT ? repeated(lanes[chunk], left - chunk * (THREADS * GROUP)) : lanes[chunk];
+  };
+#pragma unroll
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    if (chunk * (THREADS * GROUP) >= left) break;
+    if constexpr (Packed<Value, E>::can) packed.add(share(chunk));
+    else partial.place = Value::of(partial.place, extreme_of_share<Value>(share(chunk)));
+  }
+  if constexpr (Packed<Value, E>::can) partial.place = packed.value();
+  const f32 found = partial.total(reinterpret_cast<f32*>(scratch));
+  u32 place = ~0u;
+  if (alike(partial.place, found)) {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if (chunk * (THREADS * GROUP) >= left) break;
+      const Lanes<E, GROUP> here = share(chunk);
+      if (!alike(extreme_of_share<Value>(here), found)) continue;
+#pragma unroll
+      for (int lane = GROUP; lane-- > 0;)
+        if (alike(here.get(lane), found)) place = (chunk * THREADS + thread) * GROUP + lane;
+      break;
+    }
+  }
+  u32* const places = reinterpret_cast<u32*>(scratch) + blockDim.x / 16;
+  if constexpr (WARPS > 0) {
+    place = __reduce_min_sync(0xffffffffu, place);
+    if constexpr (WARPS > 1) {
+      if (threadIdx.x % 32 == 0) places[threadIdx.x / 32] = place;
+      __syncthreads();
+      const u32* const ours = places + threadIdx.x / THREADS * WARPS;
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) place = min(place, ours[i]);
+    }
+  } else {
+#pragma unroll
+    for (int lane = 1; lane < THREADS; lane *= 2) place = min(place, from_lane(place, lane));
+  }
+  return {found, i64(place)};
+}
 
 // Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are
 // blocks along an axis, the last block of that axis may be shorter.
@@ -239,6 +444,9 @@ struct RowSpace {
     const i32 above = outer.extent[AXES - 1](i32(row));
     return {row, true, above, i32(row) - above * i32(outer.extent[AXES - 1].divisor)};
   }
+
+  // Whether all rows are of one length and lie along one axis.
+  __device__ bool plain() const { return i32(block_axis) == AXES && i32(outer.first_axis) >= AXES - 1; }
 
   __device__ i64 length_of(const Place& at) const {
     if (i32(block_axis) == AXES) return length;

@@ -181,3 +181,17 @@ def test_the_limits_leave_room_for_every_step():
         assert exponents["value_low"] - 1 - 2 * (p - 1) >= lowest
         # Every f16 but 0 and what is not finite is a dividend of the fast form: 2^-24 to below 2^16.
         assert exponents["value_low"] <= -24 and exponents["value_high"] >= 16
+
+
+def test_logistic_quotients_of_narrow_dividends_leave_room_for_every_step():
+    """quick.cuh's logistic_quotient asks for |u| <= 69 alone: its divisor is 1 .. 2^100, and a dividend is 0 or at
+    least f16's 2^-24.
+    """
+    text = (resources.files("skuda") / "cuda" / "quick.cuh").read_text(encoding="utf-8")
+    assert "usual &= absolute(u) <= C(69);" in text
+    power = 100
+    assert 1 + Fraction(27183, 10000) ** 69 < 2**power
+    p, lowest = 24, -149
+    assert -power - 1 >= lowest + p - 1  # 1 / s is normal
+    assert -24 - power - 1 >= lowest + p - 1  # the quotient is normal
+    assert -24 - 1 - 2 * (p - 1) >= lowest  # ulp(s) * ulp(q0), for s * q0 is about x

@@ -337,8 +337,8 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
     dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
     assert list(dear.held.values()) == ["Held0"]
     assert [[(held.value.formula, held.first) for held in each.held] for each in dear.passes] == [
-        [("exponential<FAST>(x, usual_)", True)],
-        [("exponential<FAST>(x, usual_)", False)],
+        [("row_exponential<FAST>(x, usual_)", True)],
+        [("row_exponential<FAST>(x, usual_)", False)],
     ]
     assert passes(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))[0] == [("Sum", "Held0")]
     cheap = RowProgram(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))
@@ -352,10 +352,61 @@ def test_what_is_held_is_made_of_what_is_held():
                       let="r: exp(x)")  # fmt: skip
     share = "quotient<FAST>(Held0, divisor_, usual_)"
     assert [[(held.value.formula, held.first) for held in each.held] for each in RowProgram(program).passes] == [
-        [("exponential<FAST>(x, usual_)", True)],
-        [("exponential<FAST>(x, usual_)", False), (share, True)],
-        [("exponential<FAST>(x, usual_)", False), (share, False)],
+        [("row_exponential<FAST>(x, usual_)", True)],
+        [("row_exponential<FAST>(x, usual_)", False), (share, True)],
+        [("row_exponential<FAST>(x, usual_)", False), (share, False)],
     ]
+
+
+@pytest.mark.parametrize(
+    ("value", "quick"),
+    [
+        ("x / (1 + exp(-x))", "logistic_quotient<FAST, T>(x, -x, usual_)"),
+        ("x / (1 + exp(2 * (x + x * x)))", "logistic_quotient<FAST, T>(x, C(2) * (x + x * x), usual_)"),
+        ("x / (2 + exp(-x))", "row_quotient<FAST>(x, C(2) + row_exponential<FAST>(-x, usual_), usual_)"),
+        ("x / (1 + exp(w))", "row_quotient<FAST>(x, C(1) + row_exponential<FAST>(w, usual_), usual_)"),
+        ("x / (1 + exp(1 / x))",
+         "row_quotient<FAST>(x, C(1) + row_exponential<FAST>(row_quotient<FAST>(C(1), x, usual_), usual_), usual_)"),
+        ("2 * x / (1 + exp(-x))", "row_quotient<FAST>(C(2) * x, C(1) + row_exponential<FAST>(-x, usual_), usual_)"),
+    ],
+)  # fmt: skip
+def test_a_logistic_quotient_is_one_where_its_power_tells_that_the_dividend_is_finite(value, quick):
+    program = forward(f"{X}; w: T[*n, d]", f"s: C[*n] = sum(x * w, over=d); y: T[*n, d] = {value}")
+    assert passes(program)[-1] == [("y", quick)]
+
+
+MAGNITUDE = "max(where(isfinite(x), abs(x), 0), over=d)"
+
+
+@pytest.mark.parametrize(
+    ("scale", "code", "holder", "value"),
+    [
+        (f"{MAGNITUDE} / 127", "x", "RowSteps<C>", "Stored0, -128ll, 127ll, -Reduced0, Reduced0, Finite0"),
+        (f"{MAGNITUDE} / 127", "2 * x", "Steps<C>", "Stored0, -128ll, 127ll"),
+        ("max(abs(x), over=d) / 127", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
+        ("max(where(isfinite(x), x, 0), over=d) - min(where(isfinite(x), x, 0), over=d)", "x",
+         "RowSteps<C>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
+        ("max(where(isfinite(x), x, 0), over=d)", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
+    ],
+)  # fmt: skip
+def test_steps_need_not_cut_what_a_row_knows_the_range_of(scale, code, holder, value):
+    program = forward(X, f"s: C[*n] = {scale}; y: i32[*n, d] = clamp(round_to_int({code} / s), -128, 127)")
+    (member,) = RowProgram(program).passes[-1].members
+    assert (member.type, member.value) == (holder, value)
+
+
+def test_an_output_that_others_name_is_stored_in_the_first_pass_that_knows_it():
+    program = forward(f"{X}; w: T[*n, d]", "t: T[*n, d] = x + w; y: T[*n, d] = t / sum(t * t, over=d)")
+    written = RowProgram(program)
+    assert [o.name for o in written.early] == ["t"]
+    assert [[value.name for value in each.early] for each in written.passes] == [["t"], []]
+    assert [[value.name for value in each.values] for each in written.passes] == [["Reduced0"], ["t", "y"]]
+    assert [([o.name for o in arrays], held) for arrays, held in written.live] == [(["x", "w"], 0), ([], 1)]
+
+
+def test_what_is_live_between_passes_is_what_later_ones_are_made_of():
+    written = RowProgram(forward(X, "y: T[*n, d] = exp(x - max(x, over=d)) / sum(exp(x - max(x, over=d)), over=d)"))
+    assert [([o.name for o in arrays], held) for arrays, held in written.live] == [(["x"], 0), ([], 1)]
 
 
 def test_operands_are_of_an_element_a_column_a_row_or_all():

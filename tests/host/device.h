@@ -88,6 +88,30 @@ inline unsigned short cvt_rn_bf16_f32(float x) {
   const unsigned bits = __float_as_uint(x);
   return x != x ? 0x7fff : (unsigned short)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
+// Two elements of a word.
+template <typename Two> unsigned each_half(unsigned a, unsigned b, Two of) {
+  return of(a & 0xffff, b & 0xffff) | of(a >> 16, b >> 16) << 16;
+}
+inline unsigned max_NaN_f16x2(unsigned a, unsigned b) {
+  return each_half(a, b, [](unsigned x, unsigned y) -> unsigned {
+    return cvt_rn_f16_f32(max_NaN_f32(cvt_f32_f16(x), cvt_f32_f16(y)));
+  });
+}
+inline unsigned min_NaN_f16x2(unsigned a, unsigned b) {
+  return each_half(a, b, [](unsigned x, unsigned y) -> unsigned {
+    return cvt_rn_f16_f32(min_NaN_f32(cvt_f32_f16(x), cvt_f32_f16(y)));
+  });
+}
+inline unsigned max_NaN_bf16x2(unsigned a, unsigned b) {
+  return each_half(a, b, [](unsigned x, unsigned y) -> unsigned {
+    return cvt_rn_bf16_f32(max_NaN_f32(__uint_as_float(x << 16), __uint_as_float(y << 16)));
+  });
+}
+inline unsigned min_NaN_bf16x2(unsigned a, unsigned b) {
+  return each_half(a, b, [](unsigned x, unsigned y) -> unsigned {
+    return cvt_rn_bf16_f32(min_NaN_f32(__uint_as_float(x << 16), __uint_as_float(y << 16)));
+  });
+}
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 
@@ -106,6 +130,18 @@ template <typename T> T __shfl_sync(unsigned, T value, int from) {
 }
 template <typename T> T __shfl_xor_sync(unsigned mask, T value, int apart) {
   return __shfl_sync(mask, value, (threadIdx.x & 31) ^ apart);
+}
+inline int __reduce_max_sync(unsigned mask, int value) {
+  for (int apart = 1; apart < 32; apart *= 2) value = max(value, __shfl_xor_sync(mask, value, apart));
+  return value;
+}
+inline int __reduce_min_sync(unsigned mask, int value) {
+  for (int apart = 1; apart < 32; apart *= 2) value = min(value, __shfl_xor_sync(mask, value, apart));
+  return value;
+}
+inline unsigned __reduce_min_sync(unsigned mask, unsigned value) {
+  for (int apart = 1; apart < 32; apart *= 2) value = min(value, __shfl_xor_sync(mask, value, apart));
+  return value;
 }
 inline bool __any_sync(unsigned mask, bool value) {
   for (int apart = 1; apart < 32; apart *= 2) value |= __shfl_xor_sync(mask, value, apart);

@@ -1,0 +1,91 @@
+// What rows do faster than maps, with the same bits, because a row knows more of its elements: the extremes of all that
+// is finite among them, from an earlier pass, and that one of two conditions follows from the other.
+#pragma once
+#include "elementary.cuh"
+
+// What follows where a quick form does not hold is out of line: it is seldom wanted, and code that is jumped over has to
+// be fetched too, which is what a kernel of few rows waits for.
+template <typename C> __device__ __noinline__ C careful_exponential(C x) { return exponential(x); }
+template <typename C> __device__ __noinline__ C careful_logistic(C x, C u) {
+  return divided(x, C(1) + exponential(u));
+}
+
+// As quick_exponential, where the power of two is added to the exponent: the product is a normal number.
+__device__ inline f32 near_exponential(f32 x) {
+  const f32 power = exponential_power(x);
+  const f32 mantissa = exponential_near(x, power - 0x1.8p23f);
+  return __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(mantissa))));
+}
+template <int FAST> __device__ inline f32 row_exponential(f32 x, bool& usual) {
+  if (!FAST) return careful_exponential(x);
+  usual &= fabsf(x) <= 87.0f;
+  return near_exponential(x);
+}
+template <int FAST> __device__ inline f64 row_exponential(f64 x, bool& usual) {
+  return FAST ? quick_exponential(x, usual) : careful_exponential(x);
+}
+template <int FAST, typename C> __device__ inline C row_quotient(C x, C s, bool& usual) {
+  return FAST ? quick_quotient(x, s, inverse(s), usual) : general_quotient(x, s);
+}
+
+// x / (1 + e^u), where x is finite if u is. A narrow dividend is at least 2^-24 if it is not 0 and the divisor lies in
+// 1 .. 2^100, so nothing on the way leaves the range of normal numbers: one condition is asked in place of six.
+template <int FAST, typename E, typename C> __device__ inline C logistic_quotient(C x, C u, bool& usual) {
+  if constexpr (FAST && NARROW<E> && sizeof(C) == sizeof(f32)) {
+    usual &= absolute(u) <= C(69);
+    const C s = C(1) + near_exponential(u), y = inverse(s), q0 = x * y;
+    return fused(-fused(s, q0, -x), y, q0);
+  } else if constexpr (FAST) {
+    return row_quotient<FAST>(x, C(1) + row_exponential<FAST>(u, usual), usual);
+  } else {
+    return careful_logistic(x, u);
+  }
+}
+
+// v rounded to the nearest integer, ties to even, for |v| < 2^22: its last bits hold it.
+__device__ inline f32 to_integer(f32 v) { return v + 0x1.8p23f; }
+__device__ inline i32 integer_in(f32 rounded) { return __float_as_int(rounded) - 0x4b400000; }
+
+// Steps of a value that may not be finite, or beyond the bounds. Out of line: few rows have any.
+template <typename C> __device__ __noinline__ i64 careful_steps(C x, C s, i64 low, i64 high) {
+  const Steps<C> steps(s, low, high);
+  return steps.fast ? steps.template value<true>(x) : steps.template value<false>(x);
+}
+
+// Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the steps of
+// these two are inside the bounds, so are all, and nothing has to be cut; the quotient of a small dividend may be
+// inexact, but rounds to 0 like the right one.
+template <typename C> struct RowSteps {
+  Steps<C> steps;
+  bool fast;
+
+  RowSteps() = default;
+  __device__ RowSteps(C s, i64 low, i64 high, C smallest, C greatest, bool finite) : steps(s, low, high) {
+    if constexpr (sizeof(C) == sizeof(f32)) {
+      fast = steps.fast && s > C(0) && finite && plain(smallest) >= C(i32(low)) && plain(greatest) <= C(i32(high));
+    } else {
+      fast = steps.fast;
+    }
+  }
+
+  __device__ f32 quotient(f32 x) const {
+    const f32 q0 = x * steps.y;
+    return fused(fused(-steps.s, q0, x), steps.y, q0);
+  }
+  __device__ f32 plain(f32 x) const { return to_integer(quotient(x)) - 0x1.8p23f; }
+
+  template <int FAST> __device__ i64 value(C x) const {
+    if constexpr (FAST && sizeof(C) == sizeof(f32)) return integer_in(to_integer(quotient(x)));
+    else if constexpr (FAST) return steps.template value<true>(x);
+    else return careful_steps(x, steps.s, steps.low, steps.high);
+  }
+  template <int FAST> __device__ C real(C x) const {
+    if constexpr (FAST && sizeof(C) == sizeof(f32)) return plain(x);
+    else return C(value<FAST>(x));
+  }
+};
+
+// What an output of integers E is put together from: as few bits as it keeps.
+template <bool NARROW_CODE> struct code { using type = i64; };
+template <> struct code<true> { using type = s8; };
+template <typename E> using code_t = typename code<(storage<E>::bits <= 8)>::type;

@@ -132,8 +132,12 @@ class Plan:
 
     def _make_kernels(self):
         """What says how a call is launched."""
-        kernels = RowKernels if self.operation.over else mapping.MapKernels
-        return kernels(self.operation, self.types, self.sizes)
+        if not self.operation.over:
+            return mapping.MapKernels(self.operation, self.types, self.sizes)
+        kernels = RowKernels(self.operation, self.types, self.sizes)
+        if self.backend is BackendKind.CUDA:
+            kernels.cluster_shared = _cluster_shared()
+        return kernels
 
     @property
     def sku(self) -> KernelSku:
@@ -486,6 +490,12 @@ class Plan:
 
 def _device(device: int) -> str:
     return "the CPU" if device == CPU else f"CUDA device {device}"
+
+
+def _cluster_shared() -> int:
+    from skuda.kernel import cluster_shared
+
+    return cluster_shared()
 
 
 def _cuda_available() -> bool:

@@ -12,9 +12,22 @@ from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
 from skuda.reduce_mapping import PartKernels
-from skuda.rows import GROUP
-from skuda.schedules import RowMode, part_variants, row_variants
+from skuda.rows import GROUP, MOST_PLACES, SEGMENT
+from skuda.schedules import (
+    CLUSTER_SEGMENTS,
+    CLUSTER_TEAMS,
+    ClusterVariant,
+    RowMode,
+    STATE_BYTES,
+    cluster_variants,
+    part_variants,
+    row_variants,
+)
 
+LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
+_SHORTEST_IN_CLUSTER = 1 << 15  # elements: shorter rows are held by one block as well
+_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_BUSY_THREADS = 1024  # of a multiprocessor
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
 
 
@@ -53,8 +66,11 @@ class RowKernels:
     Attributes:
         parts: that of several blocks to a row, where rows come apart.
         workspace: bytes of scratch memory that a launch needs at most.
+        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever has
+            devices sets it; the same for all of them, so that no call asks for its own.
     """
 
+    cluster_shared = LARGE_SHARED
     boundaries = ()  # as of MapKernels; rows are not counted from one
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
@@ -68,6 +84,9 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
+        self._cluster = next(iter(cluster_variants(operation)), None)
+        # Bytes of a group of elements of all inputs that have an element for each of a row's.
+        self._group = sum(GROUP * bits // 8 for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full)
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
 
@@ -88,8 +107,6 @@ class RowKernels:
             )
         along = [self.operation.runs_along(operand) for operand in operands]
         mode = self._mode(layouts, arrays, rows, along)
-        variants = [variant for variant in self._variants if variant.mode is mode]
-        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -103,7 +120,29 @@ class RowKernels:
             + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
             for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
+        if mode is RowMode.WHOLE and (block := self._held_by_cluster(rows)):
+            cluster = self._cluster
+            return Geometry(
+                cluster, count * cluster.blocks, tuple(head), strides, block=block[0], shared=block[1]
+            )
+        variants = [variant for variant in self._variants if variant.mode is mode]
+        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _held_by_cluster(self, rows: _Rows) -> tuple[int, int] | None:
+        """Threads of a block, and bytes of shared memory that it needs; None where no cluster is to hold a row."""
+        chunks = -(-rows.length // (MOST_PLACES * GROUP))
+        segments = -(-rows.length // SEGMENT)
+        if self._cluster is None or rows.length <= _SHORTEST_IN_CLUSTER or segments > CLUSTER_SEGMENTS:
+            return None
+        gathered = segments * self.operation.reductions * MOST_PLACES // 32 * STATE_BYTES
+        shared = chunks * self._cluster.team * self._group + gathered
+        if shared > self.cluster_shared:
+            return None
+        # As many teams as it takes to keep a multiprocessor busy, where it has room for few blocks.
+        wanted = _BUSY_THREADS // self._cluster.team // max(1, self.cluster_shared // (shared + _RESERVED))
+        teams = max(each for each in (1, 2, 4) if each <= min(CLUSTER_TEAMS, segments, max(1, wanted)))
+        return teams * self._cluster.team, shared
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

@@ -76,7 +76,8 @@ FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elem
 class Call:
     """One plan's sizes, and where each array operand lies.
 
-    `large`: the kernel is chosen as for many elements; so many would take the reference too long.
+    `large`: the kernel is chosen as for many elements; so many would take the reference too long. `apart`: as where
+    blocks make no clusters.
     """
 
     plan_class: type[Plan]
@@ -84,6 +85,7 @@ class Call:
     elements: tuple[tuple[str, str], ...]
     places: tuple[tuple[str, Place], ...]
     large: bool
+    apart: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
@@ -92,6 +94,8 @@ class Call:
             plan._kernels.few_blocks = 0
             if getattr(plan._kernels, "parts", None) is not None:
                 plan._kernels.parts.busy = 0
+        if self.apart:
+            plan._kernels.cluster_shared = 0
         return plan
 
     def variant(self):
@@ -165,7 +169,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
                     [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
                 )
             )
-            > (300_000 if operation.over else 60_000)
+            > (500_000 if isinstance(entry.variant, schedules.ClusterVariant) else 300_000 if operation.over else 60_000)
         ):
             continue
         plan = plan_class.select(
@@ -176,11 +180,13 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant))
+        yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry.variant))
 
 
-def is_large(variant: schedules.Variant) -> bool:
-    return variant in FOR_MANY or isinstance(variant, schedules.RowVariant)
+def circumstances(variant: schedules.Variant) -> tuple[bool, bool]:
+    """`large` and `apart` of the calls that reach a schedule."""
+    rows = isinstance(variant, schedules.RowVariant)
+    return variant in FOR_MANY or rows, rows
 
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
@@ -195,15 +201,19 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
             for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 
-def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
+def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
-    most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
-    lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
-    outer = ((3,), (), (2, 2), (37,))
+    if isinstance(variant, schedules.ClusterVariant):  # of one segment and of several, the last one short
+        lengths, blocked = (40_008, 164_088, 65_544), (100_016, 164_088)
+        outer, single = ((2,), ()), 2
+    else:
+        most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
+        lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
+        outer, single = ((3,), (), (2, 2), (37,)), 3
     along, block = operation.along, operation.block
     if block:
-        return [(most + 17, 2 * most + 8) if dim.name in along else outer for dim in operation.dims] + [lengths]
-    return [lengths if dim.name == along[-1] else outer if dim.many else (3,) for dim in operation.dims]
+        return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
+    return [lengths if dim.name == along[-1] else outer if dim.many else (single,) for dim in operation.dims]
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
@@ -266,7 +276,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            is_large(entry.variant),
+            *circumstances(entry.variant),
         )
         for each, places in sizes
     ]

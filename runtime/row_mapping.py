@@ -12,7 +12,7 @@ from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
 from skuda.reduce_mapping import PartKernels
-from skuda.rows import GROUP, MOST_PLACES, SEGMENT
+from skuda.rows import GROUP, MOST_PLACES, SEGMENT, places
 from skuda.schedules import (
     CLUSTER_SEGMENTS,
     CLUSTER_TEAMS,
@@ -25,7 +25,6 @@ from skuda.schedules import (
 )
 
 LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
-_SHORTEST_IN_CLUSTER = 1 << 15  # elements: shorter rows are held by one block as well
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 _BUSY_THREADS = 1024  # of a multiprocessor
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
@@ -120,20 +119,18 @@ class RowKernels:
             + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
             for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
-        if mode is RowMode.WHOLE and (block := self._held_by_cluster(rows)):
-            cluster = self._cluster
-            return Geometry(
-                cluster, count * cluster.blocks, tuple(head), strides, block=block[0], shared=block[1]
-            )
         variants = [variant for variant in self._variants if variant.mode is mode]
         variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
+        if mode is RowMode.WHOLE and not variant.keep and (block := self._held_by_cluster(rows)):
+            cluster = self._cluster
+            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, block[0], shared=block[1])
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
 
     def _held_by_cluster(self, rows: _Rows) -> tuple[int, int] | None:
         """Threads of a block, and bytes of shared memory that it needs; None where no cluster is to hold a row."""
         chunks = -(-rows.length // (MOST_PLACES * GROUP))
         segments = -(-rows.length // SEGMENT)
-        if self._cluster is None or rows.length <= _SHORTEST_IN_CLUSTER or segments > CLUSTER_SEGMENTS:
+        if self._cluster is None or places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
             return None
         gathered = segments * self.operation.reductions * MOST_PLACES // 32 * STATE_BYTES
         shared = chunks * self._cluster.team * self._group + gathered

@@ -78,6 +78,12 @@ template <int BLOCKS> struct Part {
   // The chunks of a segment end here.
   __device__ i32 end(i32 segment, i32 of) const { return min(of, (segment + 1) * SEGMENT_CHUNKS); }
   __device__ i32 first(i32 chunk) const { return (chunk * PLACES + place) * GROUP; }
+  // Where this thread's next share begins, after the last one its first again; of a thread that has none, somewhere.
+  __device__ i32 next(i32 segment, i32 chunk, i32 end, i32 length) const {
+    i32 after = chunk + 1 < end ? chunk + 1 : (segment + teams) * SEGMENT_CHUNKS;
+    if (after >= chunks) after = team * SEGMENT_CHUNKS;
+    return min(first(after), length - GROUP);
+  }
 };
 
 // An operand's shares that a warp holds. Words lie so that lanes which read their own shares meet in no bank.

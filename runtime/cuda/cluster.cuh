@@ -19,8 +19,23 @@ template <int WIDTH> __device__ inline void copy_ahead(u8* to, const u8* from) {
   else
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
 }
-__device__ inline void copies_arrive() {
-  asm volatile("cp.async.wait_all;" ::: "memory");
+// Those since the last such call are a group.
+__device__ inline void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> __device__ inline void all_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
+// Waits for all groups but the latest ones.
+__device__ inline void copies_arrive(i32 later) {
+  switch (later) {
+    case 0: all_but<0>(); break;
+    case 1: all_but<1>(); break;
+    case 2: all_but<2>(); break;
+    case 3: all_but<3>(); break;
+    case 4: all_but<4>(); break;
+    case 5: all_but<5>(); break;
+    case 6: all_but<6>(); break;
+    default: all_but<7>();
+  }
   __syncwarp();  // lanes copy for each other
 }
 
@@ -100,22 +115,14 @@ template <typename E, int BLOCKS> struct Held {
   __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * bytes; }
 
   // Lanes copy neighbouring words.
-  __device__ void load(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part) const {
-    const i32 start = part.place - lane;
-#pragma unroll 1
-    for (i32 segment = part.team; segment < part.segments; segment += part.teams) {
-      const i32 end = part.end(segment, part.warp_chunks);
-#pragma unroll 4
-      for (i32 chunk = segment * SEGMENT_CHUNKS; chunk < end; ++chunk) {
-        const i32 first = (chunk * PLACES + start) * GROUP;
-        const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
+  __device__ void load(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part, i32 chunk) const {
+    const i32 first = part.first(chunk) - lane * GROUP;
+    const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
 #pragma unroll
-        for (int i = 0; i < words; ++i) {
-          const i32 word = i * 32 + lane;
-          if (first + word / words * GROUP < length)
-            copy_ahead<width>(chunk_at(chunk) + word_at(word), from + word * width);
-        }
-      }
+    for (int i = 0; i < words; ++i) {
+      const i32 word = i * 32 + lane;
+      if (first + word / words * GROUP < length)
+        copy_ahead<width>(chunk_at(chunk) + word_at(word), from + word * width);
     }
   }
 

@@ -105,10 +105,12 @@ void st_shared__cluster(unsigned at, const void* value, size_t size);
 inline void st_shared__cluster_u8(unsigned at, unsigned value) { st_shared__cluster(at, &value, 1); }
 inline void st_shared__cluster_u32(unsigned at, unsigned value) { st_shared__cluster(at, &value, 4); }
 inline void st_shared__cluster_u64(unsigned at, long long value) { st_shared__cluster(at, &value, 8); }
-void cp_async(unsigned to, const void* from, int size);  // what it copies comes with cp_async_wait_all
+void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
 inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
-void cp_async_wait_all();
+void cp_async_commit_group();
+void cp_async_wait_group(int later);
+inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0); }
 
 // ---- the threads of a block, and those of a cluster ----
 

@@ -1,4 +1,5 @@
 // The threads of a cluster of blocks as fibers, one cluster after the other: each runs until it waits for others.
+#include <algorithm>
 #include <cfenv>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -41,7 +42,8 @@ struct Fiber {
   ucontext_t context;
   bool done;
   int cluster_turn;          // of the cluster's barrier, which it arrived at
-  std::vector<Copy> copies;  // on their way
+  std::vector<Copy> copies;  // on their way, in groups
+  std::vector<size_t> groups;  // where each begins, and the next one
 };
 struct Block {
   Barrier barrier, warps[32];
@@ -116,9 +118,15 @@ void cp_async(unsigned to, const void* from, int bytes) {
   if ((to | unsigned(uintptr_t(from))) % bytes) abort();
   fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
 }
-void cp_async_wait_all() {
-  for (const Copy& copy : fibers[current].copies) memcpy(copy.to, copy.from, copy.size);
-  fibers[current].copies.clear();
+void cp_async_commit_group() { fibers[current].groups.push_back(fibers[current].copies.size()); }
+void cp_async_wait_group(int later) {
+  std::vector<size_t>& groups = fibers[current].groups;
+  const size_t end = groups[std::max(0, int(groups.size()) - 1 - later)];
+  for (size_t index = 0; index < end; ++index) {
+    const Copy& copy = fibers[current].copies[index];
+    if (copy.to) memcpy(copy.to, copy.from, copy.size);
+    fibers[current].copies[index].to = nullptr;
+  }
 }
 
 bool run_blocks(
@@ -144,6 +152,7 @@ bool run_blocks(
       Fiber& each = fibers[fiber];
       each.done = false;
       each.copies.clear();
+      each.groups.assign(1, 0);
       getcontext(&each.context);
       each.context.uc_stack.ss_sp = stacks + STACK * fiber;
       each.context.uc_stack.ss_size = STACK;

@@ -16,9 +16,8 @@ from skuda.rows import GROUP, MOST_PLACES, SEGMENT, places
 from skuda.schedules import (
     CLUSTER_SEGMENTS,
     CLUSTER_TEAMS,
-    ClusterVariant,
-    RowMode,
     STATE_BYTES,
+    RowMode,
     cluster_variants,
     part_variants,
     row_variants,
@@ -26,7 +25,7 @@ from skuda.schedules import (
 
 LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_BUSY_THREADS = 1024  # of a multiprocessor
+_BUSY_THREADS = 1536  # of a multiprocessor
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
 
 
@@ -65,8 +64,8 @@ class RowKernels:
     Attributes:
         parts: that of several blocks to a row, where rows come apart.
         workspace: bytes of scratch memory that a launch needs at most.
-        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever has
-            devices sets it; the same for all of them, so that no call asks for its own.
+        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
+            has devices sets it; the same for all of them, so that no call asks for its own.
     """
 
     cluster_shared = LARGE_SHARED
@@ -84,8 +83,8 @@ class RowKernels:
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
         self._cluster = next(iter(cluster_variants(operation)), None)
-        # Bytes of a group of elements of all inputs that have an element for each of a row's.
-        self._group = sum(GROUP * bits // 8 for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full)
+        inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
+        self._group = GROUP * sum(inputs) // 8  # bytes of a group of elements of all that shared memory holds
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
 

@@ -164,8 +164,9 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
 
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
-    """The schedules of rows that a cluster holds; none of rows that can be reduced in parts."""
-    return (_CLUSTER,) if operation.over and not operation.reduced else ()
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
+    once = operation.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    return (_CLUSTER,) if operation.over and not operation.reduced and not once else ()
 
 
 def least_arch(variant: Variant) -> int:

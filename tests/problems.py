@@ -99,7 +99,11 @@ class Call:
         return plan
 
     def variant(self):
-        """The schedule that serves it, as if the memory of each operand started on a 256-byte boundary."""
+        """The schedule that serves it."""
+        return self.geometry().variant
+
+    def geometry(self):
+        """What serves it, as if the memory of each operand started on a 256-byte boundary."""
         plan = self.plan(BackendKind.REFERENCE)
         places = dict(self.places)
         views = []
@@ -121,7 +125,7 @@ class Call:
                 )
             else:
                 views.append(0)
-        return plan._geometry(views).variant
+        return plan._geometry(views)
 
 
 def shared(operand: Operand, operation: Operation) -> bool:
@@ -169,7 +173,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
                     [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
                 )
             )
-            > (500_000 if isinstance(entry.variant, schedules.ClusterVariant) else 300_000 if operation.over else 60_000)
+            > (350_000 if operation.over else 60_000)
         ):
             continue
         plan = plan_class.select(

@@ -6,6 +6,7 @@
 
 constexpr int PLACES = 1024;           // to which the groups of a long row are dealt: skuda.rows
 constexpr int SEGMENT_CHUNKS = SEGMENT / (PLACES * GROUP);
+constexpr int BATCH = SEGMENT_CHUNKS / 2;  // chunks that are copied as a group
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
 constexpr int WARPS = PLACES / 32;      // of these places
 constexpr int STATE_BYTES = 16;        // of a partial result, at most

@@ -96,7 +96,7 @@ inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 
 // Of the blocks of a cluster one after the other: addresses are counted from the first one's.
 constexpr unsigned SHARED_BYTES = 64 << 20;  // of a block: what each kernel of a source declares has a place of its own
-unsigned shared_place(size_t size);           // for a variable
+unsigned place_in_shared(size_t size);           // for a variable
 void* shared_memory(unsigned place);          // of this block
 void* dynamic_shared_memory();
 unsigned __cvta_generic_to_shared(const void* at);

@@ -197,11 +197,12 @@ def _hosted(text: str) -> str:
         kind, name, extents = match.groups()
         return (
             f"typedef {kind} {name}of_a_block{extents}; "
-            f"static const unsigned {name}place = shared_place(sizeof({name}of_a_block)); "
+            f"static const unsigned {name}place = place_in_shared(sizeof({name}of_a_block)); "
             f"{name}of_a_block& {name} = *static_cast<{name}of_a_block*>(shared_memory({name}place));"
         )
 
     text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)
     text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", text)
-    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());", text)
+    dynamic = r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());"
+    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", dynamic, text)
     return _SHARED.sub(shared, text)

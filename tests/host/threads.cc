@@ -102,7 +102,7 @@ void barrier_cluster_arrive_release_aligned() {
 }
 void barrier_cluster_wait_acquire_aligned() { wait_beyond(together, fibers[current].cluster_turn); }
 
-unsigned shared_place(size_t bytes) {
+unsigned place_in_shared(size_t bytes) {
   const unsigned place = declared;
   declared += unsigned(bytes + 15) / 16 * 16;
   if (declared > SHARED_BYTES / 2) abort();

@@ -201,6 +201,11 @@ class Operation(Record):
         """The dimensions that a kernel runs over: those of the operand that has most of them."""
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
 
+    @property
+    def reduces(self) -> bool:
+        """Whether there are reductions in it, over one thing or over several."""
+        return bool(self.over or self.stages)
+
     @cached_property
     def along(self) -> tuple[str, ...]:
         """The dimensions that rows lie along, in the order of the space; none where there are no reductions.
@@ -282,7 +287,7 @@ class Operation(Record):
         integers = all(DTYPES[word].kind != "float" for word in words)
         return PrecisionGuarantee(
             math_precision=types[COMPUTE],
-            accumulator=types[COMPUTE] if self.over or self.stages else None,
+            accumulator=types[COMPUTE] if self.reduces else None,
             rounding="exact integers" if integers else "nearest, ties to even, once at the store",
             exact=self.exact,
             max_ulp=0.0 if self.exact else None,

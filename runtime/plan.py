@@ -27,7 +27,6 @@ from skuda.errors import (
 from skuda.family import plain_library
 from skuda.launch import Launch, Ready, Seen, ready_of_views
 from skuda.operation import Operand, Operation, count, packed_shape
-from skuda.row_mapping import RowKernels
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
@@ -134,6 +133,8 @@ class Plan:
         """What says how a call is launched."""
         if not self.operation.over:
             return mapping.MapKernels(self.operation, self.types, self.sizes)
+        from skuda.row_mapping import RowKernels  # a first call of a map does not wait for it
+
         kernels = RowKernels(self.operation, self.types, self.sizes)
         if self.backend is BackendKind.CUDA:
             kernels.cluster_shared = _cluster_shared()

@@ -63,7 +63,7 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
     """What composes an operation for a problem; None for one that is not known here."""
     from skuda.bench.row_formulas import MAKERS  # which uses what is here
 
-    known = MAKERS if operation.over else _MAKERS
+    known = MAKERS if operation.reduces else _MAKERS
     backward = operation.function.removeprefix(operation.name)
     return known.get(operation.name.partition("_per_")[0] + backward)
 
@@ -242,7 +242,7 @@ def native(problem: Problem) -> Callable[[], object] | None:
 
     case = problem.case
     name, tensors = case.operation.function, tensors_of(problem)
-    if case.operation.over:
+    if case.operation.reduces:
         return row_formulas.native(problem, tensors)
     if name in ("lerp", "lerp_tensor"):
         a, b, weight = tensors["a"], tensors["b"], tensors["weight"]

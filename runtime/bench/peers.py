@@ -72,7 +72,7 @@ def _eager(problem: Problem) -> Callable[[], object] | None:
 def is_compiled(case: Case, quick: bool = False) -> bool:
     """Whether torch.compile is measured in a row: it takes seconds to compile each, so only some are."""
     shapes = _COMPILED_SHAPES
-    if case.operation.over:
+    if case.operation.reduces:
         named, elements = case.operation.function in _COMPILED_REDUCTIONS, ("f16",)
     else:
         named, elements = case.operation.function in _COMPILED_OPERATIONS, _COMPILED_ELEMENTS
@@ -109,7 +109,7 @@ def _triton(problem: Problem) -> Callable[[], object] | None:
     )
     if not serves:
         return None
-    if case.operation.over:
+    if case.operation.reduces:
         return _triton_rows(problem)
     if case.operation.function != "quantize_per_token":
         return None

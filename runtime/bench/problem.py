@@ -17,8 +17,8 @@ _POISONS = (0xA5, 0x5A)
 _SAMPLE = 1 << 16  # elements at either end that are compared with the reference
 _FINITE = 0xBF  # bits of an 8-bit float whose exponent is not all ones
 _COLUMNS = 32  # likewise of columns, where columns are reduced: whole bytes, and what a warp takes
-# Elements of a whole tensor beyond which the reference's exponentials would take seconds. Such a result is compared
-# with the peers' alone here, and with the reference's at smaller sizes in tests/gpu.
+# Elements of a whole tensor beyond which the reference's exponentials, or its reductions over several things, would
+# take seconds. Such a result is compared with peers' alone here, and with the reference's at smaller sizes in tests/gpu.
 _SLOW = 1 << 22
 _ALIGN = 128  # where samples start along the first axis: whole groups, whole bytes of packed codes
 WEIGHT = 0.3  # every float number that is no scale
@@ -45,13 +45,15 @@ class Problem:
         for placed in case.operands:
             self.arrays[placed.operand.name] = self._array(placed)
         self.args = case.plan_class.args_type(**self.arrays)
+        size = self.plan.workspace_size
+        self._workspace = cupy.empty(size, cupy.uint8) if size else None
 
     def run(self) -> None:
-        """Enqueues the kernel."""
-        self.plan.run(self.args)
+        """Enqueues the kernel, or the kernels."""
+        self.plan.run(self.args, workspace=self._workspace)
 
     def _array(self, placed: Placed):
-        operand, storage = placed.operand, DTYPES[placed.word].storage
+        operand, storage = placed.operand, _storage(placed.word)
         if operand.scalar and operand in self.case.operation.inputs:
             return self._number(operand, placed.word)
         if operand in self.case.operation.outputs:
@@ -110,7 +112,7 @@ class Problem:
 
     def _same(self, before, placed: Placed) -> bool:
         """Whether both runs wrote the same bytes; outputs are contiguous after `start` elements."""
-        storage = DTYPES[placed.word].storage
+        storage = _storage(placed.word)
         skip = placed.start * storage.itemsize
         after = self._memory[placed.operand.name]
         one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, after))
@@ -120,8 +122,8 @@ class Problem:
         axis, align = self._sampled()
         extents = self.case.extents
         if axis is None:
-            raises = "exp" in self.case.plan_class.formula.__code__.co_names
-            return None if raises and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
+            slow = not self.case.operation.over or "exp" in self.case.plan_class.formula.__code__.co_names
+            return None if slow and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
         length = extents[axis]
         rows = max(1, _SAMPLE // (prod(extents) // length))
         rows = -(-rows // align) * align if length > align else length
@@ -136,8 +138,10 @@ class Problem:
         """
         case, rank = self.case, len(self.case.extents)
         free = [axis for axis in range(rank) if axis not in case.reduced]
-        if not case.operation.over:
+        if not case.operation.reduces:
             return 0, _ALIGN
+        if not case.operation.over:  # over several things, so that no part of an end stands for itself
+            return None, 1
         if free:
             return free[0], _COLUMNS if free[0] == rank - 1 else 1
         return (0, lcm(case.row_length, 2)) if case.operation.block else (None, 1)
@@ -174,6 +178,11 @@ class Problem:
                 where = "" if whole else f" in {'rows' if axis == 0 else f'axis {axis},'} {start} to {end}"
                 return f"{name}: {wrong} of {got.nbytes} bytes{where} are not the reference's"
         return None
+
+
+def _storage(word: str) -> np.dtype:
+    """What the elements of a CuPy array are; 8-bit floats, of which CuPy has none, travel as bytes."""
+    return np.dtype(np.uint8) if DTYPES[word].narrow_float else DTYPES[word].storage
 
 
 def _with(extents: tuple[int, ...], axis: int, length: int) -> tuple[int, ...]:

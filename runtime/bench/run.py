@@ -47,7 +47,7 @@ class Bench:
         """
         row: dict[str, Any] = {
             "operation": case.operation.function,
-            **({"family": case.family} if case.operation.over else {}),
+            **({"family": case.family} if case.operation.reduces else {}),
             "dtype": case.dtype,
             "element": case.element,
             "shape": str(case.shape),
@@ -131,7 +131,7 @@ def agreement(result: object, problem: Problem) -> float:
     tensors = formulas.tensors_of(problem)
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
-    near = bool(problem.case.operation.over)
+    near = problem.case.operation.reduces
     equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in zip(outputs, results, strict=True))
     return equal / max(1, sum(output.numel() for output in outputs))
 

@@ -76,7 +76,7 @@ class Case:
     @property
     def family(self) -> str:
         """What a table of few lines lists it under."""
-        if self.operation.over and self.operation.category != "quantization":
+        if self.operation.reduces and self.operation.category != "quantization":
             return self.operation.category
         name = self.operation.name.partition("_per_")[0].partition("_tensor")[0]
         return name.removesuffix("_asymmetric").replace("_", " ")
@@ -205,7 +205,7 @@ class Case:
     @cached_property
     def size_class(self) -> SizeClass:
         """The class of shapes whose target holds for this row."""
-        return self._class_of_reductions() if self.operation.over else self._class_of_map()
+        return self._class_of_reductions() if self.operation.reduces else self._class_of_map()
 
     def _class_of_map(self) -> SizeClass:
         if self.shape.layout is Layout.ROW_STRIDED:
@@ -279,7 +279,7 @@ def _rows(
 ) -> Iterator[tuple[Shape, dict[str, int]]]:
     """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
     every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
-    if operation.over:
+    if operation.reduces:
         every = every and operation.name not in shapes.ALIKE
         for shape, attributes in shapes.reducing(operation):
             if every or shapes.is_core(shape):

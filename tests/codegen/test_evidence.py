@@ -149,7 +149,7 @@ def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
     now = records_of(catalog).digest("twice.cu")
     monkeypatch.setattr(evidence, "OPTIONS", ("--fmad=true",))
     other = records_of(catalog).digest("twice.cu")
-    monkeypatch.setattr(evidence, "headers", lambda: {"a.cuh": ""})
+    monkeypatch.setattr(evidence, "included", lambda text: {"a.cuh": ""})
     assert len({now, other, records_of(catalog).digest("twice.cu")}) == 3
 
 

@@ -173,7 +173,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
                     [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
                 )
             )
-            > (350_000 if operation.over else 60_000)
+            > _most_elements(entry.variant, operation)
         ):
             continue
         plan = plan_class.select(
@@ -185,6 +185,13 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             if operand.dims
         )
         yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry.variant))
+
+
+def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
+    """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
+    if isinstance(variant, schedules.ClusterVariant):
+        return 200_000
+    return 300_000 if operation.over else 60_000
 
 
 def circumstances(variant: schedules.Variant) -> tuple[bool, bool]:
@@ -208,16 +215,16 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
     if isinstance(variant, schedules.ClusterVariant):  # of one segment and of several, the last one short
-        lengths, blocked = (40_008, 164_088, 65_544), (100_016, 164_088)
-        outer, single = ((2,), ()), 2
+        lengths, blocked = (40_008, 65_544, 131_336), (100_016, 164_088)
+        outer, single = ((2,), ()), (2, 1)
     else:
         most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
         lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
-        outer, single = ((3,), (), (2, 2), (37,)), 3
+        outer, single = ((3,), (), (2, 2), (37,)), (3,)
     along, block = operation.along, operation.block
     if block:
         return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
-    return [lengths if dim.name == along[-1] else outer if dim.many else (single,) for dim in operation.dims]
+    return [lengths if dim.name == along[-1] else outer if dim.many else single for dim in operation.dims]
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:

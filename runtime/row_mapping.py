@@ -25,7 +25,7 @@ from skuda.schedules import (
 
 LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_BUSY_THREADS = 1536  # of a multiprocessor
+_BUSY_THREADS, _BUSY_WITH_COLUMNS = 1024, 1536  # of a multiprocessor; more where they wait for what rows share
 INNER = 4  # axes that the elements of a row may lie along: reduce.cuh
 
 
@@ -84,6 +84,8 @@ class RowKernels:
         self._variants = row_variants(operation, types)
         self._cluster = next(iter(cluster_variants(operation)), None)
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
+        columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
+        self._busy = _BUSY_WITH_COLUMNS if columns else _BUSY_THREADS
         self._group = GROUP * sum(inputs) // 8  # bytes of a group of elements of all that shared memory holds
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
@@ -136,8 +138,9 @@ class RowKernels:
         if shared > self.cluster_shared:
             return None
         # As many teams as it takes to keep a multiprocessor busy, where it has room for few blocks.
-        wanted = _BUSY_THREADS // self._cluster.team // max(1, self.cluster_shared // (shared + _RESERVED))
-        teams = max(each for each in (1, 2, 4) if each <= min(CLUSTER_TEAMS, segments, max(1, wanted)))
+        room = max(1, self.cluster_shared // (shared + _RESERVED))
+        wanted = -(-self._busy // (self._cluster.team * room))
+        teams = 1 << (min(CLUSTER_TEAMS, segments, wanted).bit_length() - 1)
         return teams * self._cluster.team, shared
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:

@@ -192,7 +192,8 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
         ("Softmax", "f16", 65536, 0),  # a block holds it
         ("Softmax", "f16", 65544, 1),
         ("Softmax", "f16", 131072, 2),
-        ("Softmax", "f16", 262144, 4),
+        ("Softmax", "f16", 262144, 2),
+        ("RmsNorm", "f16", 262144, 4),
         ("Softmax", "f16", 262140, 0),  # rows do not begin on boundaries
         ("Softmax", "f32", 65536, 1),
         ("Softmax", "f32", 262144, 4),

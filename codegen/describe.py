@@ -40,12 +40,21 @@ class Described:
     def __init__(self, row: Row):
         self.row = row
         self.programs = tuple(DescribedProgram(program) for program in row.programs)
-        self.stages = tuple(stage for program in self.programs for stage in program.stages)
         self.with_stages = tuple(each for program in self.programs for each in (*program.stages, program))
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
         return Heading(self.row.name, self.row.doc, f"{file_name} [{self.row.name}]")
+
+    @property
+    def plans(self) -> tuple[DescribedProgram, ...]:
+        """What its module of plans has: stages before what they are of, but for those of second forms."""
+        return tuple(program for program in self.with_stages if not program.operation.of_second)
+
+    @property
+    def second_plans(self) -> tuple[DescribedProgram, ...]:
+        """The stages of second forms, which have a module of their own: most calls need none of them."""
+        return tuple(program for program in self.with_stages if program.operation.of_second)
 
     @property
     def reference_imports(self) -> Imports:
@@ -230,7 +239,7 @@ class DescribedProgram:
             return (
                 "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
                 "rounded in C (f64 where T is f64, else f32), or made of such steps in one order (sums, exp, "
-                "log: docs/numerics.md), and the result is rounded once at the store"
+                "log, erf: docs/numerics.md), and the result is rounded once at the store"
             )
         return (
             "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "

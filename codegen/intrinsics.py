@@ -29,6 +29,7 @@ class Intrinsic:
         exact: correctly rounded in the compute type on every target, so CPU and GPU bits are equal.
         bits: for an integer result, how many bits hold it (sign included).
         common: computed in the same steps on every target, so CPU and GPU bits are equal though not correctly rounded.
+        header: what a source that calls it includes beside the headers that all include.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Intrinsic:
     exact: bool = False
     bits: int = 0
     common: bool = False
+    header: str = ""
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -48,12 +50,13 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 
 def _real(
-    name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False
-) -> Intrinsic:
+    name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
+    header: str = "",
+) -> Intrinsic:  # fmt: skip
     """An intrinsic from reals to a real whose spellings are plain calls."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     return Intrinsic(
-        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, common=common
+        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, 0, common, header
     )
 
 
@@ -112,6 +115,17 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("log", "logarithm", "log", r"\ln({0})",
           "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN",
           common=True),
+    _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})",
+          "within 1.5 units in the last place, the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
+          "1 - erf, within 6 units in the last place where it is small too, the same bits everywhere; NaN gives NaN",
+          common=True, header="erf.cuh"),
+    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
+          "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
+          "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
+          "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
+          header="erf.cuh"),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
@@ -156,5 +170,5 @@ INSTEAD: dict[str, str] = {
     "if_else": "`where(condition, a, b)`",
     "fabs": "`abs(x)`",
     "arctan": "`atan(x)`",
-    "sigmoid": "`1 / (1 + exp(-x))`, or a function of your own under `functions:`",
+    "logistic": "`sigmoid(x)`",
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COMPUTE, Operation
@@ -75,6 +76,12 @@ class Program:
         each |= {name for o in op.outputs if o.dims == op.space for name in formulas[o.name].names()}
         made = [o.dims for o in op.outputs if o.dims != op.space] if op.over else []
         return tuple(o.name for o in op.inputs if o.dims in made and o.name not in each)
+
+    @property
+    def headers(self) -> set[str]:
+        """What its source includes beside the headers that all include."""
+        called = set().union(*(node.intrinsics() for node in self.formulas.values()))
+        return {INTRINSICS[name].header for name in called} - {""}
 
     @property
     def named(self) -> set[str]:

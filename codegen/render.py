@@ -14,7 +14,7 @@ from skuda import schedules
 from skuda.codegen import output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
-from skuda.codegen.describe import Described
+from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram, Value
 from skuda.codegen.schema import schema_text
@@ -37,6 +37,7 @@ ROW_TEMPLATES = (
     Template("reference.py.jinja", "reference/{name}.py", "#%"),
     Template("doc.md.jinja", "docs/{name}.md", "%%"),
 )
+SECOND_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 
 
@@ -47,19 +48,21 @@ def render(spec: Spec) -> dict[str, str]:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),
-            "p_classes": [f"{p.operation.class_name}Plan" for p in (*described.programs, *described.stages)],
             "imports": described.reference_imports,
             "block": schedules.BLOCK,
         }
-        in_kernels = [stage for program in row.programs for stage in stages(program) or (program,)]
+        every = [each for program in row.programs for each in (*stages(program), program)]
+        in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
+        context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(row, spec)
-        for template in ROW_TEMPLATES:
+        for template in (*ROW_TEMPLATES, SECOND_PLANS) if described.second_plans else ROW_TEMPLATES:
             context["programs"] = {
-                "map.cu.jinja": in_cuda,
-                "plan.py.jinja": described.with_stages,
-                "reference.py.jinja": [p for p in described.with_stages if not p.operation.stages],
-            }.get(template.name, described.programs)
+                "cuda/{name}.cu": in_cuda,
+                "plans/{name}.py": described.plans,
+                SECOND_PLANS.path: described.second_plans,
+                "reference/{name}.py": [p for p in described.with_stages if not p.operation.stages],
+            }.get(template.path, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
     files[CATALOG_TEMPLATE.path] = _rendered(
@@ -142,6 +145,8 @@ def _environment(statement: str) -> jinja2.Environment:
         row_bits=_row_bits,
         row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
+        plan_base=_plan_base,
+        whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
         turns=_turns,
@@ -152,6 +157,13 @@ def _environment(statement: str) -> jinja2.Environment:
         string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
     )
     return environment
+
+
+def _plan_base(program: DescribedProgram) -> str:
+    """The class that a program's plan derives from."""
+    if program.operation.stages:
+        return "StagedPlan"
+    return "TwoFormsPlan" if program.operation.second and not program.operation.stage else "Plan"
 
 
 def _cpp(element: str, program: CudaProgram) -> str:

@@ -3,6 +3,10 @@
 A kernel reduces over one thing. What a program reduces over different dimensions, or over all of them and then uses for
 each element, is taken apart: values that rows have one of, in the compute type, become outputs of one stage and inputs
 of those after it.
+
+A program of rows may have stages as a second form. Where a call names the axes that it reduces, rows may lie along any
+of them, and be as long as the whole array: a block that holds a row then reads one element here and one there, or works
+alone.
 """
 
 from __future__ import annotations
@@ -27,8 +31,26 @@ def is_staged(program: Program) -> bool:
 
 
 def stages(program: Program) -> tuple[Program, ...]:
-    """The stages of a program; none where it is one kernel's."""
-    return tuple(_Splitter(program)) if program.operation.stages else ()
+    """The stages of a program, be they its only form or the second; none where it has neither."""
+    op = program.operation
+    return tuple(_Splitter(program)) if op.stages or (op.second and not op.stage) else ()
+
+
+def second_form(program: Program) -> int:
+    """Of how many stages the second form of a program of rows is; 0 where it has none.
+
+    It has one if a call names the axes that it reduces, if parts of a row can be reduced apart in each stage but not in
+    one kernel, and if the last stage alone writes: then what may be updated in place is the same in both forms.
+    """
+    op = program.operation
+    named = op.chooses_axes and op.over == op.axis.axis_of
+    rows = len(op.space) == 2 and all(dim.many for dim in op.space) and op.space[-1].name == op.over
+    if not named or not rows or op.reduced or op.chained or any(op.may_be_packed(o.element) for o in op.inputs):
+        return 0
+    *before, last = _Splitter(replace(program, operation=replace(op, second=1)))
+    apart = all(stage.operation.reduced for stage in before) and (last.operation.reduced or not last.operation.over)
+    counts = any(node.counts() for node in last.formulas.values()) and not last.operation.over
+    return len(before) + 1 if before and apart and not counts and last.operation.outputs == op.outputs else 0
 
 
 def _in_rows(op: Operation, over: str) -> bool:
@@ -45,8 +67,9 @@ class _Splitter:
     def __init__(self, program: Program):
         self.program = program
         self.op = program.operation
-        self.left = dict(program.formulas)  # formulas of outputs that no stage makes yet
-        self.known: dict[Node, Node] = {}  # names of the values that stages have made
+        self.apart = bool(self.op.second)  # whether even what a block could hold is reduced by several
+        self.left = dict(program.formulas)  # of outputs that no stage makes yet, in terms of what stages have made
+        self.values = 0  # that stages have made
         self.made: list[Operand] = []
 
     def __iter__(self):
@@ -57,29 +80,29 @@ class _Splitter:
 
     def _next(self, number: int) -> Program:
         """The stage that comes next: a map where no reductions are left."""
-        waiting = [*dict.fromkeys(r for node in self.left.values() for r in self._named(node).reductions())]
+        waiting = [*dict.fromkeys(r for node in self.left.values() for r in node.reductions())]
         if not waiting:
             return self._stage(number, [*self.left], [])
-        overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not _in_rows(self.op, over))
+        overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
         over, ready = next((over, ready) for over in overs if (ready := self._ready(waiting, over)))
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
-        rows = _in_rows(self.op, over)
+        rows = self._in_rows(over)
         outputs = []
         for name in self.left:
             needed = self._needed(name)
             if needed <= set(ready) and (rows or not needed or name not in full):
                 outputs.append(name)
-        rest = [self._named(node) for name, node in self.left.items() if name not in outputs]
+        rest = [node for name, node in self.left.items() if name not in outputs]
         values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
         return self._stage(number, outputs, [*values])
 
-    def _named(self, node: Node) -> Node:
-        return node.replaced(self.known.get)
+    def _in_rows(self, over: str) -> bool:
+        return not self.apart and _in_rows(self.op, over)
 
     def _ready(self, waiting: list[Node], over: str) -> list[Node]:
         """The reductions over something that one stage can make now: in rows, also those inside of each other."""
         ready: list[Node] = []
-        rows = _in_rows(self.op, over)
+        rows = self._in_rows(over)
         for r in waiting:  # those inside come first
             inside = set(r.args[0].reductions())
             if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
@@ -88,7 +111,7 @@ class _Splitter:
 
     def _needed(self, name: str) -> set[Node]:
         """The reductions that an output waits for, itself or by outputs that it names."""
-        node = self._named(self.left[name])
+        node = self.left[name]
         found = set(node.reductions())
         for other in node.names() & self.left.keys():
             found |= self._needed(other)
@@ -108,7 +131,7 @@ class _Splitter:
 
     def _stage(self, number: int, outputs: list[str], values: list[Node]) -> Program:
         op = self.op
-        formulas = {name: self._named(self.left.pop(name)) for name in outputs}
+        formulas = {name: self.left.pop(name) for name in outputs}
         texts = {name: self.program.formula_texts[name] for name in outputs}
         made = [o for o in op.outputs if o.name in outputs]
         overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
@@ -117,13 +140,14 @@ class _Splitter:
         kept = tuple(dim for dim in op.space if dim.name not in over.split(", "))
         names: dict[Node, Node] = {}
         for node in values:
-            name = f"row_value_{len(self.known) + len(names)}"
+            name = f"row_value_{self.values + len(names)}"
             formulas[name], texts[name] = node, _Spelled().text(node)
             made.append(Operand(name, CPP.get(node.kind, COMPUTE), kept))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
         used = set().union(*(node.names() for node in formulas.values()))
         inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in used - formulas.keys())
-        self.known |= names
+        self.values += len(names)
+        self.left = {name: node.replaced(names.get) for name, node in self.left.items()}
         self.made += made
         operation = self._operation(number, inputs, tuple(made), used, over)
         operation = replace(operation, chained=bool(used & formulas.keys()))
@@ -151,6 +175,7 @@ class _Splitter:
             requirements=(),
             formula_attributes=tuple(name for name in op.formula_attributes if name in used),
             over=over,
+            updated=(),
             stage=number,
             stages=0,
         )

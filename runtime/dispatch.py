@@ -23,6 +23,7 @@ from skuda.sku import BackendKind, KernelSku, Layout, split_symbol
 
 if TYPE_CHECKING:
     from skuda.kernel import Kernel
+    from skuda.plan import Plan
 
 REFERENCE = schedules.Variant("reference", Layout.STRIDED)
 
@@ -43,7 +44,14 @@ class Catalog:
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """Every operation, both directions; imports all plan modules."""
-        return tuple(plan.operation for module in self.modules for plan in self.module(module).PLANS)
+        return tuple(plan.operation for module in self.modules for plan in self.plans(module))
+
+    def plans(self, name: str) -> tuple[type[Plan], ...]:
+        """The plan classes of a row, those of stages too."""
+        found = self.module(name).PLANS
+        if any(plan.operation.second for plan in found):
+            found += importlib.import_module(f"{self.package}.plans._{name}").PLANS
+        return found
 
     def module(self, name: str) -> ModuleType:
         """The plan module of a row."""

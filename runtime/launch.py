@@ -32,6 +32,7 @@ class Launch:
         slots: the kernel's argument.
         blank: `slots.blank`, with nothing in the places of numbers.
         places: where in it each operand's pointer goes; those of a number follow.
+        entries: the NVRTC name expressions of the kernels, in order.
         loaded: the kernel by device, as far as it was wanted.
         workspace: bytes of scratch memory that it needs.
     """
@@ -43,8 +44,8 @@ class Launch:
         self.block = geometry.block
         self.shared = geometry.shared
         self.workspace = geometry.workspace
-        self._entry, *finish = schedules.entries(operation, plan.types, geometry.variant)
-        self._finish = finish[0] if geometry.finish is not None else None
+        entries = schedules.entries(operation, plan.types, geometry.variant)
+        self.entries = entries if geometry.finish is not None else entries[:1]
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))
@@ -90,7 +91,7 @@ class Launch:
         """The kernel ready to launch on a device; raises what `Kernel.on` does."""
         loaded = self.loaded.get(device)
         if loaded is None:
-            loaded = self.loaded[device] = dispatch.kernel(*self._source, self._entry).on(device)
+            loaded = self.loaded[device] = dispatch.kernel(*self._source, self.entries[0]).on(device)
             if self.shared:
                 loaded.allow_shared(self.shared)
         return loaded
@@ -99,10 +100,14 @@ class Launch:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
         launch = self.on(device).launch
         loaded = [(partial(launch, shared=self.shared) if self.shared else launch, self.grid, self.block)]
-        if self._finish is not None:
-            finish = dispatch.kernel(*self._source, self._finish).on(device)
+        if self.geometry.finish is not None:
+            finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
             loaded.append((finish.launch, *self.geometry.finish))
         return loaded
+
+    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """What is launched, in order, and what its `slots` pack: itself, for operands as `filled` takes them."""
+        return [(self, self.filled(checked, workspace))]
 
     def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:
         """What `Slots.pack` takes, for operands that have been checked and scratch memory at an address."""

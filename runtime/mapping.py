@@ -32,6 +32,7 @@ from skuda.schedules import (
     lanes_of,
     strided_lanes,
     tile_of,
+    variants,
 )
 from skuda.tiles import Arrays, plane
 
@@ -105,6 +106,7 @@ class MapKernels:
             the first of these that all of them have in common. That of sectors saves memory transactions.
         few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
             hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+        served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
     few_blocks = 512
@@ -119,6 +121,9 @@ class MapKernels:
         self.packed = any(bits < 8 for bits in self.bits)
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = self.full
+        self.served = variants(operation, types) if operation.of_second else None
+        if self.served:
+            self.few_blocks = 0
         self.boundaries = _SECTOR, lanes_of(operation, types, COLUMNS)[0]
 
     def geometry(self, layouts: Layouts) -> Geometry:
@@ -142,7 +147,7 @@ class MapKernels:
                 found = self._vec(layouts, arrays, axes, *row)
             elif all(axis.block == 1 for axis in axes):
                 found = self._columns(layouts, arrays, axes[:-1], axes[-1])
-            if found is not None and found.head[0] < _MOST:
+            if found is not None and found.head[0] < _MOST and (not self.served or found.variant in self.served):
                 return found
         return self._tile(arrays, axes, full, parameters) or self._strided(arrays, axes)
 
@@ -478,7 +483,10 @@ class MapKernels:
         operands = [self.operation.operands[index] for index in arrays]
         blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
         output = operands.index(self.operation.outputs[0])
-        along, across, lanes = tile_of(self.operation, self.types)
+        tile = tile_of(self.operation, self.types)
+        if tile is None:
+            return None
+        along, across, lanes = tile
         found = plane(axes, Arrays(output, full, parameters, blocked, self.packed), lanes)
         if found is None:
             return None

@@ -131,6 +131,8 @@ class Operation(Record):
             the same dimensions may be the very array of one.
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
         stage: which one of such it is, from 1 on; else 0.
+        second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
+            few and long; of such a stage the same; else 0.
     """
 
     name: str
@@ -154,6 +156,7 @@ class Operation(Record):
     updated: tuple[str, ...] = ()
     stages: int = 0
     stage: int = 0
+    second: int = 0
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -164,6 +167,11 @@ class Operation(Record):
     def function(self) -> str:
         """Name of the function form."""
         return self.name + ("_backward" if self.direction is Direction.BACKWARD else "")
+
+    @property
+    def of_second(self) -> bool:
+        """Whether it is a stage of a second form, which needs only the schedules of some calls."""
+        return bool(self.second and self.stage)
 
     @cached_property
     def reference(self) -> str:

@@ -33,6 +33,7 @@ from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
 
 if TYPE_CHECKING:
     from skuda.arrangement import Place
+    from skuda.staged import Stages
 
 
 _ALIGNED = 16  # bytes that a workspace starts on a multiple of
@@ -121,7 +122,7 @@ class Plan:
         self._kernels = self._make_kernels()
         self.full = self._kernels.full
         self.vectors = self._kernels.vectors
-        self._launches: dict[tuple, Launch] = {}
+        self._launches: dict[tuple, Launch | Stages] = {}
         self._seen = Seen(self)
         self._straight: Straight = refuse  # the one that served last
         self._straights: dict[tuple, Straight | None] = {}  # by the types of operands, after their places if any
@@ -221,25 +222,17 @@ class Plan:
         if self.backend is BackendKind.REFERENCE:
             self._run_reference(checked)
             return None
-        needed = self._needed(checked)
+        launch = self.launch_for(checked)
+        needed = launch.workspace
         if workspace is _MADE:
             first = next(view for view in checked if isinstance(view, View))
             handle = self.stream_of(first, stream)
             workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
         address = self._check_workspace(workspace, checked) if needed or workspace is not None else 0
-        ready = ready_of_views(self, self._packed(checked, address), values, checked, workspace)
+        ready = ready_of_views(self, launch.packed(checked, address), values, checked, workspace)
         ready.enqueue(self._handle(ready, stream))
         self.learn(values)
         return ready if ready.lasting else None
-
-    def _needed(self, checked: Sequence[View | int | float]) -> int:
-        """Bytes of workspace for operands that lie so."""
-        return self.launch_for(checked).workspace
-
-    def _packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
-        """What is launched, in order, with its parameters."""
-        launch = self.launch_for(checked)
-        return [(launch, launch.filled(checked, workspace))]
 
     def learn(self, values: Sequence, places: tuple[Place, ...] = ()) -> Straight | None:
         """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
@@ -447,13 +440,16 @@ class Plan:
             return self.stream
         return family_of(view.owner).current_stream(view.device)
 
-    def launch_for(self, checked: Sequence[View | int | float]) -> Launch:
-        """The launch that serves operands which lie as these do."""
+    def launch_for(self, checked: Sequence[View | int | float]) -> Launch | Stages:
+        """What is launched for operands which lie as these do."""
         key = (self._starts(checked), *[view.strides if isinstance(view, View) else None for view in checked])
         launch = self._launches.get(key)
         if launch is None:
-            launch = self._launches[key] = Launch(self, self._geometry(checked))
+            launch = self._launches[key] = self._launch(checked)
         return launch
+
+    def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
+        return Launch(self, self._geometry(checked))
 
     def _starts(self, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
         """`aligned` and `lead` of Layouts."""

@@ -11,8 +11,12 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from skuda.dtypes import DTYPES
-from skuda.elementary import exp as exp  # for the formulas
+from skuda.elementary import erf as erf  # for the formulas
+from skuda.elementary import erfc as erfc
+from skuda.elementary import exp as exp
 from skuda.elementary import log as log
+from skuda.elementary import ndtr as ndtr
+from skuda.elementary import sigmoid as sigmoid
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
 from skuda.rows import Rows
 
@@ -76,8 +80,8 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "remainder", "round_to_int",
-    "rsqrt", "sign", "to_real", "where",
+    "clamp", "erf", "erfc", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "ndtr",
+    "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "to_real", "where",
 )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from skuda.rows import GROUP, MOST_PLACES, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
-_TILE_BYTES = 41 << 10  # of shared memory, so that five blocks have room
+_TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
 
 
 class Variant(Record):
@@ -129,11 +129,13 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
     Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
-    the rows lie; and only short ones where there is one row.
+    the rows lie; and only short ones where there is one row. Stages of a second form reduce in parts alone.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
+    if operation.of_second:
+        return ()
     found = _row_variants(bits)
     if not part_variants(operation, types):
         return found
@@ -209,6 +211,10 @@ def across_lanes(operation: Operation, types: Types) -> int:
     return max(2, min(8, 128 // max(full)) // (2 if len(operation.reduced) > 2 else 1))
 
 
+# Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
+_SECOND = VEC, COLUMNS, TILE, STRIDED
+
+
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """The schedules that some call of an operation at these types can reach.
 
@@ -220,7 +226,10 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         return (STAGES,)
     if operation.over:
         rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
-        return tuple([variant for each in rows for variant in each])
+        second = (STAGES,) if operation.second and not operation.stage else ()
+        return tuple([variant for each in (*rows, second) for variant in each])
+    if operation.of_second:
+        return _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
@@ -235,6 +244,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
     columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    planes = planes if tile_of(operation, types) else planes[:1]
     return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
 
 
@@ -327,8 +337,9 @@ def strided_lanes(operation: Operation, types: Types) -> int:
     return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
 
 
-def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
-    """Elements of a tile along and across, and neighbours along that a thread takes at once.
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once; None where so many wide
+    operands leave no room for one.
 
     A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
     In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
@@ -345,6 +356,8 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int]:
         return padded <= _TILE_BYTES and along * across <= most
 
     sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    if not sizes:
+        return None
     along, across = max(
         sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
     )

@@ -12,7 +12,7 @@ import numpy as np
 
 from skuda import mapping, schedules
 from skuda.dtypes import DTYPES
-from skuda.operation import Operand, Operation, count
+from skuda.operation import count
 from skuda.plan import Plan
 from skuda.straight import Straight, contiguous_strides, refuse
 from skuda.tensor import View
@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 
 
-class _Between:
-    """What the stages of a plan leave each other.
+class Stages:
+    """The stages of a plan, and what they leave each other.
 
     Attributes:
+        geometry: that of no kernel of its own.
+        plans: of the stages, in order.
         full: of each operand of the plan: whether it has an element for each of the space, and as an input no stage
             reads it that follows one which writes an output: only then an output may be the same array.
         vectors: none: the stages' own plans look at how operands lie.
@@ -35,14 +37,17 @@ class _Between:
     """
 
     boundaries = ()  # as of MapKernels; the stages' own plans look at that too
+    geometry = mapping.Geometry(schedules.STAGES, 0, (), {})
 
-    def __init__(self, plan: StagedPlan):
+    def __init__(self, plan: Plan, stages: Sequence[type[Plan]]):
         operation = plan.operation
-        last, first_written = {}, len(plan.stage_plans)
+        self.operation = operation
+        self.plans = tuple(_stage(plan, stage) for stage in stages)
+        last, first_written = {}, len(self.plans)
         self.places: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
         outputs = {operand.name for operand in operation.outputs}
         size = 0
-        for index, stage in enumerate(plan.stage_plans):
+        for index, stage in enumerate(self.plans):
             for operand, shape, word in zip(stage.operation.operands, stage.shapes, stage.words, strict=True):
                 if operand in stage.operation.inputs:
                     last[operand.name] = index
@@ -52,13 +57,49 @@ class _Between:
                     storage = DTYPES[word].storage
                     self.places[operand.name] = size, shape, storage
                     size += -(-count(shape) * storage.itemsize // _ALIGNED) * _ALIGNED
-        self.between = size
-        self.workspace = size + max(stage._kernels.workspace for stage in plan.stage_plans)
+        self._between = size
+        self.workspace = size + max(stage._kernels.workspace for stage in self.plans)
         self.full = tuple(
             operand.dims == operation.space and last.get(operand.name, 0) <= first_written
             for operand in operation.operands
         )
         self.vectors = (False,) * len(operation.operands)
+
+    def each(self, checked: Sequence[View | int | float], workspace: int = 0):
+        """The plan of each stage that has something to do, and its operands."""
+        values: dict[str, Any] = {o.name: value for o, value in zip(self.operation.operands, checked, strict=True)}
+        device = next(value.device for value in checked if isinstance(value, View))
+        for name, (offset, shape, storage) in self.places.items():
+            strides = contiguous_strides(shape)
+            values[name] = View(workspace + offset, shape, strides, storage, device, True, False, None)
+        for stage in self.plans:
+            if stage.numel:
+                yield stage, [values[operand.name] for operand in stage.operation.operands]
+
+    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """As of `Launch`: what all stages launch."""
+        scratch = workspace + self._between
+        return [
+            launch
+            for stage, operands in self.each(checked, workspace)
+            for launch in stage.launch_for(operands).packed(operands, scratch)
+        ]
+
+    def run_reference(self, arrays: dict[str, Any]) -> None:
+        """Runs each stage's reference on the plan's operands."""
+        for name, (_, shape, storage) in self.places.items():
+            arrays[name] = np.empty(shape, storage)
+        for stage in self.plans:
+            stage._evaluate(arrays)
+
+
+def _stage(plan: Plan, stage: type[Plan]) -> Plan:
+    """The plan of a stage of a plan."""
+    operation = stage.operation
+    fields: dict[str, Any] = {dim.name: plan.sizes[dim.name] for dim in operation.dims}
+    fields |= {attribute.name: plan.attributes[attribute.name] for attribute in operation.attributes}
+    fields |= {field: plan.types[letter] for letter, field in operation.element_fields.items()}
+    return stage.select(stage.descriptor_type(**fields), preference=plan.backend)
 
 
 class StagedPlan(Plan):
@@ -69,48 +110,17 @@ class StagedPlan(Plan):
 
     stages: ClassVar[tuple[type[Plan], ...]]
 
-    def _make_kernels(self) -> _Between:
-        self.stage_plans = tuple(self._stage(stage) for stage in self.stages)
-        return _Between(self)
-
-    def _stage(self, stage: type[Plan]) -> Plan:
-        operation = stage.operation
-        fields: dict[str, Any] = {dim.name: self.sizes[dim.name] for dim in operation.dims}
-        fields |= {attribute.name: self.attributes[attribute.name] for attribute in operation.attributes}
-        fields |= {field: self.types[letter] for letter, field in operation.element_fields.items()}
-        return stage.select(stage.descriptor_type(**fields), preference=self.backend)
+    def _make_kernels(self) -> Stages:
+        return Stages(self, self.stages)
 
     def learn(self, values: Sequence, places=()) -> Straight:
         return refuse
 
+    def launch_for(self, checked: Sequence[View | int | float]) -> Stages:
+        return self._kernels
+
     def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:
-        return mapping.Geometry(schedules.STAGES, 0, (), {})
-
-    def _needed(self, checked: Sequence[View | int | float]) -> int:
-        return self.workspace_size
-
-    def _packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
-        values = _by_name(self.operation, checked)
-        device = next(value.device for value in checked if isinstance(value, View))
-        for name, (offset, shape, storage) in self._kernels.places.items():
-            strides = contiguous_strides(shape)
-            values[name] = View(workspace + offset, shape, strides, storage, device, True, False, None)
-        scratch = workspace + self._kernels.between
-        return [
-            launch
-            for stage in self.stage_plans
-            if stage.numel
-            for launch in stage._packed([values[operand.name] for operand in stage.operation.operands], scratch)
-        ]
+        return Stages.geometry
 
     def _run_reference(self, checked: list) -> None:
-        values = self._arrays(checked)
-        for name, (_, shape, storage) in self._kernels.places.items():
-            values[name] = np.empty(shape, storage)
-        for stage in self.stage_plans:
-            stage._evaluate(values)
-
-
-def _by_name(operation: Operation, checked: Sequence) -> dict[str, Any]:
-    operands: Sequence[Operand] = operation.operands
-    return {operand.name: value for operand, value in zip(operands, checked, strict=True)}
+        self._kernels.run_reference(self._arrays(checked))

@@ -22,7 +22,9 @@ from skuda.tensor import View, with_axes
 
 if TYPE_CHECKING:
     from skuda.arrangement import Place
+    from skuda.launch import Launch
     from skuda.plan import Plan
+    from skuda.staged import Stages
 
 Straight = Callable[[Sequence, Any], bool]
 
@@ -54,8 +56,21 @@ def straight_of(
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds or plan.operation.stages:
         return refuse
-    maker = _Maker(plan, types, library, kinds, places)
-    return refuse if maker.launch.workspace else maker.on(device)
+    launch = _launch_of(plan, kinds, places)
+    return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, places).on(device)
+
+
+def _launch_of(plan: Plan, kinds: tuple[str, ...], places: tuple[Place, ...]) -> Launch | Stages:
+    """What serves contiguous, aligned arrays."""
+    views = [
+        View(0, shape, contiguous_strides(shape), DTYPES[word].storage, 0, True, False, None)
+        if kind in (_FULL, _ARRAY)
+        else 0
+        for kind, shape, word in zip(kinds, [place.shape for place in places] or plan.stored, plan.words, strict=True)
+    ]
+    if places:
+        views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
+    return plan.launch_for(views)
 
 
 def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
@@ -77,6 +92,7 @@ class _Maker:
     def __init__(
         self,
         plan: Plan,
+        launch: Launch,
         types: tuple[type, ...],
         library: str,
         kinds: tuple[str, ...],
@@ -89,15 +105,7 @@ class _Maker:
         storages = [DTYPES[word].storage for word in plan.words]
         shapes = [place.shape for place in places] or plan.stored
         sizes = [prod(shape) * storage.itemsize for shape, storage in zip(shapes, storages)]
-        views = [
-            View(0, shape, contiguous_strides(shape), storage, 0, True, False, None)
-            if kind in (_FULL, _ARRAY)
-            else 0
-            for kind, shape, storage in zip(kinds, shapes, storages)
-        ]
-        if places:
-            views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
-        self.launch = launch = plan.launch_for(views)
+        self.launch = launch
         operands = plan.operation.operands
         pairs = tuple(
             (

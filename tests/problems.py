@@ -76,8 +76,8 @@ FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elem
 class Call:
     """One plan's sizes, and where each array operand lies.
 
-    `large`: the kernel is chosen as for many elements; so many would take the reference too long. `apart`: as where
-    blocks make no clusters.
+    `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
+    the form. `apart`: as where blocks make no clusters.
     """
 
     plan_class: type[Plan]
@@ -85,6 +85,7 @@ class Call:
     elements: tuple[tuple[str, str], ...]
     places: tuple[tuple[str, Place], ...]
     large: bool
+    staged: bool = False
     apart: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
@@ -94,6 +95,8 @@ class Call:
             plan._kernels.few_blocks = 0
             if getattr(plan._kernels, "parts", None) is not None:
                 plan._kernels.parts.busy = 0
+        if self.staged:
+            plan.much = plan.long = 0
         if self.apart:
             plan._kernels.cluster_shared = 0
         return plan
@@ -103,8 +106,12 @@ class Call:
         return self.geometry().variant
 
     def geometry(self):
-        """What serves it, as if the memory of each operand started on a 256-byte boundary."""
+        """What serves it."""
         plan = self.plan(BackendKind.REFERENCE)
+        return plan._geometry(self.views(plan))
+
+    def views(self, plan: Plan) -> list[View | int]:
+        """The operands, as if the memory of each started on a 256-byte boundary."""
         places = dict(self.places)
         views = []
         for operand, word in zip(plan.operation.operands, plan.words, strict=True):
@@ -125,7 +132,7 @@ class Call:
                 )
             else:
                 views.append(0)
-        return plan._geometry(views)
+        return views
 
 
 def shared(operand: Operand, operation: Operation) -> bool:
@@ -138,7 +145,7 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
     return next(
         plan
         for name in catalog.modules
-        for plan in catalog.module(name).PLANS
+        for plan in catalog.plans(name)
         if plan.operation.function == function
     )
 
@@ -159,9 +166,10 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     elif entry.variant is schedules.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
+    second = is_second(entry)
     if operation.stages:
         pass
-    elif isinstance(entry.variant, schedules.PartVariant):
+    elif second or isinstance(entry.variant, schedules.PartVariant):
         choices = _lengths_of_parts(operation)
     elif operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
@@ -184,7 +192,12 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry.variant))
+        yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry))
+
+
+def is_second(entry: dispatch.Entry) -> bool:
+    """Whether it is the second form of an operation."""
+    return entry.variant is schedules.STAGES and bool(entry.operation.second)
 
 
 def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
@@ -194,10 +207,10 @@ def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
     return 300_000 if operation.over else 60_000
 
 
-def circumstances(variant: schedules.Variant) -> tuple[bool, bool]:
-    """`large` and `apart` of the calls that reach a schedule."""
-    rows = isinstance(variant, schedules.RowVariant)
-    return variant in FOR_MANY or rows, rows
+def circumstances(entry: dispatch.Entry) -> tuple[bool, bool, bool]:
+    """`large`, `staged` and `apart` of the calls that reach a schedule."""
+    rows = isinstance(entry.variant, schedules.RowVariant)
+    return entry.variant in FOR_MANY or rows, is_second(entry), rows
 
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
@@ -249,7 +262,7 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = dispatch.entry_of(sku).variant
     tiled = variant is TILE
-    parts = isinstance(variant, schedules.PartVariant)
+    parts = isinstance(variant, schedules.PartVariant) or is_second(dispatch.entry_of(sku))
     chosen: list[tuple] = []
     for how in TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
@@ -287,7 +300,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            *circumstances(entry.variant),
+            *circumstances(entry),
         )
         for each, places in sizes
     ]
@@ -346,11 +359,13 @@ def covering(skus: list[KernelSku]) -> list[KernelSku]:
 
 
 def features(sku: KernelSku) -> set[tuple]:
-    """What a SKU is an example of."""
+    """What a SKU is an example of; one of a second form not of its operation, which has kernels of rows too."""
     found = dispatch.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix, variant.layout)
-    seen: set[tuple] = {("operation", operation.function), ("schedule", *schedule)}
+    seen: set[tuple] = {("schedule", *schedule)}
+    if not operation.of_second:
+        seen.add(("operation", operation.function))
     if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
     for index, operand in enumerate(operation.operands):

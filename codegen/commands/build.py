@@ -17,6 +17,7 @@ from skuda.cache import cache_dir, cached_cubin
 from skuda.codegen.commands import gpus, loaded, places
 from skuda.codegen.diagnostics import closest
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.operation import Operation
 
 
 @dataclass(frozen=True)
@@ -96,13 +97,20 @@ def jobs_of(
         Job(catalog, operation.source, entry, arch)
         for arch in dict.fromkeys(archs)
         for catalog, operation in every
-        if not operations or {operation.name, operation.function} & set(operations)
+        if not operations or _called(operation) & set(operations)
         for types in operation.kernel_combinations()
         for variant in schedules.variants(operation, types)
         if schedules.runs_on(variant, arch)
         for entry in schedules.entries(operation, types, variant)
     )
     return [*jobs]
+
+
+def _called(operation: Operation) -> set[str]:
+    """The names that choose an operation: its own, and as a stage those of what it is one of."""
+    row = operation.source.removesuffix(".cu")
+    whole = row + operation.function.removeprefix(operation.name)
+    return {operation.name, operation.function, row, whole}
 
 
 def compile_all(jobs: Sequence[Job], workers: int) -> None:

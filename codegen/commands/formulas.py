@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.reductions import REDUCTIONS
 
 # NumPy's name of an intrinsic -> its name in formulas.
 _NAMES = {
@@ -31,14 +32,18 @@ def expanded(reference, over: str = "") -> dict[str, str]:
 
 
 def rules(reference) -> dict[str, str]:
-    """What the intrinsics of its formulas do with NaN, ties and limits, by name, in the table's order."""
+    """What the intrinsics and the reductions (`max over`) of its formulas do with NaN, ties and limits, by name, in the
+    tables' order.
+    """
     called = {
-        call.func.id
+        call.func.id + " over" * bool(call.keywords)
         for node in _nodes(reference).values()
         for call in ast.walk(node)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     }
-    return {name: row.rule for name, row in INTRINSICS.items() if name in called and row.rule}
+    table = {name: row.rule for name, row in INTRINSICS.items()}
+    table |= {f"{name} over": row.rule for name, row in REDUCTIONS.items()}
+    return {name: rule for name, rule in table.items() if name in called and rule}
 
 
 def _nodes(reference, over: str = "") -> Mapping[str, ast.expr]:

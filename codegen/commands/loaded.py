@@ -38,5 +38,5 @@ def catalogs(args: argparse.Namespace) -> tuple[dispatch.Catalog, ...]:
 
 
 def plans(catalog: dispatch.Catalog, name: str) -> tuple[type, ...]:
-    """The plan classes of a row: forward, and backward where there is one."""
-    return catalog.module(name).PLANS
+    """The plan classes of a row: forward, and backward where there is one; then those of stages."""
+    return catalog.plans(name)

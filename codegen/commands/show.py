@@ -78,7 +78,7 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
     yield from (f"{name}: {value}" for name, value in vars(sku.precision_guarantee).items())
     if sku.backend is BackendKind.CUDA:
         entries = schedules.entries(operation, entry.types, entry.variant)
-        stages = f"{operation.stages} stages, whose kernels are their own"
+        stages = f"{operation.stages or operation.second} stages, whose kernels are their own"
         yield f"source: {operation.source}, {', '.join(entries) or stages}"
         yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
 
@@ -136,12 +136,13 @@ def _sections(
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
-    own = [operation, *(stage.operation for stage in stages if stage is not plan)]
+    every = (plan, *plan.stages) if operation.stages or operation.second else (plan,)
+    own = [each.operation for each in every]
     if given is not None:
         yield "kernels", [line for each in own for line in _kernels(each, given)]
     if records.verified:
         yield "evidence, by types", [line for each in own for line in verified.by_types(records, kernels([each]))]
-    structs = [line for stage in stages for line in _struct(catalog, stage.operation)]
+    structs = [line for each in own for line in _struct(catalog, each)]
     yield "cuda: what one element computes (--cuda shows the whole source)", structs
 
 

@@ -93,10 +93,20 @@ _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
 # All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
 CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
-# Reductions and normalizations whose kernels differ from another's by a step or two: measured at these shapes alone.
-ALIKE = frozenset("amin argmin norm1 std any all count_nonzero rms_normalize standardize".split())
+# Operations, or directions of such, whose kernels differ from another's by a step or two: measured at few shapes.
+ALIKE = frozenset(
+    """amin argmin norm1 std any all count_nonzero rms_normalize standardize
+    amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
+    dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
+    gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token""".split()
+)
 AGAIN = {DECODE, MISALIGNED, *CORE}  # of maps that take the same ways as others
 GROUP = 128  # elements
+
+
+def is_alike(operation: Operation) -> bool:
+    """Whether few shapes say enough of an operation."""
+    return not ALIKE.isdisjoint((operation.name, operation.function))
 
 
 def reduced_names(operation: Operation) -> frozenset[str]:

@@ -260,13 +260,14 @@ def cases(
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
     # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
-    again = {plan.operation.name for plan in plans if any(map(_is_narrow_float, chain(*plan.operation.types.values())))}
+    narrow = {p.operation.name for p in plans if any(map(_is_narrow_float, chain(*p.operation.types.values())))}
+    again = {p.operation.function for p in plans if p.operation.name in narrow or shapes.is_alike(p.operation)}
     return [
         Case(plan, types, shape, attributes)
         for plan in chosen
         for types in _types(plan.operation)
         if not elements or types[next(iter(plan.operation.types))] in elements
-        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.name in again)
+        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.function in again)
     ]
 
 
@@ -280,7 +281,7 @@ def _rows(
     """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
     every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
     if operation.reduces:
-        every = every and operation.name not in shapes.ALIKE
+        every = every and not shapes.is_alike(operation)
         for shape, attributes in shapes.reducing(operation):
             if every or shapes.is_core(shape):
                 yield shape, attributes

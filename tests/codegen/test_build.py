@@ -82,6 +82,19 @@ def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
     assert len(every) == len(wanted) and {(job.source, job.entry) for job in every} == wanted
 
 
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [
+        ("softmax_backward", {"softmax_backward", "softmax_stage1_backward", "softmax_stage2_backward"}),
+        ("logsumexp", {"logsumexp", "logsumexp_stage1", "logsumexp_stage2"}),
+        ("dynamic_quantize_per_tensor", {f"dynamic_quantize_per_tensor_stage{stage}" for stage in (1, 2)}),
+    ],
+)
+def test_stages_belong_to_what_they_are_of(name, kernels):
+    jobs = build.jobs_of(dispatch.catalogs(), [name], ["sm_90"])
+    assert {job.entry.split("<")[0].rpartition("_")[0].removesuffix("_columns") for job in jobs} == kernels
+
+
 def test_it_compiles_for_a_machine_that_is_not_here(folder, capsys):
     pytest.importorskip("cuda.bindings.nvrtc")
     assert main(["build", "lerp_backward", "--arch", "sm_120"]) == 0

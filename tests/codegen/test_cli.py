@@ -222,8 +222,8 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
     assert names == [
         "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
         "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "dynamic_quantize_per_channel",
-        "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel", "observe_absmax_per_channel",
-        "observe_moving_average_per_channel",
+        "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel",
+        "observe_absmax_per_channel", "observe_moving_average_per_channel",
     ]  # fmt: skip
     assert [line.split()[0] for line in skuda_command("list", "bin")[1].splitlines()[1:]] == [
         "lerp",
@@ -271,6 +271,12 @@ def test_show_of_a_backward_pass_alone(skuda_command):
     assert "== lerp_backward ==" in out
     assert "== lerp ==" not in out
     assert "  d_a = (1 - weight) * d_output\n" in out
+
+
+def test_show_tells_a_reduction_from_the_function_of_two_that_has_its_name(skuda_command):
+    out = skuda_command("show", "dynamic_quantize_per_token")[1]
+    assert "\n  max over: NaN if any is NaN; +0 is above -0; of no elements an error\n" in out
+    assert "\n  max: " not in out
 
 
 def test_show_types_names_the_kernels(skuda_command):

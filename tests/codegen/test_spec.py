@@ -410,6 +410,7 @@ def test_the_granularities_share_one_formula():
 
 def test_every_operation_of_the_catalog_gives_the_same_bits_everywhere_and_every_map_has_a_gradient():
     for found in load(REPOSITORY / "ops.yaml").rows:
-        if not found.forward.operation.over:
+        operation = found.forward.operation
+        if not operation.reduces and operation.category != "fused":  # what a model is served by, not trained
             assert found.backward is not None
         assert all(program.operation.exact for program in found.programs)

@@ -8,51 +8,70 @@ import numpy as np
 import pytest
 
 import skuda
-from oracles import rows
-from oracles.floats import FORMATS, compute_format
+from oracles import fp8, rows
+from oracles.floats import FORMATS, FP8, compute_format
 from skuda.errors import InvalidProblem
 
-from .support import STORAGE, assert_codes, assert_floats, bits_of, floats, pattern
+from .support import RANGE, STORAGE, assert_codes, assert_floats, bits_of, floats, pattern
 from .test_rows import assert_admitted, other_row, parameter, random_row, unusual_rows
 
 GRADIENTS = {"rms_norm": (rows.rms_norm_backward, "1e-6"), "layer_norm": (rows.layer_norm_backward, "1e-5")}
 
 
-def check_codes(backend, name: str, x: np.ndarray, element: str, word: str, channels: list[tuple], **options) -> None:
-    """Each channel (an index into the input) is quantized as if it stood alone."""
-    low, high = {"s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15)}[word]
+def quantized(name: str, row: list[int], element: str, word: str, scale_element: str) -> tuple:
+    """What the oracle says of one row: the scale, a zero point where there is one, the codes."""
+    kinds = {"element": element, "scale_element": scale_element}
+    if "fp8" in name:
+        return fp8.dynamic_quantize(row, fp8.highest(word), word=word, **kinds)
     oracle = rows.dynamic_quantize_asymmetric if "asymmetric" in name else rows.dynamic_quantize
-    got = [backend.numpy(each) for each in getattr(skuda, name)(backend.array(x), dtype=word, **options)]
+    return oracle(row, *RANGE[word], **kinds)
+
+
+def check_codes(
+    backend, name: str, x: np.ndarray, element: str, word: str, channels: list[tuple], scale_word=None, **options
+) -> None:
+    """Each channel (an index into the input) is quantized as if it stood alone."""
+    call = getattr(skuda, name)
+    got = [backend.numpy(each) for each in call(backend.array(x), dtype=word, scale_dtype=scale_word, **options)]
+    scale_word = scale_word or compute_format(element).word
     codes = np.zeros(x.shape, np.int64)
     for number, channel in enumerate(channels):
         part = x[channel]
-        scale, *zero_point, row = oracle(bits_of(part.reshape(-1), element).tolist(), low, high, element=element)
+        line = bits_of(part.reshape(-1), element).tolist()
+        scale, *zero_point, row = quantized(name, line, element, word, scale_word)
         here = (number,) if got[0].ndim else ()
-        assert_floats(got[0][here][()].reshape(1), [scale], compute_format(element).word)
+        assert_floats(got[0][here][()].reshape(1), [scale], scale_word)
         assert [each[here].item() for each in got[1:-1]] == zero_point
         codes[channel] = np.reshape(row, part.shape)
-    assert_codes(got[-1], codes, word, input=x)
+    if word in FP8:
+        assert_floats(got[-1].view(STORAGE[word]), codes, word, input=x)
+    else:
+        assert_codes(got[-1], codes, word, input=x)
 
 
-@pytest.mark.parametrize("name", ["dynamic_quantize", "dynamic_quantize_asymmetric"])
+WORDS = {"dynamic_quantize": ("s8", "s4"), "dynamic_quantize_asymmetric": ("s8", "u4")}
+WORDS["dynamic_quantize_fp8"] = ("e4m3", "e5m2")
+
+
+@pytest.mark.parametrize("name", WORDS)
 @pytest.mark.parametrize("element", FORMATS)
 def test_a_tensor_has_one_scale(backend, name, element):
-    words = ("s8", "s4") if name == "dynamic_quantize" else ("s8", "u4")
     for row in unusual_rows(element).values():
-        for word in words:
+        for word in WORDS[name]:
             x = floats(row, element)
             check_codes(backend, f"{name}_per_tensor", x, element, word, [...])
-            check_codes(backend, f"{name}_per_tensor", x.reshape(4, 5), element, "s8", [...])
+        check_codes(backend, f"{name}_per_tensor", x.reshape(4, 5), element, WORDS[name][0], [...], element)
     long = floats(random_row(element, 3001, 21), element)
-    check_codes(backend, f"{name}_per_tensor", long, element, "s8", [...])
+    check_codes(backend, f"{name}_per_tensor", long, element, WORDS[name][0], [...])
 
 
-@pytest.mark.parametrize("name", ["dynamic_quantize", "dynamic_quantize_asymmetric"])
+@pytest.mark.parametrize("name", WORDS)
 @pytest.mark.parametrize(("shape", "axis"), [((7,), 0), ((5, 9), 0), ((5, 9), 1), ((3, 4, 6), 1), ((2, 3, 2, 8), -1)])
 def test_each_channel_has_its_own(backend, name, shape, axis):
     x = floats(random_row("f16", int(np.prod(shape)), 22), "f16").reshape(shape)
     channels = [(slice(None),) * (axis % len(shape)) + (index,) for index in range(shape[axis])]
-    check_codes(backend, f"{name}_per_channel", x, "f16", "s8", channels, axis=axis)
+    for scale_word in ("f32", "f16"):
+        check_codes(backend, f"{name}_per_channel", x, "f16", WORDS[name][0], channels, scale_word, axis=axis)
 
 
 def test_a_tensor_of_nothing_has_no_range(backend):

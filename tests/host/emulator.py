@@ -17,7 +17,7 @@ from pathlib import Path
 from zlib import crc32
 
 import numpy as np
-from problems import Call, calls, fill
+from problems import Call, calls, fill, is_second
 
 from skuda import compile as compiler
 from skuda import dispatch, schedules
@@ -40,8 +40,9 @@ _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\
 
 
 def emulated(sku: KernelSku) -> bool:
-    """Whether a kernel can run here: one of tiles copies in a way that has no counterpart."""
-    return dispatch.entry_of(sku).variant not in (schedules.TILE, schedules.STAGES)
+    """Whether a kernel can run here: one of tiles copies in a way that has no counterpart. Stages run by their own."""
+    found = dispatch.entry_of(sku)
+    return found.variant not in (schedules.TILE, schedules.STAGES) or is_second(found)
 
 
 class Host:
@@ -94,17 +95,18 @@ class Host:
         plan.run(plan.args_type(**inputs, **{name: view for name, (view, _) in here.items()}))
         operands = {**inputs, **{name: view for name, (view, _) in there.items()}}
         views = [view_of(operands[operand.name], operand.name) for operand in plan.operation.operands]
-        launch = plan.launch_for(views)
-        assert launch.geometry.variant is dispatch.entry_of(sku).variant
-        scratch = np.full(launch.workspace + _BOUNDARY, UNTOUCHED, np.uint8)
-        memory, _ = launch.slots.pack(launch.filled(views, -(-scratch.ctypes.data // _BOUNDARY) * _BOUNDARY))
-        cluster = getattr(launch.geometry.variant, "blocks", 1)
-        steps = [(launch.grid, launch.block, cluster, launch.shared)]
-        steps += [(*finish, 1, 0) for finish in [launch.geometry.finish] if finish]
-        for entry, step in zip(entries_of(sku), steps, strict=False):
-            if not self._kernels[entry](ctypes.addressof(memory), _Shape(*step)):
-                yield f"{entry}: a thread waits for others that never come"
-                return
+        whole = plan.launch_for(views)
+        assert whole.geometry.variant is dispatch.entry_of(sku).variant
+        scratch = np.full(whole.workspace + _BOUNDARY, UNTOUCHED, np.uint8)
+        for launch, filled in whole.packed(views, -(-scratch.ctypes.data // _BOUNDARY) * _BOUNDARY):
+            memory, _ = launch.slots.pack(filled)
+            cluster = getattr(launch.geometry.variant, "blocks", 1)
+            steps = [(launch.grid, launch.block, cluster, launch.shared)]
+            steps += [(*finish, 1, 0) for finish in [launch.geometry.finish] if finish]
+            for entry, step in zip(launch.entries, steps, strict=True):
+                if not self._kernels[entry](ctypes.addressof(memory), _Shape(*step)):
+                    yield f"{entry}: a thread waits for others that never come"
+                    return
         for name, (_, expected) in here.items():
             actual = there[name][1]
             wrong = np.flatnonzero(actual != expected)
@@ -119,7 +121,14 @@ class Host:
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
     found = dispatch.entry_of(sku)
-    return schedules.entries(found.operation, found.types, found.variant)
+    if not is_second(found):
+        return schedules.entries(found.operation, found.types, found.variant)
+    entries = []
+    for call in calls(sku):
+        plan = call.plan(BackendKind.REFERENCE)
+        views = call.views(plan)
+        entries += [entry for launch, _ in plan.launch_for(views).packed(views, 0) for entry in launch.entries]
+    return tuple(dict.fromkeys(entries))
 
 
 def by_source(skus: Iterable[KernelSku]) -> dict[str, list[KernelSku]]:

@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from . import affine, spans
 from .floats import FORMATS, Value, add, compute_format, decode, divide, encode, encode_fraction, integer, subtract
-from .spans import ANY, Span, point, real
+from .spans import ANY, ZERO, Span, point, real
 
 Codes = list[tuple[int, int]]
 
@@ -100,12 +100,30 @@ def rms_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[lis
     of_input, of_weight = [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
         r = _one_over_root(x, eps, compute)
-        g = _products(dy, weight, compute)
-        share = spans.multiply(spans.multiply(r, r, compute), _mean(_products(g, x, compute), compute), compute)
-        rest = [spans.subtract(a, spans.multiply(b, share, compute), compute) for a, b in zip(g, x, strict=True)]
-        of_input.append([spans.multiply(r, each, compute) for each in rest])
+        of_input.append(_rms_gradient(_products(dy, weight, compute), x, r, compute))
         of_weight.append(_products(dy, [spans.multiply(each, r, compute) for each in x], compute))
     return of_input, [spans.total(column, compute) for column in zip(*of_weight, strict=True)]
+
+
+def add_rms_norm_backward(d_total, d_output, weight, totals, eps: int, *, element):
+    """(of the input, of the weight): what the total passes on itself, and what rms_norm of it does."""
+    compute = compute_format(element)
+    by_norm, of_weight = rms_norm_backward(d_output, totals, weight, eps, element=element)
+    pairs = zip(d_total, by_norm, strict=True)
+    return [_sums(_points(own, element), other, compute) for own, other in pairs], of_weight
+
+
+def rms_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
+    """r * (g - x * (r * r * mean(g * x))), r = 1 / sqrt(mean(x^2) + eps)."""
+    compute = compute_format(element)
+    x = _points(row, element)
+    return _rms_gradient(_points(d_output, element), x, _one_over_root(x, eps, compute), compute)
+
+
+def _rms_gradient(g: Sequence[Span], x: Sequence[Span], r: Span, compute) -> list[Span]:
+    share = spans.multiply(spans.multiply(r, r, compute), _mean(_products(g, x, compute), compute), compute)
+    rest = [spans.subtract(a, spans.multiply(b, share, compute), compute) for a, b in zip(g, x, strict=True)]
+    return [spans.multiply(r, each, compute) for each in rest]
 
 
 def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list, list[Span], list[Span]]:
@@ -115,20 +133,45 @@ def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[l
     weight = _points(weight, element)
     of_input, of_weight, of_bias = [], [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
-        mean = _mean(x, compute)
-        y = [spans.subtract(each, mean, compute) for each in x]
-        r = _one_over_root(y, eps, compute)
-        h = [spans.multiply(each, r, compute) for each in y]
-        g = _products(dy, weight, compute)
-        middle, share = _mean(g, compute), _mean(_products(g, h, compute), compute)
-        rest = [
-            spans.subtract(spans.subtract(a, middle, compute), spans.multiply(b, share, compute), compute)
-            for a, b in zip(g, h, strict=True)
-        ]
-        of_input.append([spans.multiply(r, each, compute) for each in rest])
+        gradient, h = _standardized_gradient(_products(dy, weight, compute), x, eps, compute)
+        of_input.append(gradient)
         of_weight.append(_products(dy, h, compute))
         of_bias.append(dy)
     return of_input, *([spans.total(c, compute) for c in zip(*each, strict=True)] for each in (of_weight, of_bias))
+
+
+def standardize_backward(d_output, row, eps: int, *, element) -> list[Span]:
+    """r * (g - mean(g) - h * mean(g * h)), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps) and h = y * r."""
+    x = _points(row, element)
+    return _standardized_gradient(_points(d_output, element), x, eps, compute_format(element))[0]
+
+
+def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
+    """(the gradient, h)"""
+    y = _centered(x, compute)
+    r = _one_over_root(y, eps, compute)
+    h = [spans.multiply(each, r, compute) for each in y]
+    middle, share = _mean(g, compute), _mean(_products(g, h, compute), compute)
+    rest = [
+        spans.subtract(spans.subtract(a, middle, compute), spans.multiply(b, share, compute), compute)
+        for a, b in zip(g, h, strict=True)
+    ]
+    return [spans.multiply(r, each, compute) for each in rest], h
+
+
+def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
+    """(g - x * (sum(g * x) / norm / norm)) / norm where the norm is above eps, else g / eps."""
+    compute = compute_format(element)
+    g, x = _points(d_output, element), _points(row, element)
+    norm, least = _norm(x, compute), point(decode(eps, compute))
+    if norm is ANY or (not norm.nan and spans.order(norm.low) <= spans.order(least.low) < spans.order(norm.high)):
+        return [ANY] * len(row)
+    if norm.nan or spans.order(norm.high) <= spans.order(least.low):
+        return [spans.divide(each, least, compute) for each in g]
+    whole = spans.total(_products(g, x, compute), compute)
+    share = spans.divide(spans.divide(whole, norm, compute), norm, compute)
+    rest = [spans.subtract(a, spans.multiply(b, share, compute), compute) for a, b in zip(g, x, strict=True)]
+    return [spans.divide(each, norm, compute) for each in rest]
 
 
 def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
@@ -189,12 +232,7 @@ def rms_norm_dynamic_quantize(row, weight, eps, q_min, q_max, scale, *, element,
 
 def silu_mul_dynamic_quantize(gate, up, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
     """(scale, codes) of gate / (1 + e^-gate) * up before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    compute = compute_format(element)
-    products = []
-    for x, other in zip(_points(gate, element), _points(up, element), strict=True):
-        below = spans.add(_one(compute), spans.exp(spans.negate(x), compute), compute)
-        products.append(spans.multiply(spans.divide(x, below, compute), other, compute))
-    return _quantized(products, q_min, q_max, scale, element, wanted)
+    return _quantized(silu_mul(gate, up, element=element), q_min, q_max, scale, element, wanted)
 
 
 def add_rms_norm_dynamic_quantize(row, residual, weight, eps, q_min, q_max, scale, *, element, wanted=None):
@@ -217,17 +255,13 @@ def softmax_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) 
 
 
 def gelu_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
-    """(scale, codes) of x (1 + tanh u) / 2 = x / (1 + e^(-2u)), u = sqrt(2 / pi) (x + 0.044715 x^3), before it is
-    stored; `scale` as in rms_norm_dynamic_quantize."""
-    compute = compute_format(element)
-    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("-1.5957691216057308", "0.044715"))
-    values = []
-    for x in _points(row, element):
-        cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
-        inner = spans.add(x, spans.multiply(cubic, cube, compute), compute)
-        below = spans.add(_one(compute), spans.exp(spans.multiply(doubled, inner, compute), compute), compute)
-        values.append(spans.divide(x, below, compute))
-    return _quantized(values, q_min, q_max, scale, element, wanted)
+    """(scale, codes) of gelu before it is stored; `scale` as in rms_norm_dynamic_quantize."""
+    return _quantized(gelu(row, element=element), q_min, q_max, scale, element, wanted)
+
+
+def gelu_tanh_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+    """(scale, codes) of gelu_tanh before it is stored; `scale` as in rms_norm_dynamic_quantize."""
+    return _quantized(gelu_tanh(row, element=element), q_min, q_max, scale, element, wanted)
 
 
 def total(row, *, element) -> Span:
@@ -289,6 +323,71 @@ def deviation(row, correction: Fraction = Fraction(1), *, element) -> Span:
     return spans.sqrt(variance(row, correction, element=element), compute_format(element))
 
 
+def largest_backward(d_output: int, row, output: int, *, element) -> list[Span]:
+    """The gradient / the number of elements that equal the output, for each of these; 0 / that number for others."""
+    compute = compute_format(element)
+    gradient, best = _decoded([d_output, output], element)
+    chosen = [
+        "nan" not in (x.kind, best.kind) and spans.order(x)[:2] == spans.order(best)[:2] for x in _decoded(row, element)
+    ]
+    count = integer(sum(chosen), compute)
+    return [point(divide(gradient if each else ZERO, count, compute)) for each in chosen]
+
+
+def smallest_backward(d_output: int, row, output: int, *, element) -> list[Span]:
+    """That of the largest, but of the smallest."""
+    return largest_backward(d_output, row, output, element=element)
+
+
+def norm1_backward(d_output: int, row, *, element) -> list[Span]:
+    """The gradient with the sign of each element; times the element where that is a zero or NaN."""
+    compute = compute_format(element)
+    gradient = _points([d_output], element)[0]
+    values = _decoded(row, element)
+    signs = [x if x.kind == "nan" or x.zero else integer(-1 if x.negative else 1, compute) for x in values]
+    return [spans.multiply(gradient, point(sign), compute) for sign in signs]
+
+
+def norm2_backward(d_output: int, row, output: int, *, element) -> list[Span]:
+    """x * (gradient / norm); 0 where the norm is."""
+    compute = compute_format(element)
+    gradient, norm = _points([d_output, output], element)
+    if norm.low.zero:
+        return [point(ZERO)] * len(row)
+    slope = spans.divide(gradient, norm, compute)
+    return [spans.multiply(x, slope, compute) for x in _points(row, element)]
+
+
+def logsumexp_backward(d_output: int, row, output: int, *, element) -> list[Span]:
+    """gradient * e^(x - output)."""
+    compute = compute_format(element)
+    gradient, whole = _points([d_output, output], element)
+    shares = [spans.exp(spans.subtract(x, whole, compute), compute) for x in _points(row, element)]
+    return [spans.multiply(gradient, share, compute) for share in shares]
+
+
+def variance_backward(d_output: int, row, correction: Fraction = Fraction(1), *, element) -> list[Span]:
+    """(x - mean(x)) * (2 * gradient / the divisor of the variance)."""
+    return _variance_gradient(_points([d_output], element)[0], row, correction, element)
+
+
+def deviation_backward(d_output: int, row, output: int, correction: Fraction = Fraction(1), *, element) -> list[Span]:
+    """That of the variance, by half the gradient / the deviation; 0 where the deviation is."""
+    compute = compute_format(element)
+    gradient, deviation = _points([d_output, output], element)
+    if deviation.low.zero:
+        return [point(ZERO)] * len(row)
+    half = spans.multiply(point(real(Fraction(1, 2), compute)), gradient, compute)
+    return _variance_gradient(spans.divide(half, deviation, compute), row, correction, element)
+
+
+def _variance_gradient(gradient: Span, row, correction: Fraction, element: str) -> list[Span]:
+    compute = compute_format(element)
+    divisor = point(real(max(Fraction(len(row)) - correction, Fraction(0)), compute))
+    slope = spans.divide(spans.multiply(point(integer(2, compute)), gradient, compute), divisor, compute)
+    return [spans.multiply(y, slope, compute) for y in _centered(_points(row, element), compute)]
+
+
 def some(row, *, element) -> bool:
     """Whether an element is not a zero; a NaN is none."""
     return nonzero(row, element=element) > 0
@@ -312,6 +411,86 @@ def first_largest(row, *, element) -> int:
 def first_smallest(row, *, element) -> int:
     """The place of the first NaN, else that of the first of the smallest; zeros of both signs are equal."""
     return _first(row, element, min)
+
+
+def gelu(row, *, element) -> list[Span]:
+    """x times the normal distribution below it."""
+    compute = compute_format(element)
+    return [spans.multiply(x, spans.ndtr(x, compute), compute) for x in _points(row, element)]
+
+
+def gelu_backward(d_output, row, *, element) -> list[Span]:
+    """gradient * (the normal distribution below x + x * (its density e^(-x^2 / 2) / sqrt(2 pi)))."""
+    compute = compute_format(element)
+    half, density = (point(real(Fraction(each), compute)) for each in ("-0.5", "0.3989422804014327"))
+    found = []
+    for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
+        raised = spans.exp(spans.multiply(half, spans.multiply(x, x, compute), compute), compute)
+        moved = spans.multiply(x, spans.multiply(density, raised, compute), compute)
+        found.append(spans.multiply(g, spans.add(spans.ndtr(x, compute), moved, compute), compute))
+    return found
+
+
+def gelu_tanh(row, *, element) -> list[Span]:
+    """x (1 + tanh u) / 2 = x * sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
+    compute = compute_format(element)
+    points = _points(row, element)
+    return [spans.multiply(x, spans.sigmoid(_twice_u(x, compute), compute), compute) for x in points]
+
+
+def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
+    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u)."""
+    compute = compute_format(element)
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.134145"))
+    found = []
+    for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
+        s = spans.sigmoid(_twice_u(x, compute), compute)
+        square = spans.multiply(cubic, spans.multiply(x, x, compute), compute)
+        inner = spans.multiply(doubled, spans.add(_one(compute), square, compute), compute)
+        rest = spans.multiply(x, spans.subtract(_one(compute), s, compute), compute)
+        slope = spans.multiply(s, spans.add(_one(compute), spans.multiply(rest, inner, compute), compute), compute)
+        found.append(spans.multiply(g, slope, compute))
+    return found
+
+
+def silu_mul(gate, up, *, element) -> list[Span]:
+    """gate / (1 + e^-gate) * up."""
+    compute = compute_format(element)
+    return _products(_silu(_points(gate, element), compute), _points(up, element), compute)
+
+
+def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[Span]]:
+    """(of gate: gradient * up * (s * (1 + gate * (1 - s))), s = sigmoid(gate); of up: gradient * silu(gate))."""
+    compute = compute_format(element)
+    g, x, up = (_points(each, element) for each in (d_output, gate, up))
+    slopes = []
+    for each in x:
+        s = spans.sigmoid(each, compute)
+        rest = spans.multiply(each, spans.subtract(_one(compute), s, compute), compute)
+        slopes.append(spans.multiply(s, spans.add(_one(compute), rest, compute), compute))
+    return _products(_products(g, up, compute), slopes, compute), _products(g, _silu(x, compute), compute)
+
+
+def gelu_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
+    """The codes of gelu before it is stored, from the least to the greatest that may be."""
+    return _codes(gelu(row, element=element), scale, zero_point, q_min, q_max, element, scale_element)
+
+
+def gelu_tanh_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
+    """The same of gelu_tanh."""
+    return _codes(gelu_tanh(row, element=element), scale, zero_point, q_min, q_max, element, scale_element)
+
+
+def _twice_u(x: Span, compute) -> Span:
+    """2 sqrt(2 / pi) (x + 0.044715 x^3)."""
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.044715"))
+    cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
+    return spans.multiply(doubled, spans.add(x, spans.multiply(cubic, cube, compute), compute), compute)
+
+
+def _silu(values: Sequence[Span], compute) -> list[Span]:
+    below = (spans.add(_one(compute), spans.exp(spans.negate(x), compute), compute) for x in values)
+    return [spans.divide(*pair, compute) for pair in zip(values, below, strict=True)]
 
 
 def _first(row, element: str, extreme) -> int:
@@ -358,6 +537,10 @@ def _products(a: Sequence[Span], b: Sequence[Span], compute) -> list[Span]:
     return [spans.multiply(*pair, compute) for pair in zip(a, b, strict=True)]
 
 
+def _sums(a: Sequence[Span], b: Sequence[Span], compute) -> list[Span]:
+    return [spans.add(*pair, compute) for pair in zip(a, b, strict=True)]
+
+
 def _squares(values: Sequence[Span], compute) -> list[Span]:
     """x * x: the square of the magnitude, as both factors are one value."""
     return [spans.multiply(size, size, compute) for size in map(spans.magnitude, values)]
@@ -384,16 +567,22 @@ def _quantized(values: Sequence[Span], q_min, q_max, scale: int, element, wanted
     reaches over a tie.
     """
     compute = compute_format(element)
-    kinds = {"element": compute.word, "scale_element": compute.word}
+    wanted = [values[i] for i in _places(values, wanted)]
+    return _scale(values, q_max, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
+
+
+def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, element, scale_element: str) -> Codes:
+    compute = compute_format(element)
+    kinds = {"element": compute.word, "scale_element": scale_element}
     codes = []
-    for i in _places(values, wanted):
-        if values[i] is ANY:
+    for value in values:
+        if value is ANY:
             codes.append((q_min, q_max))
             continue
-        ends = [encode(end, compute) for end in (values[i].low, values[i].high)]
-        both = sorted(affine.quantize(end, scale, 0, q_min, q_max, **kinds) for end in ends)
+        ends = [encode(end, compute) for end in (value.low, value.high)]
+        both = sorted(affine.quantize(end, scale, zero_point, q_min, q_max, **kinds) for end in ends)
         codes.append((both[0], both[1]))
-    return _scale(values, q_max, compute), codes
+    return codes
 
 
 def _scale(values: Sequence[Span], q_max: int, compute) -> Span:

@@ -1,7 +1,8 @@
-"""exp and log in common steps: how far off they are, what they do at the ends, and that CUDA has the same numbers."""
+"""Functions in common steps: how far off they are, what they do at the ends, and that CUDA has the same numbers."""
 
 from __future__ import annotations
 
+import math
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 import skuda
 from skuda import elementary
-from skuda.elementary import exp, fma32, log
+from skuda.elementary import erf, erfc, exp, fma32, log, ndtr, sigmoid
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan
@@ -105,6 +106,119 @@ def test_f64_is_within_its_bound(name):
             unit = mpmath.ldexp(1, max(int(exponent) - 53, -1074))
             worst = max(worst, float(abs(exact - value) / unit))
     assert worst <= 1
+
+
+BOUNDS = {"erf": 1.5, "erfc": 6}  # units in the last place
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_erf_of_f32_is_within_its_bound(name):
+    """Against libm in f64, which is checked against mpmath below."""
+    rng = np.random.default_rng(7)
+    x = np.concatenate([
+        rng.uniform(-5, 10.2, 60_000), rng.normal(0, 1, 40_000), np.linspace(0.89, 0.91, 2_000),
+        rng.uniform(9, 10.1, 5_000), np.linspace(-1e-3, 1e-3, 2_000), every_exponent(np.float32, 20_000, rng),
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = getattr(elementary, name)(x)
+    assert got.dtype == np.float32
+    exact = np.array([getattr(math, name)(each) for each in x.tolist()])
+    assert off_of_f32(got, exact).max() <= BOUNDS[name]
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_erf_of_f64_is_within_its_bound(name):
+    rng = np.random.default_rng(8)
+    x = np.concatenate([
+        rng.uniform(-6, 27.3, 2_500), rng.normal(0, 1, 1_500), np.linspace(0.89, 0.91, 200), rng.uniform(26, 27.3, 400),
+        rng.uniform(-1, 1, 500) * 2.0 ** rng.integers(-900, 0, 500),
+    ])  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = getattr(elementary, name)(x)
+    worst = witness = 0.0
+    with mpmath.workprec(110):
+        for each, value in zip(x.tolist(), got.tolist(), strict=True):
+            exact = getattr(mpmath, name)(each)
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - 53, -1074))
+            worst = max(worst, float(abs(exact - value) / unit))
+            witness = max(witness, float(abs(exact - getattr(math, name)(each)) / unit))
+    assert worst <= BOUNDS[name]
+    assert witness < 2**10  # far below a unit of f32
+
+
+def test_the_normal_distribution_in_f32_is_within_its_bound():
+    rng = np.random.default_rng(10)
+    x = np.concatenate([
+        rng.uniform(-6.5, 6, 60_000), rng.normal(0, 1, 40_000), np.linspace(-1e-3, 1e-3, 2_000),
+        rng.uniform(-14, -5.9, 5_000), -every_exponent(np.float32, 20_000, rng),
+        every_exponent(np.float32, 20_000, rng),
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = ndtr(x)
+        exact = np.array([math.erfc(-each / math.sqrt(2)) / 2 for each in x.tolist()])
+        most = 8 + 2 * np.square(x.astype(np.float64))
+    assert got.dtype == np.float32
+    low = x < -5.9
+    assert (off_of_f32(got[~low], exact[~low]) <= most[~low]).all()
+    assert np.abs(got[low] - exact[low]).max() <= 2.0**-45
+
+
+def test_the_normal_distribution_in_f64_is_within_its_bound():
+    rng = np.random.default_rng(11)
+    x = np.concatenate([rng.uniform(-37, 9, 1_000), rng.normal(0, 1, 1_000)])
+    with mpmath.workprec(120):
+        for each, value in zip(x.tolist(), ndtr(x).tolist(), strict=True):
+            exact = mpmath.ncdf(each)
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - 53, -1074))
+            assert abs(exact - value) <= (8 + 2 * each * each) * unit
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_the_ends_of_the_normal_distribution(C):
+    info = np.finfo(C)
+    with np.errstate(all="ignore"):
+        x = np.array([INF, -INF, info.max, -info.max, 40, -40], C)
+        assert ndtr(x).tolist() == [1, 0] * 3 and not np.signbit(ndtr(x)).any()
+        assert np.isnan(ndtr(C(NAN)))
+        np.testing.assert_allclose(ndtr(np.array([0, -0.0, info.tiny], C)), 0.5, rtol=4 * info.eps)
+        falling = ndtr(np.linspace(-5.9, -14, 2000).astype(C))
+        assert (np.diff(falling) <= 0).all()
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_sigmoid_is_within_its_bound(C):
+    rng = np.random.default_rng(12)
+    least = {np.float32: -104, np.float64: -745.5}[C]
+    x = np.concatenate([rng.uniform(least, 40, 2_000), rng.normal(0, 2, 2_000), rng.uniform(least, least * 0.85, 500)])
+    x = x.astype(C)
+    bits, unit_least = (24, -149) if C is np.float32 else (53, -1074)
+    with np.errstate(all="ignore"):
+        got = sigmoid(x)
+    with mpmath.workprec(120):
+        for each, value in zip(x.tolist(), got.tolist(), strict=True):
+            exact = 1 / (1 + mpmath.exp(-mpmath.mpf(each)))
+            unit = mpmath.ldexp(1, max(int(mpmath.frexp(exact)[1]) - bits, unit_least))
+            assert abs(exact - value) <= 3 * unit
+    with np.errstate(all="ignore"):
+        ends = sigmoid(np.array([0, -0.0, INF, -INF, 1e30, -1e30, least - 1], C))
+        assert ends.tolist() == [0.5, 0.5, 1, 0, 1, 0, 0] and np.isnan(sigmoid(C(NAN)))
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_the_ends_of_erf(C):
+    info = np.finfo(C)
+    with np.errstate(all="ignore"):
+        x = np.array([0.0, -0.0, INF, -INF, info.max, -info.max, 30, -30], C)
+        assert erf(x).tolist() == [0, 0, 1, -1, 1, -1, 1, -1] and np.signbit(erf(x)).tolist() == [False, True] * 4
+        assert erfc(x).tolist() == [1, 1, 0, 2, 0, 2, 0, 2] and not np.signbit(erfc(x)).any()
+        assert np.isnan(erf(C(NAN))) and np.isnan(erfc(C(NAN)))
+        tiny = np.array([info.smallest_subnormal, -info.tiny], C)
+        np.testing.assert_allclose(erf(tiny), tiny * 1.13, rtol=0.2)
+        last = {np.float32: 10.05, np.float64: 27.22}[C]
+        assert 0 < erfc(C(last)) < info.tiny
+    x = np.sort(np.random.default_rng(9).uniform(-4, 26 if C is np.float64 else 9, 20_000).astype(C))
+    assert (np.diff(erf(x)) >= 0).all()
+    assert (np.diff(erfc(x)) <= 8 * info.eps * np.abs(erfc(x[1:]))).all()  # as far as its bound lets it rise
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -238,3 +352,36 @@ def test_cuda_has_the_constants_of_log(word, steps):
         assert float.fromhex(line[1]) == value
     C = np.dtype(word.replace("f", "float")).type
     assert all(float(C(each)) == each for each in (*steps.polynomial, *steps.ln2))
+
+
+@pytest.mark.parametrize(("word", "steps"), [("f32", elementary._ERF_F32), ("f64", elementary._ERF_F64)])
+def test_cuda_has_the_constants_of_erf(word, steps):
+    header = (Path(skuda.__file__).parent / "cuda" / "erf.cuh").read_text(encoding="utf-8")
+    for head, polynomial in ((f"erfc_polynomial({word} q)", steps.tail), (f"erf_polynomial({word} z)", steps.near)):
+        text = body(header, f"inline {word} {head} {{")
+        found = [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)", text)]
+        assert found == list(polynomial)
+        assert constants(text)[word != "f32"] == set()
+    end = 110.0 if word == "f32" else 760.0
+    for head, value in (("erfc_end", steps.end), ("erfc_middle", steps.middle), ("logistic_end", end)):
+        line = re.search(rf"inline {word} {head}\({word}\) {{ return ([\d.]+)f?;", header)
+        assert float(line[1]) == value
+    assert constants(body(header, f"inline {word} lowered({word} x) {{")) == {
+        word == "f32": {2.0**-steps.raised}, word != "f32": set()
+    }  # fmt: skip
+    bits = re.search(r"0x[\da-f]{8,}", body(header, f"inline {word} raised_exponential({word} x) {{"))[0]
+    bias, fraction = (127, 23) if word == "f32" else (1023, 52)
+    assert int(bits, 16) == steps.raised + bias << fraction
+    assert f"if (absolute(x) < C({elementary._NEAR}))" in header
+    C = np.dtype(word.replace("f", "float")).type
+    assert all(float(C(each)) == each for each in (*steps.tail, *steps.near))
+
+
+def test_cuda_has_the_constants_of_the_normal_distribution():
+    header = (Path(skuda.__file__).parent / "cuda" / "erf.cuh").read_text(encoding="utf-8")
+    for head, polynomial in {"ndtr": elementary._NDTR, "exp2": elementary._EXP2}.items():
+        text = body(header, f"inline f32 {head}_polynomial(f32 {'u' if head == 'ndtr' else 'r'}) {{")
+        assert [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)f", text)] == list(polynomial)
+        assert all(float(np.float32(each)) == each for each in polynomial)
+    text = body(header, "inline f32 normal_below(f32 x) {")
+    assert constants(text)[True] == {elementary._NDTR_MIDDLE, 127.0, elementary._F32.integer, 1.0, 0.0}

@@ -28,7 +28,7 @@ AXES, BLOCK, MARGIN = 8, 128, 32
 PLANS = [
     plan
     for name in dispatch.catalogs()[0].modules
-    for plan in dispatch.catalogs()[0].module(name).PLANS
+    for plan in dispatch.catalogs()[0].plans(name)
     if not (plan.operation.over or plan.operation.stages)  # test_row_mapping.py, test_reduce_mapping.py
 ]
 
@@ -803,7 +803,8 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
         layouts = ["contiguous"] if contiguous else LAYOUTS
         served.append(check(random_problem(plan_class, rng, layouts, aligned=aligned)))
     kinds = {re.match(r"[a-z]+", name)[0] for name in served}
-    assert {"vec", "rows", "strided"} <= kinds
+    assert {"vec", "strided"} <= kinds
+    assert ("rows" in kinds) != plan_class.operation.of_second  # which has few schedules
     assert ("columns" in kinds) == any(
         schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
     )

@@ -28,7 +28,7 @@ from skuda.sku import BackendKind
 PLANS = [
     plan
     for name in dispatch.catalogs()[0].modules
-    for plan in dispatch.catalogs()[0].module(name).PLANS
+    for plan in dispatch.catalogs()[0].plans(name)
     if plan.operation.over and not plan.operation.stages
 ]
 

@@ -208,12 +208,12 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
 def test_long_rows_go_to_clusters_that_have_room(name, element, length, teams):
     """A block of a cluster has an eighth of the places, once or for several segments at a time."""
     plan_class = getattr(skuda, f"{name}Plan")
-    full, row = ((3, length), (length,)) if name != "Sum" else ((3, length), (3,))
-    dims = dict(zip([dim.name for dim in plan_class.operation.dims], [(3,), (length,)], strict=True))
+    rows = 37  # not so few that stages would serve them
+    full, row = (rows, length), (length,) if name != "Sum" else (rows,)
+    dims = zip(plan_class.operation.dims, full, strict=True)
     call = Call(
         plan_class,
-        tuple({name: value if many else value[0] for (name, value), many in zip(
-            dims.items(), [dim.many for dim in plan_class.operation.dims], strict=True)}.items()),
+        tuple((dim.name, (extent,) if dim.many else extent) for dim, extent in dims),
         (("element", element),),
         tuple((o.name, place(full if o.dims == plan_class.operation.space else row, "plain"))
               for o in plan_class.operation.operands),
@@ -222,7 +222,7 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, teams):
     geometry = call.geometry()
     assert isinstance(geometry.variant, ClusterVariant) == (teams > 0)
     if teams:
-        assert (geometry.grid, geometry.block) == (3 * 8, 128 * teams)
+        assert (geometry.grid, geometry.block) == (rows * 8, 128 * teams)
         inputs = [o for o in plan_class.operation.inputs if o.dims == plan_class.operation.space]
         held = length * DTYPES[element].bits // 8 * len(inputs) // 8
         assert held <= geometry.shared <= 227 << 10

@@ -119,6 +119,11 @@ def package_of(catalog: Catalog) -> Path:
     return Path(str(resources.files(catalog.package)))
 
 
+def _code(text: str) -> str:
+    """A text without the lines that are comments, such as the one that says what it was generated from."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("//"))
+
+
 class Records:
     """The records of one catalog; read once.
 
@@ -132,14 +137,14 @@ class Records:
         self._digests: dict[str, str | None] = {}
 
     def digest(self, source: str) -> str | None:
-        """What a CUDA source means: its text, its headers' and the compiler's options. None if it is not there."""
+        """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
         if source not in self._digests:
             try:
                 text = (self._package / "cuda" / source).read_text(encoding="utf-8")
             except FileNotFoundError:
                 self._digests[source] = None
             else:
-                parts = [text, *included(text).values(), *OPTIONS]
+                parts = [*map(_code, (text, *included(text).values())), *OPTIONS]
                 self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
         return self._digests[source]
 

@@ -76,7 +76,7 @@ class Problem:
 
     def _random(self, operand: Operand, placed: Placed, storage: np.dtype):
         size = placed.size
-        if operand.element == SCALE:
+        if operand.element == SCALE or operand.name == "scale":  # a learnable one is of the compute type
             return ((cupy.random.random(size, dtype=cupy.float32) + 0.5) * self._step).astype(storage)
         if placed.word == "i32":
             middle = (self.q_min + self.q_max + 1) // 2

@@ -153,6 +153,15 @@ def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
     assert len({now, other, records_of(catalog).digest("twice.cu")}) == 3
 
 
+def test_comments_say_nothing_to_a_compiler(catalog):
+    path = evidence.package_of(catalog) / "cuda" / "twice.cu"
+    text, now = path.read_text(), records_of(catalog).digest("twice.cu")
+    path.write_text("// another heading\n" + text)
+    assert records_of(catalog).digest("twice.cu") == now
+    path.write_text(text.replace("*", "+", 1))
+    assert records_of(catalog).digest("twice.cu") != now
+
+
 # ---- the share of the copy ----
 
 

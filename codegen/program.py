@@ -45,12 +45,16 @@ class Program:
         return {name: node.args[0] if node.op == "stored" else node for name, node in done.items()}
 
     @property
+    def reductions(self) -> tuple[Node, ...]:
+        """The values that a row is reduced to, each once."""
+        return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
+
+    @property
     def in_parts(self) -> tuple[str, ...]:
         """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
         op = self.operation
-        formulas = self.written_out
-        reductions = dict.fromkeys(r for node in formulas.values() for r in node.reductions())
+        formulas, reductions = self.written_out, self.reductions
         if (
             len({r.text for r in reductions}) != 1
             or "/" in op.over

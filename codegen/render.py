@@ -126,6 +126,7 @@ def _environment(statement: str) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.tests["in_cluster"] = lambda program: bool(schedules.cluster_variants(program.operation))
     environment.filters.update(
         cpp=_cpp,
         typename=lambda letter: f"typename {letter}",

@@ -408,7 +408,9 @@ class RowReader(Declarations):
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
-        whole = replace(operation, reduced=program.in_parts, updated=program.updated)
+        whole = replace(
+            operation, reduced=program.in_parts, reductions=len(program.reductions), updated=program.updated
+        )
         program = replace(program, operation=whole)
         if not is_staged(program):
             return replace(program, operation=replace(whole, second=second_form(program)))

@@ -154,7 +154,8 @@ class _Splitter:
         stage = Program(operation, formulas, texts, ())
         kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
         of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
-        return replace(stage, operation=replace(operation, reduced=stage.in_parts, of_some=of_some))
+        many = len(stage.reductions)
+        return replace(stage, operation=replace(operation, reduced=stage.in_parts, reductions=many, of_some=of_some))
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str) -> Operation:
         op = self.op

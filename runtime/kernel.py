@@ -16,6 +16,7 @@ from typing import Any
 
 from .cache import cached_cubin
 from .errors import MissingDependency
+from .schedules import CLUSTER_ARCH
 
 _WORD = 8  # bytes of one parameter slot
 _address_of = ctypes.addressof
@@ -111,12 +112,21 @@ class Loaded:
         self.current_context = driver.ctxGetCurrent
         self.set_context = driver.ctxSetCurrent
         self.launch_kernel = driver.launchKernel
+        self._shared = 0
         attribute = driver.funcGetAttribute
         self.registers = attribute(driver.CU_FUNC_ATTRIBUTE_NUM_REGS, self.function)
         self.shared_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES, self.function)
         self.local_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, self.function)
 
-    def launch(self, grid: int, block: int, stream: int, parameters: int) -> None:
+    def allow_shared(self, size: int) -> None:
+        """Prepares the kernel for launches with so many bytes of shared memory a block, beside what it declares."""
+        if size > self._shared:
+            driver = _cupy_cuda().driver
+            driver.funcSetAttribute(self.function, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
+            driver.funcSetAttribute(self.function, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
+            self._shared = size
+
+    def launch(self, grid: int, block: int, stream: int, parameters: int, shared: int = 0) -> None:
         """Enqueue the kernel. Nothing here waits for the device, so a CUDA graph can capture it.
 
         Args:
@@ -124,14 +134,15 @@ class Loaded:
             block: threads a block, along x.
             stream: a CUstream of this device, as an integer; 0 is the legacy default stream.
             parameters: address of the driver's `void* kernelParams[1]`, as `Slots.pack` gives it.
+            shared: bytes of shared memory a block, beside what the kernel declares; `allow_shared` comes first.
         """
         previous = self.current_context()
         if previous == self.context:
-            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
+            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, parameters, 0)
             return
         self.set_context(self.context)
         try:
-            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, 0, stream, parameters, 0)
+            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, parameters, 0)
         finally:
             if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
                 self.set_context(previous)
@@ -214,6 +225,20 @@ def device_count() -> int:
 def compute_capability(device: int) -> str:
     """A device's architecture as the compiler spells it, such as `sm_90`."""
     return f"sm_{_cupy_cuda().Device(device).compute_capability}"
+
+
+@cache
+def cluster_shared() -> int:
+    """Bytes of shared memory that a block may have on each device of this process; 0 if some have no clusters.
+
+    Raises:
+        MissingDependency: CuPy is not installed.
+    """
+    runtime = _cupy_cuda().runtime
+    devices = range(device_count())
+    if any(int(compute_capability(device).removeprefix("sm_")) < CLUSTER_ARCH for device in devices):
+        return 0
+    return min(runtime.deviceGetAttribute(runtime.cudaDevAttrMaxSharedMemoryPerBlockOptin, each) for each in devices)
 
 
 @cache

@@ -7,6 +7,7 @@ checked and packed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skuda import dispatch, mapping, schedules
@@ -27,6 +28,7 @@ class Launch:
         geometry: what runs.
         grid: blocks.
         block: threads of one.
+        shared: bytes of shared memory of one, beside what the kernel declares.
         slots: the kernel's argument.
         blank: `slots.blank`, with nothing in the places of numbers.
         places: where in it each operand's pointer goes; those of a number follow.
@@ -40,6 +42,7 @@ class Launch:
         self.geometry = geometry
         self.grid = geometry.grid
         self.block = geometry.block
+        self.shared = geometry.shared
         self.workspace = geometry.workspace
         entries = schedules.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
@@ -89,11 +92,14 @@ class Launch:
         loaded = self.loaded.get(device)
         if loaded is None:
             loaded = self.loaded[device] = dispatch.kernel(*self._source, self.entries[0]).on(device)
+            if self.shared:
+                loaded.allow_shared(self.shared)
         return loaded
 
     def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
-        loaded = [(self.on(device).launch, self.grid, self.block)]
+        launch = self.on(device).launch
+        loaded = [(partial(launch, shared=self.shared) if self.shared else launch, self.grid, self.block)]
         if self.geometry.finish is not None:
             from skuda.behind import launch_of
 

@@ -85,6 +85,7 @@ class Geometry(Record):
         finish: blocks, and threads of one, of the kernel that joins what the blocks of this one leave in the workspace;
             None where there is nothing to join.
         workspace: bytes of that.
+        shared: bytes of shared memory that a block has beside what its kernel declares.
     """
 
     variant: Variant
@@ -94,6 +95,7 @@ class Geometry(Record):
     block: int = BLOCK
     finish: tuple[int, int] | None = None
     workspace: int = 0
+    shared: int = 0
 
 
 class MapKernels:

@@ -126,6 +126,7 @@ class Operation(Record):
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
+        reductions: how many values its rows are reduced to; 0 where there are none.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
             the same dimensions may be the very array of one.
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
@@ -151,6 +152,7 @@ class Operation(Record):
     chained: bool = False
     of_some: bool = False
     reduced: tuple[str, ...] = ()
+    reductions: int = 0
     updated: tuple[str, ...] = ()
     stages: int = 0
     stage: int = 0

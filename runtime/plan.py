@@ -136,7 +136,10 @@ class Plan:
             return mapping.MapKernels(self.operation, self.types, self.sizes)
         from skuda.row_mapping import RowKernels  # a first call of a map does not wait for it
 
-        return RowKernels(self.operation, self.types, self.sizes)
+        kernels = RowKernels(self.operation, self.types, self.sizes)
+        if self.backend is BackendKind.CUDA:
+            kernels.cluster_shared = _cluster_shared()
+        return kernels
 
     @property
     def sku(self) -> KernelSku:
@@ -484,6 +487,12 @@ class Plan:
 
 def _device(device: int) -> str:
     return "the CPU" if device == CPU else f"CUDA device {device}"
+
+
+def _cluster_shared() -> int:
+    from skuda.kernel import cluster_shared
+
+    return cluster_shared()
 
 
 def _cuda_available() -> bool:

@@ -12,9 +12,20 @@ from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
 from skuda.reduce_mapping import PartKernels
-from skuda.rows import GROUP
-from skuda.schedules import RowMode, part_variants, row_variants
+from skuda.rows import GROUP, MOST_PLACES, SEGMENT, places
+from skuda.schedules import (
+    CLUSTER_SEGMENTS,
+    CLUSTER_TEAMS,
+    STATE_BYTES,
+    RowMode,
+    cluster_variants,
+    part_variants,
+    row_variants,
+)
 
+LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
+_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_BUSY_THREADS, _BUSY_WITH_COLUMNS = 1024, 1536  # of a multiprocessor; more where they wait for what rows share
 INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
 
 
@@ -53,8 +64,11 @@ class RowKernels:
     Attributes:
         parts: that of several blocks to a row, where rows come apart.
         workspace: bytes of scratch memory that a launch needs at most.
+        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
+            has devices sets it; the same for all of them, so that no call asks for its own.
     """
 
+    cluster_shared = LARGE_SHARED
     boundaries = ()  # as of MapKernels; rows are not counted from one
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
@@ -68,6 +82,11 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
+        self._cluster = next(iter(cluster_variants(operation)), None)
+        inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
+        columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
+        self._busy = _BUSY_WITH_COLUMNS if columns else _BUSY_THREADS
+        self._group = GROUP * sum(inputs) // 8  # bytes of a group of elements of all that shared memory holds
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
 
@@ -88,8 +107,6 @@ class RowKernels:
             )
         along = [self.operation.runs_along(operand) for operand in operands]
         mode = self._mode(layouts, arrays, rows, along)
-        variants = [variant for variant in self._variants if variant.mode is mode]
-        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -103,7 +120,28 @@ class RowKernels:
             + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
             for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
+        variants = [variant for variant in self._variants if variant.mode is mode]
+        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
+        if mode is RowMode.WHOLE and not variant.keep and (block := self._held_by_cluster(rows)):
+            cluster = self._cluster
+            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, block[0], shared=block[1])
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _held_by_cluster(self, rows: _Rows) -> tuple[int, int] | None:
+        """Threads of a block, and bytes of shared memory that it needs; None where no cluster is to hold a row."""
+        chunks = -(-rows.length // (MOST_PLACES * GROUP))
+        segments = -(-rows.length // SEGMENT)
+        if self._cluster is None or places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
+            return None
+        gathered = segments * self.operation.reductions * MOST_PLACES // 32 * STATE_BYTES
+        shared = chunks * self._cluster.team * self._group + gathered
+        if shared > self.cluster_shared:
+            return None
+        # As many teams as it takes to keep a multiprocessor busy, where it has room for few blocks.
+        room = max(1, self.cluster_shared // (shared + _RESERVED))
+        wanted = -(-self._busy // (self._cluster.team * room))
+        teams = 1 << (min(CLUSTER_TEAMS, segments, wanted).bit_length() - 1)
+        return teams * self._cluster.team, shared
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

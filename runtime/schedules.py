@@ -8,7 +8,7 @@ from functools import cache
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
-from skuda.rows import GROUP, places
+from skuda.rows import GROUP, MOST_PLACES, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -82,6 +82,21 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
 
+class ClusterVariant(Variant):
+    """One schedule of the kernel of rows that a cluster of blocks holds in shared memory.
+
+    Attributes:
+        blocks: of a cluster.
+    """
+
+    blocks: int = 8
+
+    @property
+    def team(self) -> int:
+        """Threads of a block that have a place of the row each: a block has as many or a multiple."""
+        return MOST_PLACES // self.blocks
+
+
 class PartVariant(Variant):
     """One schedule of the template of parts.
 
@@ -98,6 +113,11 @@ class PartVariant(Variant):
 # its elements, so there are few threads; the order of sums says how many.
 _CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
+_CLUSTER = ClusterVariant("cluster", Layout.CONTIGUOUS)
+CLUSTER_ARCH = 90  # sm_90 and newer have clusters
+CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
+CLUSTER_TEAMS = 4  # of a block, at most
+STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
 SHORT = 1024  # elements: rows up to so long are no work for several blocks
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
@@ -143,6 +163,22 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
                 found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
         found.append(RowVariant("row", layout, f"_reread{suffix}", *_REREAD, False, mode))
     return tuple(found)
+
+
+def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
+    once = operation.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    return (_CLUSTER,) if operation.over and not operation.reduced and not once else ()
+
+
+def least_arch(variant: Variant) -> int:
+    """The oldest architecture that has what a schedule needs, as in `sm_90`; 0 where all have."""
+    return CLUSTER_ARCH if isinstance(variant, ClusterVariant) else 0
+
+
+def runs_on(variant: Variant, arch: str) -> bool:
+    """Whether an architecture, such as `sm_90`, has what a schedule needs."""
+    return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
 
 
 def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
@@ -193,8 +229,9 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.stages:
         return (STAGES,)
     if operation.over:
+        rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
         second = (STAGES,) if operation.second and not operation.stage else ()
-        return (*row_variants(operation, types), *part_variants(operation, types), *second)
+        return tuple([variant for each in (*rows, second) for variant in each])
     if operation.of_second:
         return _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
@@ -224,6 +261,8 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
     if isinstance(variant, RowVariant):
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
+    if isinstance(variant, ClusterVariant):
+        return f"{variant.kernel}{variant.blocks}{variant.suffix}"
     if isinstance(variant, PartVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
@@ -238,6 +277,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if isinstance(variant, PartVariant):
         arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
         arguments += [] if variant.lanes else [str(int(variant.mode))]
+    elif isinstance(variant, ClusterVariant):
+        arguments.append(str(variant.blocks))
     elif isinstance(variant, RowVariant):
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:

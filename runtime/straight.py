@@ -137,6 +137,7 @@ class _Maker:
             "current": family_of_plain(types[-1]).current if plan.stream is None else plan.stream,
             "grid": launch.grid,
             "threads": launch.block,
+            "shared": launch.shared,
             "elsewhere": self._elsewhere,
         }
         for index, kind in enumerate(kinds):
@@ -217,7 +218,7 @@ def _text(
     integers = [index for index in everything if kinds[index] == _INTEGER]
     last = arrays[-1]  # an output
 
-    names = "block pool stream_handle current grid threads elsewhere home function context".split()
+    names = "block pool stream_handle current grid threads shared elsewhere home function context".split()
     names += "current_context launch_kernel launch_there".split()
     for index in everything:
         names += [f"type{index}", f"place{index}"]
@@ -283,9 +284,9 @@ def _text(
         "words, reals, parameters = used",
         *writes,
         "if current_context() == context:",
-        "    launch_kernel(function, grid, 1, 1, threads, 1, 1, 0, handle, parameters, 0)",
+        "    launch_kernel(function, grid, 1, 1, threads, 1, 1, shared, handle, parameters, 0)",
         "else:",
-        "    launch_there(grid, threads, handle, parameters)",
+        "    launch_there(grid, threads, handle, parameters, shared)",
         "pool.append(used)",
         "return True",
     ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from skuda.errors import Unsupported
 from skuda.launch import Launch
 from skuda.plan import Plan
-from skuda.schedules import STAGES, RowMode, RowVariant
+from skuda.schedules import STAGES, ClusterVariant, RowMode, RowVariant
 from skuda.sku import BackendKind
 from skuda.tensor import View
 
@@ -40,7 +40,7 @@ class TwoFormsPlan(Plan):
             short, and blocks that hold several do better.
         short: elements of rows that are.
         long: elements of a row that are worth several launches, where there are few.
-        few: rows that leave most of a GPU idle, one block each.
+        few: blocks that leave most of a GPU idle; a row that a cluster holds has several.
     """
 
     stages = _StagePlans()
@@ -59,7 +59,7 @@ class TwoFormsPlan(Plan):
     @property
     def workspace_size(self) -> int:
         """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
-        if self.backend is not BackendKind.CUDA or not (self._is_much or self._is_long):
+        if self.backend is not BackendKind.CUDA or not (self._is_much or self._is_long(1)):
             return 0
         return self.second.workspace
 
@@ -74,10 +74,10 @@ class TwoFormsPlan(Plan):
         rows, length = map(prod, self._extents)
         return rows * length >= self.much * (4 if length < self.short else 1)
 
-    @property
-    def _is_long(self) -> bool:
+    def _is_long(self, blocks: int) -> bool:
+        """Whether rows that so many blocks take are long and few."""
         rows, length = map(prod, self._extents)
-        return rows <= self.few and length >= self.long
+        return rows * blocks <= self.few and length >= self.long
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         geometry = self._geometry(checked)
@@ -86,10 +86,13 @@ class TwoFormsPlan(Plan):
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         geometry = super()._geometry(checked)
         variant = geometry.variant
-        if not isinstance(variant, RowVariant):
+        if isinstance(variant, ClusterVariant):
+            idle, apart = self._is_long(variant.blocks), False
+        elif isinstance(variant, RowVariant):
+            idle = not variant.keep and self._is_long(1)
+            apart = variant.mode is RowMode.STEPPED and self._is_much and self._lie_apart(checked)
+        else:
             return geometry
-        idle = not variant.keep and self._is_long
-        apart = variant.mode is RowMode.STEPPED and self._is_much and self._lie_apart(checked)
         return self.second.geometry if (idle or apart) and self._serves(checked) else geometry
 
     def _lie_apart(self, checked: Sequence[View | int | float]) -> bool:

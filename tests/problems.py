@@ -77,7 +77,7 @@ class Call:
     """One plan's sizes, and where each array operand lies.
 
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
-    the form.
+    the form. `apart`: as where blocks make no clusters.
     """
 
     plan_class: type[Plan]
@@ -86,6 +86,7 @@ class Call:
     places: tuple[tuple[str, Place], ...]
     large: bool
     staged: bool = False
+    apart: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
@@ -96,12 +97,18 @@ class Call:
                 plan._kernels.parts.busy = plan._kernels.parts.few = 0
         if self.staged:
             plan.much = plan.long = 0
+        if self.apart:
+            plan._kernels.cluster_shared = 0
         return plan
 
     def variant(self):
         """The schedule that serves it."""
+        return self.geometry().variant
+
+    def geometry(self):
+        """What serves it."""
         plan = self.plan(BackendKind.REFERENCE)
-        return plan._geometry(self.views(plan)).variant
+        return plan._geometry(self.views(plan))
 
     def views(self, plan: Plan) -> list[View | int]:
         """The operands, as if the memory of each started on a 256-byte boundary."""
@@ -174,7 +181,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
                     [np.atleast_1d(np.array(sizes[dim.name], np.int64)) for dim in operation.dims] or [[1]]
                 )
             )
-            > (300_000 if operation.over else 60_000)
+            > _most_elements(entry.variant, operation)
         ):
             continue
         plan = plan_class.select(
@@ -185,7 +192,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, is_large(entry.variant), second)
+        yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry))
 
 
 def is_second(entry: dispatch.Entry) -> bool:
@@ -193,9 +200,18 @@ def is_second(entry: dispatch.Entry) -> bool:
     return entry.variant is schedules.STAGES and bool(entry.operation.second)
 
 
-def is_large(variant: schedules.Variant) -> bool:
-    columns = isinstance(variant, schedules.PartVariant) and variant.lanes > 1
-    return variant in FOR_MANY or isinstance(variant, schedules.RowVariant) or columns
+def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
+    """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
+    if isinstance(variant, schedules.ClusterVariant):
+        return 200_000
+    return 300_000 if operation.over else 60_000
+
+
+def circumstances(entry: dispatch.Entry) -> tuple[bool, bool, bool]:
+    """`large`, `staged` and `apart` of the calls that reach a schedule."""
+    rows = isinstance(entry.variant, schedules.RowVariant)
+    columns = isinstance(entry.variant, schedules.PartVariant) and entry.variant.lanes > 1
+    return entry.variant in FOR_MANY or rows or columns, is_second(entry), rows
 
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
@@ -210,15 +226,19 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
             for index, (dim, choice) in enumerate(zip(operation.dims, choices, strict=True))]
 
 
-def _lengths_of_rows(operation: Operation, variant: schedules.RowVariant) -> list[tuple]:
+def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
-    most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
-    lengths = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1)
-    outer = ((3,), (), (2, 2), (37,))
+    if isinstance(variant, schedules.ClusterVariant):  # of one segment and of several, the last one short
+        lengths, blocked = (40_008, 65_544, 131_336), (100_016, 164_088)
+        outer, single = ((2,), ()), (2, 1)
+    else:
+        most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
+        lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
+        outer, single = ((3,), (), (2, 2), (37,)), (3,)
     along, block = operation.along, operation.block
     if block:
-        return [(most + 17, 2 * most + 8) if dim.name in along else outer for dim in operation.dims] + [lengths]
-    return [lengths if dim.name == along[-1] else outer if dim.many else (3,) for dim in operation.dims]
+        return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
+    return [lengths if dim.name == along[-1] else outer if dim.many else single for dim in operation.dims]
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
@@ -283,8 +303,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             each,
             elements,
             tuple(zip(names, places, strict=True)),
-            is_large(entry.variant),
-            is_second(entry),
+            *circumstances(entry),
         )
         for each, places in sizes
     ]

@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
 def jobs_of(
     catalogs: Sequence[dispatch.Catalog], operations: Sequence[str], archs: Sequence[str]
 ) -> list[Job]:
-    """The kernels to compile, those of one source beside each other.
+    """The kernels to compile, those of one source beside each other; of an architecture those that it can have.
 
     Raises:
         InvalidProblem: no operation has such a name; names the nearest.
@@ -100,6 +100,7 @@ def jobs_of(
         if not operations or _called(operation) & set(operations)
         for types in operation.kernel_combinations()
         for variant in schedules.variants(operation, types)
+        if schedules.runs_on(variant, arch)
         for entry in schedules.entries(operation, types, variant)
     )
     return [*jobs]

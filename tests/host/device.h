@@ -11,6 +11,7 @@
 #define __grid_constant__
 #define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
 
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
@@ -115,13 +116,35 @@ inline unsigned min_NaN_bf16x2(unsigned a, unsigned b) {
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 
-// ---- the threads of a block ----
+// ---- shared memory ----
 
-extern unsigned long long exchanged[1024];  // what a thread shows the others of its warp
+// Of the blocks of a cluster one after the other: addresses are counted from the first one's.
+constexpr unsigned SHARED_BYTES = 64 << 20;  // of a block: what each kernel of a source declares has a place of its own
+unsigned place_in_shared(size_t size);           // for a variable
+void* shared_memory(unsigned place);          // of this block
+void* dynamic_shared_memory();
+unsigned __cvta_generic_to_shared(const void* at);
+unsigned mapa_shared__cluster_u32(unsigned at, unsigned block);
+void st_shared__cluster(unsigned at, const void* value, size_t size);
+inline void st_shared__cluster_u8(unsigned at, unsigned value) { st_shared__cluster(at, &value, 1); }
+inline void st_shared__cluster_u32(unsigned at, unsigned value) { st_shared__cluster(at, &value, 4); }
+inline void st_shared__cluster_u64(unsigned at, long long value) { st_shared__cluster(at, &value, 8); }
+void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
+inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
+inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
+void cp_async_commit_group();
+void cp_async_wait_group(int later);
+inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0); }
+
+// ---- the threads of a block, and those of a cluster ----
+
+extern unsigned long long* exchanged;  // what a thread of this block shows the others of its warp
+void barrier_cluster_arrive_release_aligned();
+void barrier_cluster_wait_acquire_aligned();
 void __syncthreads();
 void __syncwarp();
 template <typename T> T __shfl_sync(unsigned, T value, int from) {
-  static_assert(sizeof(T) <= sizeof exchanged[0]);
+  static_assert(sizeof(T) <= sizeof *exchanged);
   memcpy(&exchanged[threadIdx.x], &value, sizeof value);
   __syncwarp();
   memcpy(&value, &exchanged[(threadIdx.x & ~31) + (from & 31)], sizeof value);
@@ -149,7 +172,8 @@ inline bool __any_sync(unsigned mask, bool value) {
 }
 inline bool __all_sync(unsigned mask, bool value) { return !__any_sync(mask, !value); }
 
-// Runs every block; false if a thread waits for others that never come.
-bool run_blocks(long long blocks, int threads, const std::function<void()>& kernel);
+// Runs every block, those of a cluster together; false if a thread waits for others that never come.
+// `shared`: bytes of a block's shared memory beside what the kernel declares.
+bool run_blocks(long long blocks, int threads, int cluster, int shared, const std::function<void()>& kernel);
 
 #define index device_index  // POSIX has a function of that name

@@ -27,12 +27,16 @@ from skuda.tensor import view_of
 
 HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
+_Shape = ctypes.c_int * 4  # blocks, threads of one, blocks of a cluster, bytes of shared memory
 UNTOUCHED = 0xA5  # what output memory holds before
 _FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -shared -fPIC".split()
 _PAGE = mmap.PAGESIZE
 _BOUNDARY = 256  # bytes: every operand's memory starts on a multiple, as tests/problems.py has it
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
-_PTX = re.compile(r'asm\("([a-z][\w.]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
+_ASKED = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
+# asm volatile("name [%0], %1, ...;" :: "r"(argument), ... : "memory");
+_TOLD = re.compile(r'asm volatile\("([a-z][\w.:]*)[^"]*"\s*::(.*?):\s*"memory"\);', re.DOTALL)
+_SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\[[^;]*?\])*);", re.DOTALL)
 
 
 def emulated(sku: KernelSku) -> bool:
@@ -62,9 +66,9 @@ class Host:
             name, types = entry[:-1].split("<")
             letters = ", ".join(word for word in types.split(", ") if word in DTYPES)
             text += (
-                f'\nextern "C" bool kernel_{number}(const void* arguments, long long blocks, int threads) {{\n'
+                f'\nextern "C" bool kernel_{number}(const void* arguments, const int* shape) {{\n'
                 f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
-                f"  return run_blocks(blocks, threads, [&] {{ {entry}(args); }});\n}}\n"
+                f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
         path = folder / f"{source}.cpp"
         path.write_text(text, encoding="utf-8")
@@ -76,7 +80,7 @@ class Host:
         library = ctypes.CDLL(str(built))
         self._kernels = {entry: getattr(library, f"kernel_{number}") for number, entry in enumerate(entries)}
         for kernel in self._kernels.values():
-            kernel.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_int]
+            kernel.argtypes = [ctypes.c_void_p, _Shape]
             kernel.restype = ctypes.c_bool
 
     def faults(self, sku: KernelSku) -> Iterator[str]:
@@ -96,9 +100,11 @@ class Host:
         scratch = np.full(whole.workspace + _BOUNDARY, UNTOUCHED, np.uint8)
         for launch, filled in whole.packed(views, -(-scratch.ctypes.data // _BOUNDARY) * _BOUNDARY):
             memory, _ = launch.slots.pack(filled)
-            steps = [(launch.grid, launch.block), *filter(None, [launch.geometry.finish])]
-            for entry, (blocks, threads) in zip(launch.entries, steps, strict=True):
-                if not self._kernels[entry](ctypes.addressof(memory), blocks, threads):
+            cluster = getattr(launch.geometry.variant, "blocks", 1)
+            steps = [(launch.grid, launch.block, cluster, launch.shared)]
+            steps += [(*finish, 1, 0) for finish in [launch.geometry.finish] if finish]
+            for entry, step in zip(launch.entries, steps, strict=True):
+                if not self._kernels[entry](ctypes.addressof(memory), _Shape(*step)):
                     yield f"{entry}: a thread waits for others that never come"
                     return
         for name, (_, expected) in here.items():
@@ -188,12 +194,24 @@ def _inlined(text: str, seen: set[str]) -> str:
 
 
 def _hosted(text: str) -> str:
-    """A source in which PTX is calls, and shared memory is static."""
+    """A source in which PTX is calls, and shared memory is a block's own."""
 
-    def called(match: re.Match) -> str:
-        arguments = re.findall(r'"\w"\(((?:[^()]|\([^()]*\))*)\)', match[3])
-        return f"{match[2]} = {match[1].replace('.', '_')}({', '.join(arguments)});"
+    def name_of(instruction: str) -> str:
+        return re.sub("[.:]", "_", instruction)
 
-    text = _PTX.sub(called, text)
-    text = re.sub(r'asm(?: volatile)?\("cp\.async[^;]*;[^;]*\);', "abort();", text)
-    return text.replace("__shared__ alignas(16)", "alignas(16) static").replace("__shared__", "static")
+    def arguments_of(text: str) -> str:
+        return ", ".join(re.findall(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)', text))
+
+    def shared(match: re.Match) -> str:
+        kind, name, extents = match.groups()
+        return (
+            f"typedef {kind} {name}of_a_block{extents}; "
+            f"static const unsigned {name}place = place_in_shared(sizeof({name}of_a_block)); "
+            f"{name}of_a_block& {name} = *static_cast<{name}of_a_block*>(shared_memory({name}place));"
+        )
+
+    text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)
+    text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", text)
+    dynamic = r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());"
+    text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", dynamic, text)
+    return _SHARED.sub(shared, text)

@@ -1,12 +1,14 @@
-// The threads of a block as fibers, one block after the other: each runs until it waits for others.
+// The threads of a cluster of blocks as fibers, one cluster after the other: each runs until it waits for others.
+#include <algorithm>
 #include <cfenv>
+#include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
 
 #include "device.h"
 
 Dim threadIdx, blockIdx, blockDim;
-unsigned long long exchanged[1024];
+unsigned long long* exchanged;
 
 float __fmaf_rd(float a, float b, float c) {
   volatile float x = a, y = b, z = c;
@@ -25,64 +27,149 @@ double __fma_rd(double a, double b, double c) {
 
 namespace {
 
-constexpr size_t STACK = 128 << 10;
+constexpr size_t STACK = 128 << 10, PAGE = 4096;
+constexpr int BLOCKS = 8;  // of a cluster, at most
 
 struct Barrier {
   int come = 0, turn = 0;
 };
+struct Copy {
+  void* to;
+  const void* from;
+  size_t size;
+};
+struct Fiber {
+  ucontext_t context;
+  bool done;
+  int cluster_turn;          // of the cluster's barrier, which it arrived at
+  std::vector<Copy> copies;  // on their way, in groups
+  std::vector<size_t> groups;  // where each begins, and the next one
+};
+struct Block {
+  Barrier barrier, warps[32];
+  unsigned long long exchanged[1024];
+};
 
-ucontext_t scheduler, fibers[1024];
-std::vector<char> stacks;
+// Pages that are there when they are touched.
+char* reserved(size_t size) {
+  void* const memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory == MAP_FAILED ? (abort(), nullptr) : static_cast<char*>(memory);
+}
+
+ucontext_t scheduler;
+std::vector<Fiber> fibers;
+Block cluster[BLOCKS];
+Barrier together;
+char *stacks, *shared;
 const std::function<void()>* body;
-bool done[1024], moved;
-int current;
-Barrier block, warps[32];
+bool moved;
+int current, rank, size, dynamic_bytes;
+unsigned declared;  // bytes of shared memory that have a variable
 
-void wait(Barrier& barrier, int size) {
-  const int turn = barrier.turn, self = current;
+void come(Barrier& barrier, int wanted) {
   moved = true;
-  if (++barrier.come == size) {
-    barrier.come = 0;
-    ++barrier.turn;
-    return;
-  }
-  while (barrier.turn == turn) swapcontext(&fibers[self], &scheduler);
+  if (++barrier.come < wanted) return;
+  barrier.come = 0;
+  ++barrier.turn;
+}
+
+void wait_beyond(const Barrier& barrier, int turn) {
+  const int self = current;
+  while (barrier.turn == turn) swapcontext(&fibers[self].context, &scheduler);
+}
+
+void wait(Barrier& barrier, int wanted) {
+  const int turn = barrier.turn;
+  come(barrier, wanted);
+  wait_beyond(barrier, turn);
 }
 
 void start() {
   (*body)();
-  done[current] = moved = true;
-  swapcontext(&fibers[current], &scheduler);
+  fibers[current].done = moved = true;
+  swapcontext(&fibers[current].context, &scheduler);
 }
+
+char* block_memory() { return shared + size_t(rank) * SHARED_BYTES; }
 
 }  // namespace
 
-void __syncwarp() { wait(warps[threadIdx.x / 32], 32); }
-void __syncthreads() { wait(block, blockDim.x); }
+void __syncwarp() { wait(cluster[rank].warps[threadIdx.x / 32], 32); }
+void __syncthreads() { wait(cluster[rank].barrier, blockDim.x); }
+void barrier_cluster_arrive_release_aligned() {
+  fibers[current].cluster_turn = together.turn;
+  come(together, size * blockDim.x);
+}
+void barrier_cluster_wait_acquire_aligned() { wait_beyond(together, fibers[current].cluster_turn); }
 
-bool run_blocks(long long blocks, int threads, const std::function<void()>& kernel) {
+unsigned place_in_shared(size_t bytes) {
+  const unsigned place = declared;
+  declared += unsigned(bytes + 15) / 16 * 16;
+  if (declared > SHARED_BYTES / 2) abort();
+  return place;
+}
+void* shared_memory(unsigned place) { return block_memory() + place; }
+// It ends where a block's memory does: the page after it must not be touched.
+void* dynamic_shared_memory() { return block_memory() + SHARED_BYTES - PAGE - (dynamic_bytes + 15) / 16 * 16; }
+unsigned __cvta_generic_to_shared(const void* at) { return unsigned(static_cast<const char*>(at) - shared); }
+unsigned mapa_shared__cluster_u32(unsigned at, unsigned block) { return at % SHARED_BYTES + block * SHARED_BYTES; }
+void st_shared__cluster(unsigned at, const void* value, size_t bytes) { memcpy(shared + at, value, bytes); }
+void cp_async(unsigned to, const void* from, int bytes) {
+  if ((to | unsigned(uintptr_t(from))) % bytes) abort();
+  fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
+}
+void cp_async_commit_group() { fibers[current].groups.push_back(fibers[current].copies.size()); }
+void cp_async_wait_group(int later) {
+  std::vector<size_t>& groups = fibers[current].groups;
+  const size_t end = groups[std::max(0, int(groups.size()) - 1 - later)];
+  for (size_t index = 0; index < end; ++index) {
+    const Copy& copy = fibers[current].copies[index];
+    if (copy.to) memcpy(copy.to, copy.from, copy.size);
+    fibers[current].copies[index].to = nullptr;
+  }
+}
+
+bool run_blocks(
+    long long blocks, int threads, int blocks_of_cluster, int shared_bytes, const std::function<void()>& kernel) {
   body = &kernel;
-  stacks.resize(STACK * threads);
+  size = blocks_of_cluster;
+  dynamic_bytes = shared_bytes;
   blockDim.x = threads;
-  for (long long number = 0; number < blocks; ++number) {
-    blockIdx.x = int(number);
-    block = Barrier();
-    for (Barrier& warp : warps) warp = Barrier();
-    for (int thread = 0; thread < threads; ++thread) {
-      done[thread] = false;
-      getcontext(&fibers[thread]);
-      fibers[thread].uc_stack.ss_sp = &stacks[STACK * thread];
-      fibers[thread].uc_stack.ss_size = STACK;
-      makecontext(&fibers[thread], start, 0);
+  if (!shared) {
+    shared = reserved(size_t(BLOCKS) * SHARED_BYTES);
+    stacks = reserved(STACK * BLOCKS * 1024);
+    for (rank = 0; rank < BLOCKS; ++rank) mprotect(block_memory() + SHARED_BYTES - PAGE, PAGE, PROT_NONE);
+  }
+  const int all = threads * size;
+  if (int(fibers.size()) < all) fibers = std::vector<Fiber>(all);
+  for (long long number = 0; number < blocks; number += size) {
+    together = Barrier();
+    for (rank = 0; rank < size; ++rank) {
+      cluster[rank] = Block();
+      memset(dynamic_shared_memory(), 0xa5, dynamic_bytes);
     }
-    for (int left = threads; left > 0;) {
+    for (int fiber = 0; fiber < all; ++fiber) {
+      Fiber& each = fibers[fiber];
+      each.done = false;
+      each.copies.clear();
+      each.groups.assign(1, 0);
+      getcontext(&each.context);
+      each.context.uc_stack.ss_sp = stacks + STACK * fiber;
+      each.context.uc_stack.ss_size = STACK;
+      makecontext(&each.context, start, 0);
+    }
+    for (int left = all; left > 0;) {
       left = 0;
       moved = false;
-      for (int thread = 0; thread < threads; ++thread) {
-        if (done[thread]) continue;
-        current = threadIdx.x = thread;
-        swapcontext(&scheduler, &fibers[thread]);
-        left += !done[thread];
+      for (int fiber = 0; fiber < all; ++fiber) {
+        if (fibers[fiber].done) continue;
+        current = fiber;
+        rank = fiber / threads;
+        threadIdx.x = fiber % threads;
+        blockIdx.x = int(number) + rank;
+        exchanged = cluster[rank].exchanged;
+        swapcontext(&scheduler, &fibers[fiber].context);
+        left += !fibers[fiber].done;
       }
       if (left > 0 && !moved) return false;
     }

@@ -15,7 +15,7 @@ import pytest
 
 from skuda import kernel
 from skuda.errors import MissingDependency
-from skuda.kernel import Kernel, Loaded, Slots, compute_capability, cuda_available, device_count
+from skuda.kernel import Kernel, Loaded, Slots, cluster_shared, compute_capability, cuda_available, device_count
 
 
 def packed(slots: Slots, *numbers) -> tuple[ctypes.Array, int]:
@@ -93,17 +93,23 @@ class Cuda:
             ctxSetCurrent=self.set_context,
             moduleLoadData=self.load,
             moduleGetFunction=lambda module, name: (module, name),
+            CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
+            CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT=9,
             funcGetAttribute=lambda attribute, function: attribute * 10,
+            funcSetAttribute=lambda function, *attribute: self.calls.append(("set", self.context, *attribute)),
             launchKernel=self.launch,
         )
         self.runtime = SimpleNamespace(
             getDevice=lambda: max(self.context - 100, 0),
             setDevice=lambda device: self.set_context(device + 100),
             getDeviceCount=lambda: 2,
+            cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+            deviceGetAttribute=lambda attribute, device: {97: (232_448, 101_376)}[attribute][device],
         )
+        self.archs = "90", "120"
 
     def Device(self, device):
-        return SimpleNamespace(compute_capability=("90", "120")[device])
+        return SimpleNamespace(compute_capability=self.archs[device])
 
     def set_context(self, context):
         self.context = context
@@ -125,8 +131,10 @@ def cuda(monkeypatch):
     fake = Cuda()
     monkeypatch.setattr(kernel, "_cupy_cuda", lambda: fake)
     compute_capability.cache_clear()
+    cluster_shared.cache_clear()
     yield fake
     compute_capability.cache_clear()
+    cluster_shared.cache_clear()
 
 
 @pytest.fixture
@@ -227,6 +235,22 @@ def test_a_launch_runs_in_its_devices_context_and_gives_the_callers_back(cuda, b
     function = (101, "_Z_scale")
     assert cuda.calls == [("launch", 101, function, 7, 1, 1, 256, 1, 1, 0, 0x5000, address, 0)]
     assert cuda.context == after
+
+
+def test_shared_memory_is_asked_for_once_for_the_largest_launch(cuda):
+    loaded = Loaded(0, b"cubin", "_Z_scale")
+    cuda.calls.clear()
+    for size in (40_000, 30_000, 50_000):
+        loaded.allow_shared(size)
+    assert [call for call in cuda.calls if call[2] == 8] == [("set", 100, 8, 40_000), ("set", 100, 8, 50_000)]
+    loaded.launch(7, 256, 0x5000, 0x6000, 50_000)
+    assert cuda.calls[-1] == ("launch", 100, (100, "_Z_scale"), 7, 1, 1, 256, 1, 1, 50_000, 0x5000, 0x6000, 0)
+
+
+@pytest.mark.parametrize(("archs", "size"), [(("90", "120"), 101_376), (("80", "90"), 0), (("120", "89"), 0)])
+def test_clusters_are_of_what_all_devices_have(cuda, archs, size):
+    cuda.archs = archs
+    assert cluster_shared() == size
 
 
 def test_a_launch_that_fails_gives_the_callers_context_back(cuda):

@@ -87,6 +87,8 @@ def driver(monkeypatch):
         getDevice=lambda: driver.context - 100,
         setDevice=lambda device: driver.ctxSetCurrent(device + 100),
         getDeviceCount=lambda: 2,
+        cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
+        deviceGetAttribute=lambda attribute, device: 232_448,
     )
     device = SimpleNamespace(compute_capability="90")
     cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda ordinal: device)
@@ -106,9 +108,11 @@ def driver(monkeypatch):
     monkeypatch.setattr(ops, "_SHORT", {})
     dispatch.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
+    kernel.cluster_shared.cache_clear()
     yield driver
     dispatch.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
+    kernel.cluster_shared.cache_clear()
 
 
 def array(pointer: int, shape, storage, device: int = 0, strides=None):

@@ -8,9 +8,11 @@ operand; NumPy's own indexing of arrays of addresses says what those must be.
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from problems import Call, place
 from test_mapping import AXES, Slots, addresses, divide, outer_offset, view_over
 
 import skuda
@@ -20,7 +22,7 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.row_mapping import INNER
 from skuda.rows import GROUP, places
-from skuda.schedules import PartVariant, RowMode, row_variants
+from skuda.schedules import ClusterVariant, PartVariant, RowMode, row_variants
 from skuda.sku import BackendKind
 
 PLANS = [
@@ -182,3 +184,48 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
     geometry = plan._geometry(views)
     assert geometry.variant.mode is RowMode.WHOLE
     assert geometry.head[:2] == (np.prod(sizes["kept"], dtype=int), np.prod(sizes["reduced"]))
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "length", "teams"),
+    [
+        ("Softmax", "f16", 65536, 0),  # a block holds it
+        ("Softmax", "f16", 65544, 1),
+        ("Softmax", "f16", 131072, 2),
+        ("Softmax", "f16", 262144, 2),
+        ("RmsNorm", "f16", 262144, 4),
+        ("Softmax", "f16", 262140, 0),  # rows do not begin on boundaries
+        ("Softmax", "f32", 65536, 1),
+        ("Softmax", "f32", 262144, 4),
+        ("Softmax", "f32", 524288, 0),  # no cluster has room
+        ("AddRmsNorm", "f16", 65536, 1),
+        ("AddRmsNorm", "f16", 20000, 0),
+        ("AddRmsNorm", "f64", 20000, 1),
+        ("AddRmsNorm", "f64", 16384, 0),  # its sum has fewer places than a cluster
+        ("Sum", "f32", 262144, 0),  # goes in parts
+    ],
+)
+def test_long_rows_go_to_clusters_that_have_room(name, element, length, teams):
+    """A block of a cluster has an eighth of the places, once or for several segments at a time."""
+    plan_class = getattr(skuda, f"{name}Plan")
+    rows = 37  # not so few that stages would serve them
+    full, row = (rows, length), (length,) if name != "Sum" else (rows,)
+    dims = zip(plan_class.operation.dims, full, strict=True)
+    call = Call(
+        plan_class,
+        tuple((dim.name, (extent,) if dim.many else extent) for dim, extent in dims),
+        (("element", element),),
+        tuple((o.name, place(full if o.dims == plan_class.operation.space else row, "plain"))
+              for o in plan_class.operation.operands),
+        large=False,
+    )
+    geometry = call.geometry()
+    assert isinstance(geometry.variant, ClusterVariant) == (teams > 0)
+    if teams:
+        assert (geometry.grid, geometry.block) == (rows * 8, 128 * teams)
+        inputs = [o for o in plan_class.operation.inputs if o.dims == plan_class.operation.space]
+        held = length * DTYPES[element].bits // 8 * len(inputs) // 8
+        assert held <= geometry.shared <= 227 << 10
+        assert geometry.shared - held < 8192 * 8 * len(inputs) // 8 + 8192
+    apart = replace(call, apart=True).geometry()
+    assert not isinstance(apart.variant, ClusterVariant) and apart.shared == 0

@@ -18,7 +18,7 @@ _SAMPLE = 1 << 16  # elements at either end that are compared with the reference
 _FINITE = 0xBF  # bits of an 8-bit float whose exponent is not all ones
 _COLUMNS = 32  # likewise of columns, where columns are reduced: whole bytes, and what a warp takes
 # Elements of a whole tensor beyond which the reference's exponentials, or its reductions over several things, would
-# take seconds. Such a result is compared with peers' alone here, and with the reference's at smaller sizes in tests/gpu.
+# take seconds. Such a result is compared with the peers' here, and with the reference's at smaller sizes in tests/gpu.
 _SLOW = 1 << 22
 _ALIGN = 128  # where samples start along the first axis: whole groups, whole bytes of packed codes
 WEIGHT = 0.3  # every float number that is no scale

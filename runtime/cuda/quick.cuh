@@ -17,12 +17,13 @@ __device__ inline f32 near_exponential(f32 x) {
   return __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(mantissa))));
 }
 template <int FAST> __device__ inline f32 row_exponential(f32 x, bool& usual) {
-  if (!FAST) return careful_exponential(x);
+  if (!FAST) return x < -104.0f ? 0.0f : careful_exponential(x);  // masked elements, -inf, need no call
   usual &= fabsf(x) <= 87.0f;
   return near_exponential(x);
 }
 template <int FAST> __device__ inline f64 row_exponential(f64 x, bool& usual) {
-  return FAST ? quick_exponential(x, usual) : careful_exponential(x);
+  if (!FAST) return x < -746.0 ? 0.0 : careful_exponential(x);
+  return quick_exponential(x, usual);
 }
 template <int FAST, typename C> __device__ inline C row_quotient(C x, C s, bool& usual) {
   return FAST ? quick_quotient(x, s, inverse(s), usual) : general_quotient(x, s);

@@ -11,6 +11,7 @@ from collections.abc import Callable
 import cupy
 import torch
 
+from skuda.bench import activation_formulas
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.descriptor import is_number
@@ -233,6 +234,7 @@ _MAKERS = {
     "lerp_backward": _lerp_backward,
     "lerp_tensor": _lerp,
     "lerp_tensor_backward": _lerp_backward,
+    **activation_formulas.MAKERS,
 }
 
 
@@ -248,6 +250,8 @@ def native(problem: Problem) -> Callable[[], object] | None:
         a, b, weight = tensors["a"], tensors["b"], tensors["weight"]
         out = torch.empty_like(tensors["output"])
         return lambda: torch.lerp(a, b, weight, out=out)
+    if case.operation.name in activation_formulas.MAKERS:
+        return activation_formulas.native(problem, tensors)
     if not name.startswith("fake_quantize_per_") or name.endswith("_backward"):
         return None
     x, s, z = tensors["input"], tensors["scale"], tensors["zero_point"]

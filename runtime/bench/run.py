@@ -123,15 +123,17 @@ def served_by(problem: Problem) -> KernelSku:
 def agreement(result: object, problem: Problem) -> float:
     """The share of the elements of our outputs that a peer's result has.
 
-    Of maps, and of codes, to the bit. Real results of operations with reductions, which a peer adds up in another
-    order, count where they are within a few roundings (`_NEAR`), in units of their own size and the output's mean one.
+    Of exact maps, and of codes, to the bit. Real results that a peer adds up in another order, or of exponentials in
+    other steps, count where they are within a few roundings (`_NEAR`), in units of their own size and the output's mean
+    one.
     """
     from skuda.bench import formulas
 
     tensors = formulas.tensors_of(problem)
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
-    near = problem.case.operation.reduces
+    operation = problem.case.operation
+    near = operation.reduces or not operation.exact
     equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in zip(outputs, results, strict=True))
     return equal / max(1, sum(output.numel() for output in outputs))
 

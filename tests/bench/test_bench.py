@@ -229,7 +229,7 @@ DECODED = [each for each in CASES if str(each.shape) == "16x4096" or (each.opera
 def test_composed_formula_is_the_operation(row, extents):
     """Peers do the work of the row, so that times may be compared: their results are the reference's bits.
 
-    What is added up in another order is near it; a code may then be the next one.
+    What is added up in another order, or of exponentials in other steps, is near it; a code may then be the next one.
     """
     row = Case(row.plan_class, row.types, Shape(extents), row.attributes)
     arrays = arrays_of(row)
@@ -248,7 +248,7 @@ def test_composed_formula_is_the_operation(row, extents):
     for (name, expected), actual in zip(written.items(), results, strict=True):
         expected = _tensor(expected, words[name])
         assert (actual.dtype, actual.shape) == (formulas.dtype_of(words[name]), expected.shape), name
-        if not row.operation.over:
+        if not row.operation.over and row.operation.exact:
             assert torch.equal(expected, actual), name
         elif DTYPES[words[name]].bits <= 8 or DTYPES[words[name]].kind == "int":
             expected, actual = (each.reshape(-1).view(torch.uint8) for each in (expected, actual))
@@ -266,7 +266,7 @@ def assert_near(actual: torch.Tensor, expected: torch.Tensor) -> None:
 def test_every_operation_of_the_catalog_has_a_peer():
     """One that is added later needs none; these have one."""
     known = {each.operation.category for each in CASES if formulas.maker_of(each.operation)}
-    assert known >= {"quantization", "binary", "normalization", "softmax", "fused", "reduction"}
+    assert known >= {"quantization", "binary", "activation", "normalization", "softmax", "fused", "reduction"}
     without = {each.operation.function for each in CASES if formulas.maker_of(each.operation) is None}
     assert not without & {"softmax_backward", "rms_norm", "sum", "logsumexp", "dynamic_quantize_asymmetric_per_group"}
 

@@ -69,6 +69,11 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
     return known.get(operation.name.partition("_per_")[0] + backward)
 
 
+def is_bit_equal(operation: Operation) -> bool:
+    """Whether what is composed gives our bits: neither sums in another order nor exponentials in other steps."""
+    return not operation.reduces and operation.name.partition("_per_")[0] not in activation_formulas.MAKERS
+
+
 def _broadcast(case: Case, operand: Operand, value: object) -> object:
     """A parameter with an axis for each of the index space; what there is one of for each block stays as it is."""
     if not isinstance(value, torch.Tensor) or case.is_full(operand) or any(dim.block for dim in operand.dims):

@@ -132,8 +132,7 @@ def agreement(result: object, problem: Problem) -> float:
     tensors = formulas.tensors_of(problem)
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
-    operation = problem.case.operation
-    near = operation.reduces or not operation.exact
+    near = not formulas.is_bit_equal(problem.case.operation)
     equal = sum(int(_equal(ours, theirs, near).sum()) for ours, theirs in zip(outputs, results, strict=True))
     return equal / max(1, sum(output.numel() for output in outputs))
 

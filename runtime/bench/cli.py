@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib import import_module
 from itertools import count
@@ -50,7 +51,8 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
     parser.add_argument(
         "--record", action="store_true",
-        help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; whole runs only",
+        help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; with --op, the "
+        "rows of these operations in it",
     )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
     parser.add_argument(
@@ -75,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidProblem(f"--gpus is {args.gpus}: expected a positive number, and 1 with --host")
     if args.host and (args.operations or args.elements or args.plot):
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
-    if args.record and (args.operations or args.elements or args.host or args.quick):
-        raise InvalidProblem("--record is for a whole run: give none of --op, --dtype, --host and --quick with it")
+    if args.record and (args.elements or args.host or args.quick):
+        raise InvalidProblem("--record is for all rows of operations: give none of --dtype, --host and --quick with it")
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
@@ -89,23 +91,50 @@ def run(args: argparse.Namespace) -> int:
     if args.part:
         part, parts = map(int, args.part.split("/"))
         cases = cases[part::parts]
-    result = shared_out(args, cases) if args.gpus > 1 else measure(args, cases)
+    with _stopped_like_an_interrupt():
+        result = shared_out(args, cases) if args.gpus > 1 else measure(args, cases)
     print(report.text(result))
     written = {args.json: as_json(result)} if args.json else {}
-    if args.record:
+    whole = not result.get("interrupted")
+    if not whole:
+        print(f"interrupted after {len(result['rows'])} of {len(cases)} rows; the record and the plot are as they were")
+    elif args.record:
         stem = _records().path("bench", result["machine"]["gpu"])
         stem.parent.mkdir(exist_ok=True)
+        if args.operations and stem.with_suffix(".json").exists():
+            known = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
+            result = joined(known, result, suite.cases(CATALOG))
         written |= {stem.with_suffix(".json"): as_json(result), stem.with_suffix(".txt"): report.text(result) + "\n"}
     for path, text in written.items():
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
-    if args.plot:
+    if args.plot and whole:
         from skuda.bench import plot  # matplotlib takes a while to import
 
         plot.draw(args.plot, result)
         print(f"wrote {args.plot}")
     print(f"{time.perf_counter() - begun:.0f} s in all")
-    return int(any("error" in row for row in result.get("rows", ())))
+    return int(not whole or any("error" in row for row in result.get("rows", ())))
+
+
+def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.Case]) -> dict[str, Any]:
+    """A record in which the rows of a run take the place of those of the same operations.
+
+    Args:
+        known: the record so far.
+        result: all rows of some operations.
+        cases: the whole suite, which says in what order rows stand; of what it has no more, none are kept.
+    """
+    measured = {row["operation"] for row in result["rows"]}
+    kept = [row for row in known.get("rows", ()) if row["operation"] not in measured]
+    place = {(c.operation.function, c.dtype, c.element, str(c.shape), c.variant): i for i, c in enumerate(cases)}
+    found = {}
+    for row in (*kept, *result["rows"]):
+        key = tuple(row[name] for name in ("operation", "dtype", "element", "shape", "variant"))
+        if key in place:
+            found[place[key]] = row
+    sources = {**known.get("sources", {}), **result["sources"]}
+    return {**known, **result, "sources": sources, "rows": [found[index] for index in sorted(found)]}
 
 
 def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]:
@@ -120,6 +149,8 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
         result["sources"] = {source: records.digest(source) for source in sources}
         with progress(len(cases), shown=not args.part or args.part.startswith("0/")) as advance:
             result["rows"] = bench.run(cases, advance)
+        if len(result["rows"]) < len(cases):
+            return {**result, "interrupted": True}
     if not (args.operations or args.elements or args.part):
         from skuda.bench import host
 
@@ -146,22 +177,41 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
             )
             for part, file in enumerate(files)
         ]
-        for process in processes:
-            process.wait()
+        try:
+            for process in processes:
+                process.wait()
+        except KeyboardInterrupt:  # each writes what it has
+            for process in processes:
+                process.send_signal(signal.SIGTERM)
+            for process in processes:
+                process.wait()
         if not all(file.exists() for file in files):
             raise Unsupported(f"skuda bench: {args.gpus} GPUs were asked for, and a process on one of them failed")
         results = [json.loads(file.read_text(encoding="utf-8")) for file in files]
     gpus = {result["machine"]["gpu"] for result in results}
     if len(gpus) > 1:
         raise Unsupported(f"skuda bench: the GPUs are not alike: {', '.join(sorted(gpus))}")
-    rows = [iter(result.get("rows", ())) for result in results]
-    result = {**results[0], "rows": [next(rows[index % args.gpus]) for index in range(len(cases))]}
+    parts = [result.get("rows", []) for result in results]
+    order = [(index % args.gpus, index // args.gpus) for index in range(len(cases))]
+    result = {**results[0], "rows": [parts[part][turn] for part, turn in order if turn < len(parts[part])]}
     result["sources"] = {source: digest for each in results for source, digest in each["sources"].items()}
+    if any(each.get("interrupted") for each in results):
+        return {**result, "interrupted": True}
     if not (args.operations or args.elements):
         from skuda.bench import host
 
         result["host"] = host.measure()
     return result
+
+
+@contextmanager
+def _stopped_like_an_interrupt() -> Iterator[None]:
+    """Within, SIGTERM (what `timeout` sends) does what Ctrl-C does."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _records() -> evidence.Records:

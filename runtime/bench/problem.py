@@ -122,7 +122,9 @@ class Problem:
         axis, align = self._sampled()
         extents = self.case.extents
         if axis is None:
-            slow = not self.case.operation.over or "exp" in self.case.plan_class.formula.__code__.co_names
+            plans = self.case.plan_class.stages if self.case.operation.stages else (self.case.plan_class,)
+            raised = any("exp" in plan.formula.__code__.co_names for plan in plans)
+            slow = raised or not self.case.operation.over
             return None if slow and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
         length = extents[axis]
         rows = max(1, _SAMPLE // (prod(extents) // length))

@@ -90,11 +90,14 @@ class Bench:
         return row
 
     def run(self, cases: Sequence[Case], advance: Callable[[Case], None]) -> list[dict[str, Any]]:
-        """All rows; calls `advance` before each."""
-        rows = []
-        for case in cases:
-            advance(case)
-            rows.append(self.row(case))
+        """All rows, or those before an interrupt; calls `advance` before each."""
+        rows: list[dict[str, Any]] = []
+        try:
+            for case in cases:
+                advance(case)
+                rows.append(self.row(case))
+        except KeyboardInterrupt:  # what has been measured took minutes of a GPU
+            return rows
         return rows
 
 

@@ -344,6 +344,8 @@ def test_exponentials_of_a_large_tensor_are_left_to_other_tests(monkeypatch):
     assert [each.operation.name for each in compared] == ["sum"]
     made.case = Case(made.case.plan_class, made.case.types, Shape((4096,)), {})
     assert made._reference_fault() is None and len(compared) == 2
+    made.case = case("dynamic_quantize_per_tensor", "f16 s8", "16384x4096")  # of stages, without exponentials
+    assert made._reference_fault() is None and len(compared) == 3
 
 
 def test_agreement_of_sums_is_within_their_roundings():
@@ -570,6 +572,50 @@ class Process:
         pass
 
 
+def test_rows_of_some_operations_take_their_places_in_the_record(monkeypatch, tmp_path):
+    """A run with --op replaces what the record says of these operations; the rest stays, with its own digests."""
+    [one, other] = (suite.cases(CATALOG, [name], ["f16"]) for name in ("lerp", "quantize_per_token"))
+
+    def rows(cases, us):
+        names = ("dtype", "element", "variant")
+        return [
+            {"operation": c.operation.function, **{n: getattr(c, n) for n in names}, "shape": str(c.shape), "us": us}
+            for c in cases
+        ]
+
+    gone = [{**rows(one, 1)[0], "operation": "gone"}]
+    known = {"machine": "old", "host": 1, "sources": {"a": "1", "b": "1"}, "rows": gone + rows(one, 1) + rows(other, 1)}
+    run = {"machine": "new", "sources": {"b": "2"}, "rows": rows(one, 2)}
+    found = cli.joined(known, run, suite.cases(CATALOG))
+    assert (found["machine"], found["host"], found["sources"]) == ("new", 1, {"a": "1", "b": "2"})
+    assert sorted(found["rows"], key=str) == sorted(rows(one, 2) + rows(other, 1), key=str)
+    order = [c.operation.function for c in suite.cases(CATALOG) if c in one + other]
+    assert [row["operation"] for row in found["rows"]] == order
+
+
+def test_what_was_measured_before_an_interrupt_is_kept(result, monkeypatch, tmp_path, capsys):
+    from skuda.bench.run import Bench  # imports CuPy
+
+    rows = iter([{"row": 1}, {"row": 2}])
+
+    def row(bench, case):
+        try:
+            return next(rows)
+        except StopIteration:
+            raise KeyboardInterrupt from None
+
+    monkeypatch.setattr(Bench, "row", row)
+    measured = Bench.run(object.__new__(Bench), suite.cases(CATALOG, ["lerp"]), lambda case: None)
+    assert measured == [{"row": 1}, {"row": 2}]
+    monkeypatch.setattr(cli, "cuda_available", lambda: True)
+    monkeypatch.setattr(cli, "measure", lambda args, cases: {**result, "interrupted": True})
+    monkeypatch.setattr(cli, "_records", lambda: Records(tmp_path / "generated"))
+    assert main(["bench", "--record", "--json", str(tmp_path / "run.json")]) == 1
+    assert json.loads((tmp_path / "run.json").read_text())["rows"] == result["rows"]
+    assert not (tmp_path / "evidence").exists()
+    assert f"interrupted after {len(result['rows'])} of" in capsys.readouterr().out
+
+
 def test_rows_are_shared_out_to_gpus(monkeypatch, capsys):
     """The rows of several processes are in the suite's order again; GPUs that differ or fail are no record."""
     monkeypatch.setattr(cli, "cuda_available", lambda: True)
@@ -607,8 +653,8 @@ def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
         (["--op", "nothing"], "--op nothing: no such operation"),
         (["--dtype", "f8"], "--dtype f8: expected one of f32 f64 f16 bf16"),
         (["--host", "--dtype", "f16"], "--host measures calls, not kernels"),
-        (["--record", "--quick"], "--record is for a whole run"),
-        (["--record", "--op", "lerp"], "--record is for a whole run"),
+        (["--record", "--quick"], "--record is for all rows of operations"),
+        (["--record", "--op", "lerp", "--dtype", "f16"], "--record is for all rows of operations"),
         (["--gpus", "0"], "--gpus is 0: expected a positive number"),
         (["--gpus", "2", "--host"], "--gpus is 2: expected a positive number, and 1 with --host"),
         (["--json", "no/such/folder.json"], "there is no folder no/such"),

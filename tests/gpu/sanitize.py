@@ -1,7 +1,9 @@
 """Small calls of every operation, schedule and element type, for compute-sanitizer.
 
-    compute-sanitizer --tool memcheck --error-exitcode 1 python tests/gpu/sanitize.py
-    compute-sanitizer --tool racecheck ... (and initcheck, synccheck)
+    compute-sanitizer --launch-timeout 0 --tool memcheck --error-exitcode 1 python tests/gpu/sanitize.py
+    compute-sanitizer --launch-timeout 0 --tool racecheck ... (and initcheck, synccheck)
+
+Without that timeout of 0 the tool gives up on a machine that is busy: the first launch comes after all imports.
 
 Each array gets an allocation of exactly its size: CuPy's memory pool would round it up and hide what lies
 behind. With --all, every kernel of the catalog; with the symbols of kernels, or patterns of them (`softmax_*`), these;

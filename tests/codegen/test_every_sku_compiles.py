@@ -22,6 +22,7 @@ SPILLED = 128  # bytes: what is saved around the calls of the rare, slow forms; 
 SPILLED_AT_MOST = 2100  # f64 rows that 1024 threads read again, and f64 columns with outputs of their own
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
+
 def every_other() -> list[KernelSku]:
     """Of each function every other schedule, those that the function before it left out."""
     functions: dict[str, list[KernelSku]] = {}

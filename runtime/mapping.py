@@ -34,7 +34,6 @@ from skuda.schedules import (
     tile_of,
     variants,
 )
-from skuda.tiles import Arrays, plane
 
 AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
@@ -487,6 +486,8 @@ class MapKernels:
         if tile is None:
             return None
         along, across, lanes = tile
+        from skuda.tiles import Arrays, plane  # most calls have no use for it
+
         found = plane(axes, Arrays(output, full, parameters, blocked, self.packed), lanes)
         if found is None:
             return None

@@ -6,9 +6,8 @@ Every generated function is one line that calls `call`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from skuda.arrangement import Arrangement, arranged, chosen
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError
@@ -18,6 +17,9 @@ from skuda.plan import Plan
 from skuda.sku import BackendKind
 from skuda.straight import Straight, device_of, refuse
 from skuda.tensor import CPU, View, family_of, view_of
+
+if TYPE_CHECKING:
+    from skuda.arrangement import Arrangement
 
 _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
@@ -165,6 +167,9 @@ def _select(
     name = plan_class.__name__
     types = _types(operation, values, dtypes, input_dtype, name)
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
+    if operation.chooses_axes:
+        from skuda.arrangement import arranged, chosen  # a first call of others does not wait for it
+
     placing, axis, axes = operation.axis, None, None
     if placing is not None:
         axis = attributes.pop(placing.name)

@@ -26,16 +26,24 @@ def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
 
 
 def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str]:
-    """What was compared and how fast it is: a line for each choice of types, or one line where nothing counts."""
+    """What was compared and how fast it is: a line for each choice of types, or one line where nothing counts.
+
+    Lines of stages say which one.
+    """
     if not any(records.current(operation.source, symbol) for symbol, operation in kernels.items()):
         states = dict.fromkeys(explained(records, operation.source, symbol) for symbol, operation in kernels.items())
-        yield f"none of {len(kernels)} kernels verified ({', '.join(states)})"
+        stage = _stage(next(iter(kernels.values()))) if kernels else ""
+        yield f"{stage}none of {len(kernels)} kernels verified ({', '.join(states)})"
         return
     for family, variants in families(kernels).items():
         symbols = [f"{family}__{variant}" for variant in variants]
         operation = kernels[symbols[0]]
         types = family.removeprefix(operation.function + "_").replace("_", " ")
-        yield f"{types}: {'; '.join(_statements(records, operation.source, symbols))}"
+        yield f"{_stage(operation)}{types}: {'; '.join(_statements(records, operation.source, symbols))}"
+
+
+def _stage(operation: Operation) -> str:
+    return f"stage {operation.stage}, " if operation.stage else ""
 
 
 def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterator[str]:

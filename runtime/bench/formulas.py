@@ -65,13 +65,17 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
     from skuda.bench.row_formulas import MAKERS  # which uses what is here
 
     known = MAKERS if operation.reduces else _MAKERS
-    backward = operation.function.removeprefix(operation.name)
-    return known.get(operation.name.partition("_per_")[0] + backward)
+    return known.get(_key(operation))
 
 
 def is_bit_equal(operation: Operation) -> bool:
     """Whether what is composed gives our bits: neither sums in another order nor exponentials in other steps."""
-    return not operation.reduces and operation.name.partition("_per_")[0] not in activation_formulas.MAKERS
+    return not operation.reduces and _key(operation) not in activation_formulas.MAKERS
+
+
+def _key(operation: Operation) -> str:
+    """What the tables of formulas call an operation: all granularities are one."""
+    return operation.name.partition("_per_")[0] + operation.function.removeprefix(operation.name)
 
 
 def _broadcast(case: Case, operand: Operand, value: object) -> object:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import date
 from typing import Any
 
@@ -92,12 +93,10 @@ class Bench:
     def run(self, cases: Sequence[Case], advance: Callable[[Case], None]) -> list[dict[str, Any]]:
         """All rows, or those before an interrupt; calls `advance` before each."""
         rows: list[dict[str, Any]] = []
-        try:
+        with suppress(KeyboardInterrupt):  # what has been measured took minutes of a GPU
             for case in cases:
                 advance(case)
                 rows.append(self.row(case))
-        except KeyboardInterrupt:  # what has been measured took minutes of a GPU
-            return rows
         return rows
 
 

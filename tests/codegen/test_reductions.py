@@ -381,11 +381,13 @@ MAGNITUDE = "max(where(isfinite(x), abs(x), 0), over=d)"
 @pytest.mark.parametrize(
     ("scale", "code", "holder", "value"),
     [
-        (f"{MAGNITUDE} / 127", "x", "RowSteps<C>", "Stored0, -128ll, 127ll, -Reduced0, Reduced0, Finite0"),
+        (f"{MAGNITUDE} / 127", "x", "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
+        ("max(where(isfinite(x * x), abs(x * x), 0), over=d) / 127", "x * x",
+         "RowSteps<C, C, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
         (f"{MAGNITUDE} / 127", "2 * x", "Steps<C>", "Stored0, -128ll, 127ll"),
         ("max(abs(x), over=d) / 127", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
         ("max(where(isfinite(x), x, 0), over=d) - min(where(isfinite(x), x, 0), over=d)", "x",
-         "RowSteps<C>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
+         "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
         ("max(where(isfinite(x), x, 0), over=d)", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
     ],
 )  # fmt: skip

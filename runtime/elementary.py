@@ -208,6 +208,20 @@ _NDTR = tuple(map(_hex, (
 _EXP2 = tuple(map(_hex, (
     "0x1.44138ap-13", "0x1.5f089p-10", "0x1.3b2a54p-7", "0x1.c6af6cp-5", "0x1.ebfbep-3", "0x1.62e43p-1",
 )))  # fmt: skip
+_SLOPE_END = _hex("0x1.7b2p+3")
+_SLOPE = tuple(map(_hex, (
+    "0x1.271e3p-26", "-0x1.7a6b92p-23", "0x1.0529fap-21", "0x1.51adb6p-20", "-0x1.2453e8p-16", "0x1.f73af2p-14",
+    "-0x1.687e2ap-11", "0x1.aeb47cp-9", "-0x1.b292ep-7", "-0x1.e8ee78p-1", "-0x1.24383cp+2", "-0x1.2d8ea2p+2",
+)))  # fmt: skip
+
+
+def _two_to(power):
+    """2 to a power from -127 on, where it is taken for 0."""
+    C = power.dtype.type
+    whole = power + C(_F32.integer) - C(_F32.integer)
+    rest = power - whole
+    value = fma32(rest, _polynomial(_EXP2, rest), C(1))
+    return value * np.where(whole < -126, C(0), np.exp2(np.where(np.isnan(whole), C(0), whole)))
 
 
 def ndtr(x):
@@ -221,10 +235,23 @@ def ndtr(x):
     if C is np.float64:
         return C(0.5) * erfc(C(-_hex("0x1.6a09e667f3bcdp-1")) * x)
     power = np.maximum(_polynomial(_NDTR, np.abs(x) - C(_NDTR_MIDDLE)), C(-127))  # log2 of what is below -|x|
-    whole = power + C(_F32.integer) - C(_F32.integer)
-    rest = power - whole
-    value = fma32(rest, _polynomial(_EXP2, rest), C(1))
-    value = value * np.where(whole < -126, C(0), np.exp2(np.where(np.isnan(whole), C(0), whole)))
+    value = _two_to(power)
+    return np.where(x < 0, value, C(1) - value)
+
+
+def gelu_slope(x):
+    """The derivative of x ndtr(x), of f32 or f64: in f32 within 2^-20, from -1 down to -5.9 within 8 + 4 x^2 units in
+    the last place, and below that within 2^-40. In f64 it is ndtr(x) + x e^(-x^2 / 2) / sqrt(2 pi).
+
+    NaN gives NaN, inf gives 1, -inf gives 0.
+    """
+    x = np.asarray(x)
+    C = x.dtype.type
+    if C is np.float64:
+        x = np.minimum(np.maximum(x, C(-40)), C(40))
+        return ndtr(x) + x * (C(0.3989422804014327) * exp(C(-0.5) * (x * x)))
+    u = np.minimum(np.abs(x), C(_SLOPE_END)) - C(_NDTR_MIDDLE)
+    value = _two_to(_polynomial(_NDTR, u)) * _polynomial(_SLOPE, u)
     return np.where(x < 0, value, C(1) - value)
 
 

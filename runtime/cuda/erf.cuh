@@ -159,12 +159,42 @@ __device__ inline f32 exp2_polynomial(f32 r) {
   return fused(p, r, 0x1.62e43p-1f);
 }
 
-// The normal distribution below x. 2^-127 is taken for 0, as its exponent field is.
-__device__ inline f32 normal_below(f32 x) {
-  const f32 power = at_least(ndtr_polynomial(absolute(x) - 0x1.1c6p+1f), -127.0f);
+// 2 to a power from -127 on, where it is taken for 0, as its exponent field is.
+__device__ inline f32 two_to(f32 power) {
   const f32 shifted = power + 0x1.8p23f, rest = power - (shifted - 0x1.8p23f);
   const f32 whole = __int_as_float((__float_as_int(shifted) << 23) + 0x3f800000);
-  const f32 value = fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+  return fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+}
+
+// The normal distribution below x.
+__device__ inline f32 normal_below(f32 x) {
+  const f32 value = two_to(at_least(ndtr_polynomial(absolute(x) - 0x1.1c6p+1f), -127.0f));
   return x < 0.0f ? value : 1.0f - value;
 }
 __device__ inline f64 normal_below(f64 x) { return 0.5 * complementary_error(-0x1.6a09e667f3bcdp-1 * x); }
+
+// 1 - x d(x) / n(x), n being the normal distribution below -x and d its density, by u = x - middle, for x up to 5.9.
+__device__ inline f32 slope_polynomial(f32 u) {
+  f32 p = 0x1.271e3p-26f;
+  p = fused(p, u, -0x1.7a6b92p-23f);
+  p = fused(p, u, 0x1.0529fap-21f);
+  p = fused(p, u, 0x1.51adb6p-20f);
+  p = fused(p, u, -0x1.2453e8p-16f);
+  p = fused(p, u, 0x1.f73af2p-14f);
+  p = fused(p, u, -0x1.687e2ap-11f);
+  p = fused(p, u, 0x1.aeb47cp-9f);
+  p = fused(p, u, -0x1.b292ep-7f);
+  p = fused(p, u, -0x1.e8ee78p-1f);
+  p = fused(p, u, -0x1.24383cp+2f);
+  return fused(p, u, -0x1.2d8ea2p+2f);
+}
+// The derivative of x normal_below(x), which is normal_below(x) + x d(x). From the end on, below -x nothing is left.
+__device__ inline f32 gelu_slope(f32 x) {
+  const f32 u = at_most(absolute(x), 0x1.7b2p+3f) - 0x1.1c6p+1f;
+  const f32 value = two_to(ndtr_polynomial(u)) * slope_polynomial(u);
+  return x < 0.0f ? value : 1.0f - value;
+}
+__device__ inline f64 gelu_slope(f64 x) {
+  const f64 inside = bounded(x, -40.0, 40.0);
+  return normal_below(inside) + inside * (0.3989422804014327 * exponential(-0.5 * (inside * inside)));
+}

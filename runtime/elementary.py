@@ -199,19 +199,18 @@ def erf(x):
     return np.where(size < C(_NEAR), near, np.copysign(C(1) - erfc(size), x))
 
 
-_NDTR_MIDDLE = _hex("0x1.1c6p+1")
+_NDTR_MIDDLE = _hex("0x1.4p+0")
 _NDTR = tuple(map(_hex, (
-    "-0x1.1d5fd2p-32", "0x1.305778p-28", "-0x1.15deeep-25", "0x1.101d4cp-23", "-0x1.f3b854p-24",
-    "-0x1.98a468p-19", "0x1.356d46p-15", "-0x1.382fdap-12", "0x1.07a18p-9", "-0x1.94290cp-7",
-    "-0x1.4ba4d6p-1", "-0x1.dac3c2p+1", "-0x1.8fe7c6p+2",
+    "-0x1.12a728p-26", "0x1.596614p-22", "-0x1.510124p-19", "0x1.e58e92p-18", "0x1.1a4f0ep-15",
+    "-0x1.1bbf3cp-11", "0x1.099e34p-8", "-0x1.849e56p-6", "-0x1.31ba14p-1", "-0x1.3f4072p+1", "-0x1.9f0ec6p+1",
 )))  # fmt: skip
 _EXP2 = tuple(map(_hex, (
-    "0x1.44138ap-13", "0x1.5f089p-10", "0x1.3b2a54p-7", "0x1.c6af6cp-5", "0x1.ebfbep-3", "0x1.62e43p-1",
+    "0x1.5bba14p-10", "0x1.3cea88p-7", "0x1.c6b752p-5", "0x1.ebf9bcp-3", "0x1.62e42ap-1",
 )))  # fmt: skip
-_SLOPE_END = _hex("0x1.7b2p+3")
+_SLOPE_END = _hex("0x1.776p+3")
 _SLOPE = tuple(map(_hex, (
-    "0x1.271e3p-26", "-0x1.7a6b92p-23", "0x1.0529fap-21", "0x1.51adb6p-20", "-0x1.2453e8p-16", "0x1.f73af2p-14",
-    "-0x1.687e2ap-11", "0x1.aeb47cp-9", "-0x1.b292ep-7", "-0x1.e8ee78p-1", "-0x1.24383cp+2", "-0x1.2d8ea2p+2",
+    "0x1.271e3p-26", "-0x1.825b9p-22", "0x1.9ed54cp-19", "-0x1.b701bp-17", "0x1.ce8baap-17", "0x1.97af5cp-13",
+    "-0x1.bcf628p-10", "0x1.22cff8p-7", "-0x1.20ff6ap-5", "-0x1.c763ap-1", "-0x1.61bcp+1", "-0x1.2938a8p+0",
 )))  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skuda import dispatch, mapping, schedules
+from skuda.dtypes import DTYPES
 from skuda.family import family_of, plain_library
 from skuda.kernel import Slots
 from skuda.tensor import View
@@ -122,6 +123,38 @@ class Launch:
             else:
                 filled[place] = value.pointer
         return filled
+
+
+def starts(plan: Plan, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
+    """`aligned` and `lead` of the layouts of a plan's operands."""
+    pointers = [
+        (view.pointer, bits)
+        for view, bits, is_vector in zip(checked, plan._kernels.bits, plan.vectors, strict=True)
+        if is_vector and isinstance(view, View)
+    ]
+    if not any(pointer % 16 for pointer, _ in pointers):
+        return True, 0
+    for boundary in plan._kernels.boundaries:
+        leads = {-pointer * 8 // bits % boundary for pointer, bits in pointers}
+        if len(leads) == 1:
+            return False, leads.pop()
+    return False, None
+
+
+def layouts(plan: Plan, checked: Sequence[View | int | float]) -> mapping.Layouts:
+    """How the operands of a call lie."""
+    strides: list[tuple[int, ...] | None] = []
+    inputs = len(plan.operation.inputs)
+    for operand, view, word in zip(plan.operation.operands, checked, plan.words, strict=True):
+        if not isinstance(view, View) or (operand.scalar and len(strides) < inputs):
+            strides.append(None)
+        elif operand.scalar:  # one value that is written, whatever the shape of its array
+            strides.append(())
+        elif DTYPES[word].packed:
+            strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
+        else:
+            strides.append(view.strides)
+    return mapping.Layouts(tuple(strides), *starts(plan, checked))
 
 
 class Seen:

@@ -17,7 +17,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skuda import dispatch, mapping, schedules
+from skuda import dispatch, mapping, schedules, walk
 from skuda.compile import headers
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
@@ -811,7 +811,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     served, few = [], mapping.MapKernels.few_blocks
     for trial in range(160):
         monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
-        monkeypatch.setattr(mapping, "_BUSY", rng.choice([1, 1 << 16]))
+        monkeypatch.setattr(walk, "BUSY", rng.choice([1, 1 << 16]))
         contiguous = trial % 3 == 0
         aligned = rng.random() < (0.8 if contiguous else 0.5)
         layouts = ["contiguous"] if contiguous else LAYOUTS
@@ -1192,4 +1192,4 @@ def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
     assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
-    assert int(declared[1]) == MARGIN == mapping._MARGIN
+    assert int(declared[1]) == MARGIN == mapping.MARGIN

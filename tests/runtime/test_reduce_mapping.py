@@ -11,7 +11,7 @@ import random
 
 import numpy as np
 import pytest
-from test_mapping import AXES, Slots, divide, outer_offset, view_over
+from replay import AXES, Slots, divide, outer_offset, view_over
 from test_row_mapping import expected, problem_of
 
 from skuda import dispatch

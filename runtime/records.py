@@ -17,7 +17,16 @@ def _annotation(cls: type, name: str) -> str:
 class DataclassFields:
     """`__dataclass_fields__` of a class that has `_fields` and `_defaults`, made when `dataclasses` asks for it."""
 
+    def __init__(self):
+        self._of: dict[type, dict] = {}
+
     def __get__(self, record, cls):
+        if cls not in self._of:
+            self._of[cls] = self._make(cls)
+        return self._of[cls]
+
+    @staticmethod
+    def _make(cls: type) -> dict:
         from dataclasses import field, make_dataclass
 
         made = []

@@ -22,7 +22,7 @@ PLANS = {
     plan.operation.function: plan
     for name in CATALOG.modules
     for plan in CATALOG.plans(name)
-    if plan.operation.reduces and hasattr(skuda, plan.operation.function)
+    if plan.operation.reduces and plan.operation.name in CATALOG.modules
 }
 AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
 
@@ -195,17 +195,16 @@ def test_hard_rows_are_quantized_as_channels_and_as_groups_too(backend, name, el
             assert_codes(parts[-1], wanted, word, input=x)
 
 
-@pytest.mark.parametrize("name", ["sum", "mean", "norm1", "norm2", "var", "std"])
-@pytest.mark.parametrize("axis", [0, 1])
-def test_many_ones_beside_a_large_element_count(backend, name, axis):
+@pytest.mark.parametrize("name", ["sum", "mean", "norm1", "norm2", "var"])
+def test_many_ones_beside_a_large_element_count(backend, name):
     """In one accumulator beside 2^24 each of them would vanish."""
-    large = pattern(2**12 if name in ("norm2", "var", "std") else 2**24, "f32")
-    line = [large] + [pattern(1, "f32")] * 8200
-    x = backend.array(np.moveaxis(floats([line, line[::-1]], "f32"), 1, axis))
-    actual = backend.numpy(getattr(skuda, name)(x, axis=axis))
+    large = pattern(2**12 if name in ("norm2", "var") else 2**24, "f32")
+    line = [large] + [pattern(1, "f32")] * 2100
     expected = test_rows.ONE_VALUE[name](line, element="f32")
     assert not expected.exact
-    assert_admitted(actual, [expected] * 2, "f32", name)
+    for axis in (0, 1):
+        x = backend.array(np.moveaxis(floats([line, line[::-1]], "f32"), 1, axis))
+        assert_admitted(backend.numpy(getattr(skuda, name)(x, axis=axis)), [expected] * 2, "f32", name)
 
 
 @pytest.mark.parametrize("element", FORMATS)

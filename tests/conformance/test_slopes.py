@@ -24,7 +24,7 @@ PLANS = {
     (plan.operation.name, plan.operation.direction): plan
     for name in CATALOG.modules
     for plan in CATALOG.plans(name)
-    if hasattr(skuda, plan.operation.function)
+    if plan.operation.name in CATALOG.modules
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
 

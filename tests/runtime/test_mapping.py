@@ -48,7 +48,8 @@ def test_tiles_of_operands_that_run_along_different_axes(plan_class):
     rng, served = random.Random(plan_class.__name__ + " tile"), []
     while served.count("tile") < 6:
         problem = random_problem(plan_class, rng, LAYOUTS + ["permuted"], wide=True)
-        if max(array.size for array in problem.arrays.values()) < 20_000:
+        size = max(array.size for array in problem.arrays.values())
+        if size < 2_000 or (size < 20_000 and problem.geometry().variant is schedules.TILE):  # the others by the way
             served.append(check(problem))
         assert len(served) < 200
 

@@ -366,7 +366,7 @@ ops:
 
 
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
-def test_every_kernel_compiles(ours, source):
+def test_every_kernel_compiles(ours, source, quickly_compiled):
     """One schedule of each way in which rows may lie, kept and read again."""
     catalog = dispatch._CATALOGS[ours.__name__]
     entries = []

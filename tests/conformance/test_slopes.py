@@ -11,7 +11,6 @@ import mpmath
 import numpy as np
 import pytest
 
-import skuda
 from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.operation import Direction

@@ -98,7 +98,15 @@ class Record:
         return self._key() == other._key()
 
     def __hash__(self):
-        return hash(self._key())
+        own = self.__dict__
+        found = own.get("_hash")
+        if found is None:  # operations are keys of many caches, and hold much
+            found = own["_hash"] = hash(self._key())
+        return found
+
+    def __getstate__(self):
+        """For copies and pickles: hashes differ from process to process."""
+        return {name: self.__dict__[name] for name in self._fields}
 
     def __repr__(self):
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._compared, self._key()))

@@ -47,6 +47,7 @@ class Launch:
         self.workspace = geometry.workspace
         entries = schedules.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
+        self._later = operation.stage > 1 and isinstance(geometry.variant, schedules.PartVariant)  # waits by itself
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))
@@ -99,13 +100,17 @@ class Launch:
 
     def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
-        launch = self.on(device).launch
-        loaded = [(partial(launch, shared=self.shared) if self.shared else launch, self.grid, self.block)]
-        if self.geometry.finish is not None:
+        first = self.on(device)
+        launch = partial(first.launch, shared=self.shared) if self.shared else first.launch
+        loaded = [(launch, self.grid, self.block)]
+        if self.geometry.finish is not None or self._later:
             from skuda.behind import launch_of
 
-            finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
-            loaded.append((launch_of(finish), *self.geometry.finish))
+            if self._later:
+                loaded = [(launch_of(first), self.grid, self.block)]
+            if self.geometry.finish is not None:
+                finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
+                loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 
     def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:

@@ -8,7 +8,7 @@
 
 #include "device.h"
 
-Dim threadIdx, blockIdx, blockDim;
+Dim threadIdx, blockIdx, blockDim, gridDim;
 unsigned long long* exchanged;
 
 float __fmaf_rd(float a, float b, float c) {
@@ -157,6 +157,7 @@ bool run_blocks(
   size = blocks_of_cluster;
   dynamic_bytes = shared_bytes;
   blockDim.x = threads;
+  gridDim.x = int(blocks);
   if (!shared) {
     shared = reserved(size_t(BLOCKS) * SHARED_BYTES);
     stacks = reserved(STACK * BLOCKS * 1024);

@@ -329,6 +329,11 @@ class RowProgram(ProgramInCuda):
             found.append((tuple(o for o in self.arrays if o.name in names), len(names & before)))
         return tuple(dict.fromkeys(found))
 
+    @property
+    def dear(self) -> int:
+        """Values of an element that are held for what they cost: cheap ones give their registers to one of these."""
+        return sum(self._cost(part) >= _COSTLY for part in self.held)
+
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:

@@ -441,13 +441,8 @@ def gelu(row, *, element) -> list[Span]:
 def gelu_backward(d_output, row, *, element) -> list[Span]:
     """gradient * (the normal distribution below x + x * (its density e^(-x^2 / 2) / sqrt(2 pi)))."""
     compute = compute_format(element)
-    half, density = (point(real(Fraction(each), compute)) for each in ("-0.5", "0.3989422804014327"))
-    found = []
-    for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
-        raised = spans.exp(spans.multiply(half, spans.multiply(x, x, compute), compute), compute)
-        moved = spans.multiply(x, spans.multiply(density, raised, compute), compute)
-        found.append(spans.multiply(g, spans.add(spans.ndtr(x, compute), moved, compute), compute))
-    return found
+    points = zip(_points(d_output, element), _points(row, element), strict=True)
+    return [spans.multiply(g, spans.gelu_slope(x.low, compute), compute) for g, x in points]
 
 
 @remembered

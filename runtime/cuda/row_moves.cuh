@@ -130,11 +130,12 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if ((chunk * THREADS + thread) * GROUP >= within) break;
+      if ((chunk * THREADS + thread) * GROUP < within) {
 #pragma unroll
-      for (int i = 0; i < A::words; ++i)
-        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-            words[chunk * (THREADS * A::bytes / A::width) + i];
+        for (int i = 0; i < A::words; ++i)
+          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+              words[chunk * (THREADS * A::bytes / A::width) + i];
+      }
     }
   }
 
@@ -210,14 +211,14 @@ template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* 
 }
 
 // The shares that a thread needs of an operand that rows have in common: `load` loads them ahead.
-template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
+template <int MODE, typename E, int THREADS, int CHUNKS, int FULL> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
   __device__ void end(const storage_t<E>*, i32, i32, Lanes<E, GROUP>*) {}
   __device__ ShareWords<E> at_once(const storage_t<E>*, i32, bool) const { return {}; }
 };
 
 // However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a
 // shorter one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
-template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
+template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, THREADS, CHUNKS, FULL> {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
   V* end_;
@@ -235,14 +236,20 @@ template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, C
 
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along&, const storage_t<E>* array, const Span& span) {
-    const bool aligned = starts_aligned<E>(row);
-    ShareWords<E> words[CHUNKS] = {};
+    ShareWords<E> words[CHUNKS];
+    if (__builtin_expect(starts_aligned<E>(row), 1)) {
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      const i32 first = (chunk * THREADS + thread) * GROUP;
-      if (first >= length) break;
-      words[chunk] = __builtin_expect(aligned, 1) ? at_once(row, first, first + GROUP <= length)
-                                                  : share_apart<E>(row, first, length, array, span);
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (chunk < FULL || first + GROUP <= length) words[chunk] = at_once(row, first, true);
+        else if (first < length) words[chunk] = at_once(row, first, false);
+      }
+    } else {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (first < length) words[chunk] = share_apart<E>(row, first, length, array, span);
+      }
     }
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
@@ -298,13 +305,13 @@ template <typename E, int LANES, int SHARES> struct Stretch {
   static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
 
   // `left`: elements from the share's first to the end of the row.
-  __device__ void put(int lane, int share, V lanes, i32 left) const {
+  __device__ void put(int lane, int share, ShareWords<E> words, i32 left) const {
     if constexpr (per > 1) {  // the nibble that pads an odd row is 0
 #pragma unroll
       for (int i = 0; i < V::units; ++i)
-        if (2 * i + 1 == left) lanes.data[i] &= 15;
+        if (2 * i + 1 == left) words.w[i / 4] &= ~(0xf0u << i % 4 * 8);
     }
-    *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
+    *reinterpret_cast<ShareWords<E>*>(memory + (share * LANES + lane) * int(sizeof(V))) = words;
   }
 
   // All threads at once; `count` elements of the stretch exist.

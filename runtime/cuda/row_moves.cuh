@@ -32,12 +32,21 @@ struct Along {
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
+// Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
+// wait for it, but it takes registers. `whole`: rows lie in whole words, which takes fewer.
+__device__ constexpr bool read_early(int threads, int chunks, int columns, int bits, bool whole) {
+  return threads <= 128 && chunks * GROUP * bits / 32 <= (whole || columns == 1 ? 32 : 16);
+}
+
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
 // words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
 // it reads of `columns`. Bounds that are any tighter spill, or have loads wait for each other.
-__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held, int columns) {
+__device__ constexpr int blocks_unaligned(
+    int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
-  const int registers = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const int own = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const int early = read_early(threads, chunks, columns, column_bits, false) ? 24 + elements * (bits + column_bits) / 32 : 0;
+  const int registers = larger(own, early);
   return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 
@@ -45,6 +54,20 @@ __device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, i
 template <typename E, typename P>
 __device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
   return at<E>(array, rows.offset(row, strides));
+}
+
+// The row that a thread takes where warps hold several. Neighbouring rows of an odd width start at different places of a
+// memory's words; of those that are eight rows apart, which a warp then takes, all start alike.
+template <int THREADS, int BLOCK> __device__ inline i64 spread(const RowSpace& rows) {
+  constexpr int APART = 8, EACH = 32 / THREADS, TILE = APART * EACH;
+  const i64 warp = i64(blockIdx.x) * (BLOCK / 32) + threadIdx.x / 32;
+  const i32 own = threadIdx.x % 32 / THREADS;
+  const i64 tile = warp / APART * TILE;
+  const bool odd = rows.plain() && i32(rows.length) % GROUP != 0;
+  return odd && tile + TILE <= rows.rows ? tile + warp % APART + own * APART : warp * EACH + own;
+}
+__device__ inline bool same_in_warp(u32 value) {
+  return __all_sync(0xffffffffu, value == __shfl_sync(0xffffffffu, value, 0));
 }
 
 // COUNT words that begin `skip` bytes after the first of others, which lie in a memory's words of WIDTH bytes. WORD is
@@ -142,7 +165,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
     if constexpr (!TOGETHER) return;
     const u32 skip = A::skip(row);
-    if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
+    if (THREADS > 1 && THREADS < 32 && !same_in_warp(skip)) {
       place<ANY_WORD>(skip);
     } else {
       switch (skip / 4) {  // the same in the whole row
@@ -217,16 +240,32 @@ template <int MODE, typename E, int THREADS, int CHUNKS, int FULL> struct Shared
 };
 
 // However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a
-// shorter one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
+// shorter one at the row's end: that one is read early, unit by unit and into `end_`, or else all threads would wait
+// for it.
 template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, THREADS, CHUNKS, FULL> {
   using V = Lanes<E, GROUP>;
   V lanes[CHUNKS];
   V* end_;
+  storage_t<E> units_[V::units];  // on their way to `end_` until `arrive`
+  bool mine_;                     // the share at the end is this thread's
 
   __device__ void end(const storage_t<E>* row, i32 thread, i32 length, V* end) {
     end_ = end;
     const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
-    if (shares % THREADS == u32(thread) && left) *end = gather<E, GROUP>(at<E>(row, shares * GROUP), left);
+    mine_ = shares % THREADS == u32(thread) && left;
+    if (mine_) {
+      const storage_t<E>* const from = at<E>(row, shares * GROUP);
+#pragma unroll
+      for (int i = 0; i < V::units; ++i) units_[i] = i * (GROUP / V::units) < left ? from[i] : storage_t<E>{};
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {
+    if (mine_) {
+      V share;
+#pragma unroll
+      for (int i = 0; i < V::units; ++i) share.data[i] = units_[i];
+      *end_ = share;
+    }
   }
   // A share of a row that starts aligned. whole: it is not the one at the end.
   __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {
@@ -254,7 +293,6 @@ template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, 
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
   }
-  __device__ void arrive(const storage_t<E>*, i32, i32) {}
 };
 
 // Stores a thread's share of a row.
@@ -294,11 +332,13 @@ __device__ constexpr int shares_of(int chunks, int threads, int bits) {
 template <typename E, int LANES, int SHARES> struct Stretch {
   using V = Lanes<E, GROUP>;
   // Few lanes write what is left beside the words unit by unit, which of wide words is much.
-  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) == 8 ? 8 : 16;
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) < 16 ? int(sizeof(V)) : 16;
   using W = typename word<width>::type;
   static constexpr int per = GROUP / V::units;                  // elements of a unit
   static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
-  static constexpr int bytes = (own + 15) / 16 * 16 + 16;       // a word beyond the last one is read
+  // A word beyond the last one is read. Where several rows are a warp's, they lie in different banks.
+  static constexpr int beside = LANES * int(sizeof(V)) <= 64 ? larger(16, LANES * int(sizeof(V))) : 16;
+  static constexpr int bytes = (own + 15) / 16 * 16 + beside;
   u8* memory;
 
   // Whether shares are to go this way.
@@ -321,17 +361,21 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1));
     const i32 words = i32(u32(end - head) / width);
     u8* const start = reinterpret_cast<u8*>(to) + head;
-    if constexpr (!ALIGNED && LANES < 32) {  // rows of a warp differ
+    if (!ALIGNED && LANES < 32 && !same_in_warp(head)) {
       write<ANY_WORD>(start, words, lane, head);
     } else {
       switch (ALIGNED ? 0 : u32(head) / 4) {
         case 0: write<0>(start, words, lane, head); break;
-        case 1: if constexpr (!ALIGNED && unit <= 4) write<1>(start, words, lane, head); break;
-        case 2: if constexpr (!ALIGNED) write<2>(start, words, lane, head); break;
-        case 3: if constexpr (!ALIGNED && unit <= 4) write<3>(start, words, lane, head); break;
+        case 1: if constexpr (!ALIGNED && width > 4 && unit <= 4) write<1>(start, words, lane, head); break;
+        case 2: if constexpr (!ALIGNED && width > 8) write<2>(start, words, lane, head); break;
+        case 3: if constexpr (!ALIGNED && width > 8 && unit <= 4) write<3>(start, words, lane, head); break;
       }
     }
-    if constexpr (!ALIGNED || sizeof(V) < width) {  // what is left before and after the words
+    if constexpr (!ALIGNED && LANES * unit < 2 * (width - unit)) {  // what is left before and after the words
+      const i32 done = head + words * width, own = lane * unit;
+      write_units(reinterpret_cast<u8*>(to) + own, memory + own, head - own);
+      write_units(reinterpret_cast<u8*>(to) + done + own, memory + done + own, end - done - own);
+    } else if constexpr (!ALIGNED || sizeof(V) < width) {  // by as many lanes, which most warps have none of
       const i32 left = end - words * width;
 #pragma unroll
       for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
@@ -351,6 +395,12 @@ template <typename E, int LANES, int SHARES> struct Stretch {
   }
 
  private:
+  // One of LANES units, and those that lie LANES further, of as many bytes.
+  static __device__ void write_units(u8* to, const u8* from, i32 bytes) {
+#pragma unroll
+    for (int i = 0; i < width - unit; i += LANES * unit)
+      if (i < bytes) *reinterpret_cast<storage_t<E>*>(to + i) = *reinterpret_cast<const storage_t<E>*>(from + i);
+  }
   // Words beyond the last one are read, not written.
   template <int WORD> __device__ void write(u8* to, i32 words, int lane, u32 head) const {
     constexpr int turns = (own + LANES * width - 1) / (LANES * width);

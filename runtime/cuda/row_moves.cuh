@@ -56,20 +56,6 @@ __device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Plac
   return at<E>(array, rows.offset(row, strides));
 }
 
-// The row that a thread takes where warps hold several. Neighbouring rows of an odd width start at different places of a
-// memory's words; of those that are eight rows apart, which a warp then takes, all start alike.
-template <int THREADS, int BLOCK> __device__ inline i64 spread(const RowSpace& rows) {
-  constexpr int APART = 8, EACH = 32 / THREADS, TILE = APART * EACH;
-  const i64 warp = i64(blockIdx.x) * (BLOCK / 32) + threadIdx.x / 32;
-  const i32 own = threadIdx.x % 32 / THREADS;
-  const i64 tile = warp / APART * TILE;
-  const bool odd = rows.plain() && i32(rows.length) % GROUP != 0;
-  return odd && tile + TILE <= rows.rows ? tile + warp % APART + own * APART : warp * EACH + own;
-}
-__device__ inline bool same_in_warp(u32 value) {
-  return __all_sync(0xffffffffu, value == __shfl_sync(0xffffffffu, value, 0));
-}
-
 // COUNT words that begin `skip` bytes after the first of others, which lie in a memory's words of WIDTH bytes. WORD is
 // how many whole words that is; ANY_WORD: it is chosen without a branch.
 constexpr int ANY_WORD = -1;
@@ -165,7 +151,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   __device__ void arrive(const storage_t<E>* row, i32 thread, i32 length) {
     if constexpr (!TOGETHER) return;
     const u32 skip = A::skip(row);
-    if (THREADS > 1 && THREADS < 32 && !same_in_warp(skip)) {
+    if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
       place<ANY_WORD>(skip);
     } else {
       switch (skip / 4) {  // the same in the whole row
@@ -361,14 +347,14 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     const i32 head = ALIGNED ? 0 : min(end, i32(0u - u32(u64(to))) & (width - 1));
     const i32 words = i32(u32(end - head) / width);
     u8* const start = reinterpret_cast<u8*>(to) + head;
-    if (!ALIGNED && LANES < 32 && !same_in_warp(head)) {
+    if constexpr (!ALIGNED && LANES < 32) {  // rows of a warp differ
       write<ANY_WORD>(start, words, lane, head);
     } else {
       switch (ALIGNED ? 0 : u32(head) / 4) {
         case 0: write<0>(start, words, lane, head); break;
-        case 1: if constexpr (!ALIGNED && width > 4 && unit <= 4) write<1>(start, words, lane, head); break;
-        case 2: if constexpr (!ALIGNED && width > 8) write<2>(start, words, lane, head); break;
-        case 3: if constexpr (!ALIGNED && width > 8 && unit <= 4) write<3>(start, words, lane, head); break;
+        case 1: if constexpr (!ALIGNED && unit <= 4) write<1>(start, words, lane, head); break;
+        case 2: if constexpr (!ALIGNED) write<2>(start, words, lane, head); break;
+        case 3: if constexpr (!ALIGNED && unit <= 4) write<3>(start, words, lane, head); break;
       }
     }
     if constexpr (!ALIGNED && LANES * unit < 2 * (width - unit)) {  // what is left before and after the words

@@ -45,7 +45,8 @@ __device__ constexpr int blocks_unaligned(
     int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
   const int own = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
-  const int early = read_early(threads, chunks, columns, column_bits, false) ? 24 + elements * (bits + column_bits) / 32 : 0;
+  const bool read = read_early(threads, chunks, columns, column_bits, false);
+  const int early = read ? 24 + elements * (bits + column_bits) / 32 : 0;
   const int registers = larger(own, early);
   return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
@@ -230,28 +231,33 @@ template <int MODE, typename E, int THREADS, int CHUNKS, int FULL> struct Shared
 // for it.
 template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, THREADS, CHUNKS, FULL> {
   using V = Lanes<E, GROUP>;
+  // Units that come while the row does go to `end_` in `arrive`, where registers allow: not where narrow elements let
+  // many blocks share a multiprocessor and all of these shares are held.
+  static constexpr bool LATER = CHUNKS == 1 || THREADS < 32 || sizeof(storage_t<E>) > 2;
   V lanes[CHUNKS];
   V* end_;
-  storage_t<E> units_[V::units];  // on their way to `end_` until `arrive`
-  bool mine_;                     // the share at the end is this thread's
+  storage_t<E> units_[LATER ? V::units : 1];
+  bool mine_;  // the share at the end is this thread's
 
   __device__ void end(const storage_t<E>* row, i32 thread, i32 length, V* end) {
     end_ = end;
     const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
     mine_ = shares % THREADS == u32(thread) && left;
-    if (mine_) {
-      const storage_t<E>* const from = at<E>(row, shares * GROUP);
+    if (!mine_) return;
+    const storage_t<E>* const from = at<E>(row, shares * GROUP);
+    if constexpr (LATER) {
 #pragma unroll
       for (int i = 0; i < V::units; ++i) units_[i] = i * (GROUP / V::units) < left ? from[i] : storage_t<E>{};
+    } else {
+      *end = gather<E, GROUP>(from, left);
     }
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {
-    if (mine_) {
-      V share;
+    if (!LATER || !mine_) return;
+    V share;
 #pragma unroll
-      for (int i = 0; i < V::units; ++i) share.data[i] = units_[i];
-      *end_ = share;
-    }
+    for (int i = 0; i < V::units; ++i) share.data[i] = units_[LATER ? i : 0];
+    *end_ = share;
   }
   // A share of a row that starts aligned. whole: it is not the one at the end.
   __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {

@@ -345,6 +345,9 @@ template <typename E, int LANES, int SHARES> struct Stretch {
     }
     *reinterpret_cast<ShareWords<E>*>(memory + (share * LANES + lane) * int(sizeof(V))) = words;
   }
+  __device__ void put(int lane, int share, const V& lanes, i32 left) const {
+    put(lane, share, reinterpret_cast<const ShareWords<E>&>(lanes), left);
+  }
 
   // All threads at once; `count` elements of the stretch exist.
   template <bool ALIGNED> __device__ void store(storage_t<E>* to, i32 count, int lane) const {

@@ -44,7 +44,8 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
-  const int own = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const bool narrow = arrays > 1 && columns == 0 && each <= 16;  // a tighter bound spills nothing there
+  const int own = 16 + (narrow ? 0 : each) + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
   const bool read = read_early(threads, chunks, columns, column_bits, false);
   const int early = read ? 24 + elements * (bits + column_bits) / 32 : 0;
   const int registers = larger(own, early);

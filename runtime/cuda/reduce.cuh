@@ -6,6 +6,7 @@
 
 constexpr int GROUP = 8;        // neighbours that are added first: a thread's share
 constexpr int SEGMENT = 65536;  // elements
+constexpr int FEWEST = 4;       // threads that hold a row
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
 // Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
 // `others` beside them.
@@ -238,6 +239,14 @@ template <> struct Pair<bf16> {
   }
 };
 
+// A share whose first stands for those that a row does not have: for extremes it makes no difference.
+template <typename E> __device__ inline Lanes<E, GROUP> repeated(Lanes<E, GROUP> lanes, i32 count) {
+  if (__builtin_expect(count >= GROUP, 1)) return lanes;
+#pragma unroll
+  for (int i = 1; i < Lanes<E, GROUP>::units; ++i) lanes.data[i] = i < count ? lanes.data[i] : lanes.data[0];
+  return lanes;
+}
+
 // The extremes of elements as they are stored, where two of them fit a word. NaN if any is NaN.
 template <typename How, typename E> struct Packed {
   static constexpr bool can = false;
@@ -256,6 +265,17 @@ template <typename How, typename E> struct PackedPairs {
       smallest = Pair<E>::smaller(smallest, pair);
     }
   }
+  // A share of which a row has `count` elements. What was found is made again where some are missing, not the elements:
+  // else compilers would hold them twice.
+  __device__ void add(const Lanes<E, GROUP>& lanes, i32 count) {
+    PackedPairs found = *this;
+    found.add(lanes);
+    if (__builtin_expect(count < GROUP, 0)) {
+      found = *this;
+      found.add(repeated(lanes, count));
+    }
+    *this = found;
+  }
 
   static __device__ f32 low(u32 pair) { return widen(E{(unsigned short)pair}); }
   static __device__ f32 high(u32 pair) { return widen(E{(unsigned short)(pair >> 16)}); }
@@ -272,17 +292,8 @@ template <typename How, typename E> struct PackedPairs {
 template <typename How> struct Packed<How, f16> : PackedPairs<How, f16> {};
 template <typename How> struct Packed<How, bf16> : PackedPairs<How, bf16> {};
 
-// A share whose first stands for those that a row does not have: for extremes it makes no difference.
-template <typename E> __device__ inline Lanes<E, GROUP> repeated(Lanes<E, GROUP> lanes, i32 count) {
-  if (__builtin_expect(count >= GROUP, 1)) return lanes;
-#pragma unroll
-  for (int i = 1; i < Lanes<E, GROUP>::units; ++i) lanes.data[i] = i < count ? lanes.data[i] : lanes.data[0];
-  return lanes;
-}
-
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
-  if (__builtin_expect(count >= GROUP, 1)) return;
 #pragma unroll
   for (int i = 1; i < GROUP; ++i) values[i] = i < count ? values[i] : How::template nothing<V>();
 }
@@ -314,11 +325,29 @@ template <typename How, typename V, int THREADS> struct Partial {
   V place = How::template nothing<V>();
   bool finite = true;  // whether all values were, for a reduction that asks
 
-  __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group, finite)); }
-
-  // The same as long as all values are finite, which is asked once, of all groups: where `sure` is false, they have to
-  // be added again.
-  __device__ void add_unasked(V (&group)[GROUP]) { place = How::of(place, joined_unasked<How>(group)); }
+  // ASKED: whether all values are finite is asked of each group; otherwise once, of all groups: where `sure` is false,
+  // they have to be added again.
+  template <bool ASKED = true> __device__ void add(V (&group)[GROUP]) {
+    if constexpr (ASKED) place = How::of(place, Group<How, V>::of(group, finite));
+    else place = How::of(place, joined_unasked<How>(group));
+  }
+  // A group of which a row has `count` elements, made one once more where some are missing: what passes hold of the
+  // elements is not changed, or compilers would hold it twice.
+  template <bool ASKED = true> __device__ void add(const V (&group)[GROUP], i32 count) {
+    Partial next = *this;
+    V some[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) some[i] = group[i];
+    next.template add<ASKED>(some);
+    if (__builtin_expect(count < GROUP, 0)) {
+      next = *this;
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) some[i] = group[i];
+      cut<How>(some, count);
+      next.template add<ASKED>(some);
+    }
+    *this = next;
+  }
   __device__ bool sure() const { return sure_of<How>(place); }
 
   // All shares of a thread, of elements themselves.
@@ -331,8 +360,8 @@ template <typename How, typename V, int THREADS> struct Partial {
       V group[GROUP];
 #pragma unroll
       for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes[chunk].get(lane);
-      if (CUT) cut<How>(group, length - first);
-      add(group);
+      if (CUT) add(group, length - first);
+      else add(group);
     }
   }
 

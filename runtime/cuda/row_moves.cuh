@@ -32,12 +32,23 @@ struct Along {
 // (of narrow elements, on those of a share); UNIT: neighbours; STEPPED: some distance apart.
 enum { WHOLE, UNIT, STEPPED };
 
+// Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
+// wait for it, but it takes registers. `whole`: rows lie in whole words, which takes fewer.
+__device__ constexpr bool read_early(int threads, int chunks, int columns, int bits, bool whole) {
+  return threads <= 128 && chunks * GROUP * bits / 32 <= (whole || columns == 1 ? 32 : 16);
+}
+
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
 // words around its shares of `arrays`, of `bits` an element together; later, `held` bits of each element, beside what
 // it reads of `columns`. Bounds that are any tighter spill, or have loads wait for each other.
-__device__ constexpr int blocks_unaligned(int threads, int chunks, int arrays, int bits, int held, int columns) {
+__device__ constexpr int blocks_unaligned(
+    int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
-  const int registers = 16 + each + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const bool narrow = arrays > 1 && columns == 0 && each <= 16;  // a tighter bound spills nothing there
+  const int own = 16 + (narrow ? 0 : each) + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const bool read = read_early(threads, chunks, columns, column_bits, false);
+  const int early = read ? 24 + elements * (bits + column_bits) / 32 : 0;
+  const int registers = larger(own, early);
   return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
 }
 
@@ -130,11 +141,12 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      if ((chunk * THREADS + thread) * GROUP >= within) break;
+      if ((chunk * THREADS + thread) * GROUP < within) {
 #pragma unroll
-      for (int i = 0; i < A::words; ++i)
-        reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
-            words[chunk * (THREADS * A::bytes / A::width) + i];
+        for (int i = 0; i < A::words; ++i)
+          reinterpret_cast<W&>(around[TOGETHER ? chunk : 0].w[i * (A::width / 4)]) =
+              words[chunk * (THREADS * A::bytes / A::width) + i];
+      }
     }
   }
 
@@ -210,22 +222,43 @@ template <typename E> __device__ inline bool starts_aligned(const storage_t<E>* 
 }
 
 // The shares that a thread needs of an operand that rows have in common: `load` loads them ahead.
-template <int MODE, typename E, int THREADS, int CHUNKS> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
+template <int MODE, typename E, int THREADS, int CHUNKS, int FULL> struct Shared : Own<MODE, E, THREADS, CHUNKS> {
   __device__ void end(const storage_t<E>*, i32, i32, Lanes<E, GROUP>*) {}
   __device__ ShareWords<E> at_once(const storage_t<E>*, i32, bool) const { return {}; }
 };
 
 // However rows lie, what they have in common mostly starts aligned. Then each share is loaded at once, but for a
-// shorter one at the row's end: that one is read early, into `end_`, or else all threads would wait for it.
-template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, CHUNKS> {
+// shorter one at the row's end: that one is read early, unit by unit and into `end_`, or else all threads would wait
+// for it.
+template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, THREADS, CHUNKS, FULL> {
   using V = Lanes<E, GROUP>;
+  // Units that come while the row does go to `end_` in `arrive`, where registers allow: not where narrow elements let
+  // many blocks share a multiprocessor and all of these shares are held.
+  static constexpr bool LATER = CHUNKS == 1 || THREADS < 32 || sizeof(storage_t<E>) > 2;
   V lanes[CHUNKS];
   V* end_;
+  storage_t<E> units_[LATER ? V::units : 1];
+  bool mine_;  // the share at the end is this thread's
 
   __device__ void end(const storage_t<E>* row, i32 thread, i32 length, V* end) {
     end_ = end;
     const u32 shares = u32(length) / GROUP, left = u32(length) % GROUP;
-    if (shares % THREADS == u32(thread) && left) *end = gather<E, GROUP>(at<E>(row, shares * GROUP), left);
+    mine_ = shares % THREADS == u32(thread) && left;
+    if (!mine_) return;
+    const storage_t<E>* const from = at<E>(row, shares * GROUP);
+    if constexpr (LATER) {
+#pragma unroll
+      for (int i = 0; i < V::units; ++i) units_[i] = i * (GROUP / V::units) < left ? from[i] : storage_t<E>{};
+    } else {
+      *end = gather<E, GROUP>(from, left);
+    }
+  }
+  __device__ void arrive(const storage_t<E>*, i32, i32) {
+    if (!LATER || !mine_) return;
+    V share;
+#pragma unroll
+    for (int i = 0; i < V::units; ++i) share.data[i] = units_[LATER ? i : 0];
+    *end_ = share;
   }
   // A share of a row that starts aligned. whole: it is not the one at the end.
   __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {
@@ -235,19 +268,24 @@ template <typename E, int THREADS, int CHUNKS> struct Shared<UNIT, E, THREADS, C
 
   __device__ void load(
       const storage_t<E>* row, i32 thread, i32 length, const Along&, const storage_t<E>* array, const Span& span) {
-    const bool aligned = starts_aligned<E>(row);
-    ShareWords<E> words[CHUNKS] = {};
+    ShareWords<E> words[CHUNKS];
+    if (__builtin_expect(starts_aligned<E>(row), 1)) {
 #pragma unroll
-    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-      const i32 first = (chunk * THREADS + thread) * GROUP;
-      if (first >= length) break;
-      words[chunk] = __builtin_expect(aligned, 1) ? at_once(row, first, first + GROUP <= length)
-                                                  : share_apart<E>(row, first, length, array, span);
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (chunk < FULL || first + GROUP <= length) words[chunk] = at_once(row, first, true);
+        else if (first < length) words[chunk] = at_once(row, first, false);
+      }
+    } else {
+#pragma unroll
+      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+        const i32 first = (chunk * THREADS + thread) * GROUP;
+        if (first < length) words[chunk] = share_apart<E>(row, first, length, array, span);
+      }
     }
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) lanes[chunk] = reinterpret_cast<const V&>(words[chunk]);
   }
-  __device__ void arrive(const storage_t<E>*, i32, i32) {}
 };
 
 // Stores a thread's share of a row.
@@ -287,24 +325,29 @@ __device__ constexpr int shares_of(int chunks, int threads, int bits) {
 template <typename E, int LANES, int SHARES> struct Stretch {
   using V = Lanes<E, GROUP>;
   // Few lanes write what is left beside the words unit by unit, which of wide words is much.
-  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) == 8 ? 8 : 16;
+  static constexpr int unit = int(sizeof(storage_t<E>)), width = LANES < 32 && sizeof(V) < 16 ? int(sizeof(V)) : 16;
   using W = typename word<width>::type;
   static constexpr int per = GROUP / V::units;                  // elements of a unit
   static constexpr int own = LANES * SHARES * int(sizeof(V));   // bytes
-  static constexpr int bytes = (own + 15) / 16 * 16 + 16;       // a word beyond the last one is read
+  // A word beyond the last one is read. Where several rows are a warp's, they lie in different banks.
+  static constexpr int beside = LANES * int(sizeof(V)) <= 64 ? larger(16, LANES * int(sizeof(V))) : 16;
+  static constexpr int bytes = (own + 15) / 16 * 16 + beside;
   u8* memory;
 
   // Whether shares are to go this way.
   static __device__ constexpr bool wanted(int mode) { return mode == UNIT || (mode == WHOLE && sizeof(V) > 16); }
 
   // `left`: elements from the share's first to the end of the row.
-  __device__ void put(int lane, int share, V lanes, i32 left) const {
+  __device__ void put(int lane, int share, ShareWords<E> words, i32 left) const {
     if constexpr (per > 1) {  // the nibble that pads an odd row is 0
 #pragma unroll
       for (int i = 0; i < V::units; ++i)
-        if (2 * i + 1 == left) lanes.data[i] &= 15;
+        if (2 * i + 1 == left) words.w[i / 4] &= ~(0xf0u << i % 4 * 8);
     }
-    *reinterpret_cast<V*>(memory + (share * LANES + lane) * int(sizeof(V))) = lanes;
+    *reinterpret_cast<ShareWords<E>*>(memory + (share * LANES + lane) * int(sizeof(V))) = words;
+  }
+  __device__ void put(int lane, int share, const V& lanes, i32 left) const {
+    put(lane, share, reinterpret_cast<const ShareWords<E>&>(lanes), left);
   }
 
   // All threads at once; `count` elements of the stretch exist.
@@ -324,7 +367,11 @@ template <typename E, int LANES, int SHARES> struct Stretch {
         case 3: if constexpr (!ALIGNED && unit <= 4) write<3>(start, words, lane, head); break;
       }
     }
-    if constexpr (!ALIGNED || sizeof(V) < width) {  // what is left before and after the words
+    if constexpr (!ALIGNED && LANES * unit < 2 * (width - unit)) {  // what is left before and after the words
+      const i32 done = head + words * width, own = lane * unit;
+      write_units(reinterpret_cast<u8*>(to) + own, memory + own, head - own);
+      write_units(reinterpret_cast<u8*>(to) + done + own, memory + done + own, end - done - own);
+    } else if constexpr (!ALIGNED || sizeof(V) < width) {  // by as many lanes, which most warps have none of
       const i32 left = end - words * width;
 #pragma unroll
       for (int i = 0; i < 2 * (width - unit); i += LANES * unit) {
@@ -344,6 +391,12 @@ template <typename E, int LANES, int SHARES> struct Stretch {
   }
 
  private:
+  // One of LANES units, and those that lie LANES further, of as many bytes.
+  static __device__ void write_units(u8* to, const u8* from, i32 bytes) {
+#pragma unroll
+    for (int i = 0; i < width - unit; i += LANES * unit)
+      if (i < bytes) *reinterpret_cast<storage_t<E>*>(to + i) = *reinterpret_cast<const storage_t<E>*>(from + i);
+  }
   // Words beyond the last one are read, not written.
   template <int WORD> __device__ void write(u8* to, i32 words, int lane, u32 head) const {
     constexpr int turns = (own + LANES * width - 1) / (LANES * width);

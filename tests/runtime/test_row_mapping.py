@@ -50,6 +50,8 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
             blocks = outer[1][block_axis]
             own = last_length if rest - divide(blocks, rest) * blocks[0] == blocks[0] - 1 else length
         assert own <= variant.elements or (not variant.keep and variant.threads == places(own))
+        # What the template calls FULL: shorter rows have fewer threads, down to four.
+        assert own > variant.elements // 2 or not variant.keep or variant.threads == 4 or block_axis < AXES
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
         for element in range(own):
             yield row, element, {

@@ -86,8 +86,8 @@ class RowKernels:
         self._variants = row_variants(operation, types)
         self._clusters = cluster_variants(operation)
         self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
-        # Up to how many elements a block that holds a row does better than a cluster. What a cluster holds besides takes
-        # room that loads of what rows share would need.
+        # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
+        # little room, hence few threads that wait for what rows share.
         self._alone = SEGMENT if self._columns and operation.kept else _ALONE
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
@@ -147,9 +147,9 @@ class RowKernels:
     def _held_by_cluster(self, rows: _Rows) -> tuple[ClusterVariant, int] | None:
         """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
 
-        A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen blocks
-        also have twice the threads of eight, which wait for what rows share; but some GPUs have too few multiprocessors
-        beside each other for sixteen that need one each.
+        A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
+        blocks also have twice the threads of eight, which wait for what rows share; but some GPUs have too few
+        multiprocessors beside each other for sixteen that need one each.
         """
         segments = -(-rows.length // SEGMENT)
         if places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:

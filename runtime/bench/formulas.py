@@ -11,7 +11,7 @@ from collections.abc import Callable
 import cupy
 import torch
 
-from skuda.bench import activation_formulas
+from skuda.bench import activation_formulas, gradient_formulas
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.descriptor import is_number
@@ -64,13 +64,14 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
     """What composes an operation for a problem; None for one that is not known here."""
     from skuda.bench.row_formulas import MAKERS  # which uses what is here
 
-    known = MAKERS if operation.reduces else _MAKERS
-    return known.get(_key(operation))
+    key = _key(operation)
+    return _MAKERS.get(key) or MAKERS.get(key)
 
 
 def is_bit_equal(operation: Operation) -> bool:
     """Whether what is composed gives our bits: neither sums in another order nor exponentials in other steps."""
-    return not operation.reduces and _key(operation) not in activation_formulas.MAKERS
+    inexact = activation_formulas.MAKERS.keys() | gradient_formulas.MAKERS.keys()
+    return not operation.reduces and _key(operation) not in inexact
 
 
 def _key(operation: Operation) -> str:

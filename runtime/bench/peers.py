@@ -20,8 +20,10 @@ _COMPILED_OPERATIONS = {
 } | {"lerp"}
 _COMPILED_ELEMENTS = ("f16", "bf16", "f32")
 _COMPILED_REDUCTIONS = {
-    "dynamic_quantize_per_token", "dynamic_quantize_per_group", "dynamic_quantize_per_tensor", "rms_norm", "layer_norm",
-    "softmax", "rms_norm_dynamic_quantize", "silu_mul_dynamic_quantize", "sum",
+    "dynamic_quantize_per_token", "dynamic_quantize_per_group", "dynamic_quantize_per_tensor",
+    "dynamic_quantize_per_channel", "rms_norm", "layer_norm", "softmax", "softmax_backward", "rms_norm_backward",
+    "layer_norm_backward", "rms_norm_dynamic_quantize", "add_rms_norm_dynamic_quantize", "layer_norm_dynamic_quantize",
+    "silu_mul_dynamic_quantize", "gelu_dynamic_quantize", "softmax_dynamic_quantize", "sum",
 }  # fmt: skip
 _COMPILED_SHAPES = {DECODE, LARGE, ODD}
 _COMPILED_ONCE = {BATCH, NARROW, MISALIGNED, TRANSPOSED}  # of maps, at the first element type alone

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import torch
 from torch.nn import functional
 
+from skuda.bench import gradient_formulas
 from skuda.bench.formulas import dtype_of, is_packed, pack, wide_of
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
@@ -52,13 +53,14 @@ def _spread(problem: Problem) -> Formula:
     return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
 
 
-def _stored(problem: Problem) -> Formula:
+def _kept(problem: Problem) -> Formula:
     """Codes and their parameters as the outputs hold them."""
     out, packed = _out(problem), is_packed(problem)
     places = [placed for placed in problem.case.operands if placed.operand in problem.case.operation.outputs]
-    shapes = [placed.shape for placed in places[:-1]]
+    before = [placed.shape for placed in places[:-1]]
 
     def stored(codes, *parameters):
+        shapes = before[len(before) - len(parameters) :]  # after those of what is stored on the way
         kept = [each.reshape(shape) for each, shape in zip(parameters, shapes, strict=True)]
         return (*kept, pack(codes) if packed else codes.to(out))
 
@@ -68,7 +70,7 @@ def _stored(problem: Problem) -> Formula:
 def _symmetric(problem: Problem) -> Formula:
     """From values in the compute type. Codes that are floats are rounded by the store alone."""
     low, high, out = problem.q_min, problem.q_max, _out(problem)
-    largest, spread, stored = _blocks(problem, torch.amax), _spread(problem), _stored(problem)
+    largest, spread, stored = _blocks(problem, torch.amax), _spread(problem), _kept(problem)
 
     def quantize(x):
         most = largest(x.abs())
@@ -79,14 +81,9 @@ def _symmetric(problem: Problem) -> Formula:
     return quantize
 
 
-def _dynamic_quantize(problem: Problem) -> Formula:
-    wide, quantize = wide_of(problem), _symmetric(problem)
-    return lambda x: quantize(x.to(wide))
-
-
 def _dynamic_quantize_asymmetric(problem: Problem) -> Formula:
     wide, low, high = wide_of(problem), problem.q_min, problem.q_max
-    spread, stored = _spread(problem), _stored(problem)
+    spread, stored = _spread(problem), _kept(problem)
     least, most = _blocks(problem, torch.amin), _blocks(problem, torch.amax)
 
     def quantize(x):
@@ -100,96 +97,108 @@ def _dynamic_quantize_asymmetric(problem: Problem) -> Formula:
     return quantize
 
 
-def _rms_norm_dynamic_quantize(problem: Problem) -> Formula:
-    wide, eps, quantize = wide_of(problem), epsilon(problem.case), _symmetric(problem)
-
-    def fused(x, weight):
-        x = x.to(wide)
-        return quantize(x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.to(wide))
-
-    return fused
-
-
-def _silu_mul_dynamic_quantize(problem: Problem) -> Formula:
-    wide, quantize = wide_of(problem), _symmetric(problem)
-    return lambda gate, up: quantize(functional.silu(gate.to(wide)) * up.to(wide))
-
-
-# ---- rows ----
+# ---- rows: each from values in the compute type to such ----
 
 
 def _rms_norm(problem: Problem) -> Formula:
-    wide, out, eps = wide_of(problem), _out(problem), epsilon(problem.case)
+    eps = epsilon(problem.case)
+    return lambda x, weight=1: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
-    def rms_norm(x, weight):
-        x = x.to(wide)
-        return (x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight.to(wide)).to(out)
 
-    return rms_norm
+def _add_rms_norm(problem: Problem) -> Formula:
+    out, rms_norm = dtype_of(problem.case.types["T"]), _rms_norm(problem)
+
+    def normalize(x, residual, weight):
+        total = (x + residual).to(out)
+        return total, rms_norm(total.to(x.dtype), weight)
+
+    return normalize
 
 
 def _layer_norm(problem: Problem) -> Formula:
-    wide, out, eps = wide_of(problem), _out(problem), epsilon(problem.case)
+    eps = epsilon(problem.case)
 
-    def layer_norm(x, weight, bias):
-        x = x.to(wide)
+    def layer_norm(x, weight=1, bias=0):
         x = x - x.mean(-1, keepdim=True)
-        normal = x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps)
-        return (normal * weight.to(wide) + bias.to(wide)).to(out)
+        return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight + bias
 
     return layer_norm
 
 
 def _l2_normalize(problem: Problem) -> Formula:
-    wide, out, eps = wide_of(problem), _out(problem), epsilon(problem.case)
-
-    def normalize(x):
-        x = x.to(wide)
-        return (x / x.square().sum(-1, keepdim=True).sqrt().clamp(min=eps)).to(out)
-
-    return normalize
+    eps = epsilon(problem.case)
+    return lambda x: x / x.square().sum(-1, keepdim=True).sqrt().clamp(min=eps)
 
 
 def _softmax(problem: Problem) -> Formula:
-    wide, out = wide_of(problem), _out(problem)
-
     def softmax(x):
-        x = x.to(wide)
         raised = torch.exp(x - x.amax(-1, keepdim=True))
-        return (raised / raised.sum(-1, keepdim=True)).to(out)
+        return raised / raised.sum(-1, keepdim=True)
 
     return softmax
 
 
 def _log_softmax(problem: Problem) -> Formula:
-    wide, out = wide_of(problem), _out(problem)
-
     def log_softmax(x):
-        x = x.to(wide)
         x = x - x.amax(-1, keepdim=True)
-        return (x - x.exp().sum(-1, keepdim=True).log()).to(out)
+        return x - x.exp().sum(-1, keepdim=True).log()
 
     return log_softmax
 
 
-def _softmax_backward(problem: Problem) -> Formula:
-    wide, out = wide_of(problem), _out(problem)
+_ROWS: dict[str, Callable[[Problem], Formula]] = {
+    "rms_norm": _rms_norm,
+    "rms_normalize": _rms_norm,
+    "add_rms_norm": _add_rms_norm,
+    "layer_norm": _layer_norm,
+    "standardize": _layer_norm,
+    "l2_normalize": _l2_normalize,
+    "softmax": _softmax,
+    "log_softmax": _log_softmax,
+}
 
-    def backward(gradient, y):
-        gradient, y = gradient.to(wide), y.to(wide)
-        return (y * (gradient - (gradient * y).sum(-1, keepdim=True))).to(out)
+# What is computed on the way to codes, of one or two inputs.
+_BEFORE_CODES: dict[str, Callable[[Problem], Formula]] = {
+    "dynamic_quantize": lambda problem: lambda x: x,
+    "dynamic_quantize_fp8": lambda problem: lambda x: x,
+    "gelu_dynamic_quantize": lambda problem: functional.gelu,
+    "gelu_tanh_dynamic_quantize": lambda problem: lambda x: functional.gelu(x, approximate="tanh"),
+    "silu_mul_dynamic_quantize": lambda problem: lambda gate, up: functional.silu(gate) * up,
+    **{f"{name}_dynamic_quantize": _ROWS[name] for name in ("rms_norm", "add_rms_norm", "layer_norm", "softmax")},
+}
 
-    return backward
+
+def _stored(make: Callable[[Problem], Formula]) -> Callable[[Problem], Formula]:
+    """A formula of the compute type, of inputs and for outputs as they are stored."""
+
+    def widened(problem: Problem) -> Formula:
+        formula, wide, written = make(problem), wide_of(problem), problem.case.operation.outputs
+        outs = [dtype_of(placed.word) for placed in problem.case.operands if placed.operand in written]
+
+        def stored(*inputs):
+            result = formula(*(x.to(wide) if isinstance(x, torch.Tensor) else x for x in inputs))
+            results = result if isinstance(result, tuple) else (result,)
+            return tuple(x.to(out) for x, out in zip(results, outs, strict=True))
+
+        return stored
+
+    return widened
 
 
-def _log_softmax_backward(problem: Problem) -> Formula:
-    wide, out = wide_of(problem), _out(problem)
+def _quantized(make: Callable[[Problem], Formula]) -> Callable[[Problem], Formula]:
+    """A formula of the compute type, and what its result gives of a dynamic quantization, without rounding between."""
 
-    def backward(gradient, y):
-        gradient = gradient.to(wide)
-        return (gradient - y.to(wide).exp() * gradient.sum(-1, keepdim=True)).to(out)
+    def fused(problem: Problem) -> Formula:
+        formula, wide, quantize = make(problem), wide_of(problem), _symmetric(problem)
 
-    return backward
+        def quantized(*inputs):
+            result = formula(*(x.to(wide) for x in inputs))
+            *stored, last = result if isinstance(result, tuple) else (result,)
+            return (*stored, *quantize(last))
+
+        return quantized
+
+    return fused
 
 
 # ---- reductions ----
@@ -229,18 +238,10 @@ def _reduction(name: str) -> Callable[[Problem], Formula]:
 
 
 MAKERS: dict[str, Callable[[Problem], Formula]] = {
-    "dynamic_quantize": _dynamic_quantize,
-    "dynamic_quantize_fp8": _dynamic_quantize,
     "dynamic_quantize_asymmetric": _dynamic_quantize_asymmetric,
-    "rms_norm_dynamic_quantize": _rms_norm_dynamic_quantize,
-    "silu_mul_dynamic_quantize": _silu_mul_dynamic_quantize,
-    "rms_norm": _rms_norm,
-    "layer_norm": _layer_norm,
-    "l2_normalize": _l2_normalize,
-    "softmax": _softmax,
-    "log_softmax": _log_softmax,
-    "softmax_backward": _softmax_backward,
-    "log_softmax_backward": _log_softmax_backward,
+    **{name: _quantized(make) for name, make in _BEFORE_CODES.items()},
+    **{name: _stored(make) for name, make in _ROWS.items()},
+    **{name: _stored(make) for name, make in gradient_formulas.MAKERS.items()},
     **{name: _reduction(name) for name in _REDUCTIONS},
 }
 
@@ -251,27 +252,28 @@ def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], obje
     name = case.operation.function
     if name in _REDUCTIONS:
         return lambda: _REDUCTIONS[name](tensors["input"], case.reduced)
-    make = _NATIVE.get(name)
+    make = _NATIVE.get(name) or gradient_formulas.NATIVE.get(name)
     return make and make(case, tensors)
 
 
-def _native_normalization(case: Case, tensors: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = tensors["input"], case.extents[-1:], epsilon(case)
-    if case.operation.name == "rms_norm":
-        return lambda: functional.rms_norm(x, width, tensors["weight"], eps)
-    return lambda: functional.layer_norm(x, width, tensors["weight"], tensors["bias"], eps)
+def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    x, width, eps = of["input"], case.extents[-1:], epsilon(case)
+    return lambda: functional.rms_norm(x, width, of.get("weight"), eps)
+
+
+def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    x, width, eps = of["input"], case.extents[-1:], epsilon(case)
+    return lambda: functional.layer_norm(x, width, of.get("weight"), of.get("bias"), eps)
 
 
 _NATIVE: dict[str, Callable[[Case, Mapping[str, object]], Callable[[], object]]] = {
-    "rms_norm": _native_normalization,
-    "layer_norm": _native_normalization,
+    "rms_norm": _native_rms_norm,
+    "rms_normalize": _native_rms_norm,
+    "layer_norm": _native_layer_norm,
+    "standardize": _native_layer_norm,
     "l2_normalize": lambda case, of: lambda: functional.normalize(of["input"], dim=-1, eps=epsilon(case)),
     "softmax": lambda case, of: lambda: torch.softmax(of["input"], -1),
     "log_softmax": lambda case, of: lambda: torch.log_softmax(of["input"], -1),
-    "softmax_backward": lambda case, of: lambda: torch._softmax_backward_data(
-        of["d_output"], of["output"], -1, of["output"].dtype
-    ),
-    "log_softmax_backward": lambda case, of: lambda: torch._log_softmax_backward_data(
-        of["d_output"], of["output"], -1, of["output"].dtype
-    ),
+    "observe_min_max_per_tensor": lambda case, of: lambda: torch.aminmax(of["input"]),
+    "observe_moving_average_per_tensor": lambda case, of: lambda: torch.aminmax(of["input"]),
 }

@@ -149,7 +149,8 @@ def _equal(ours, theirs, near: bool):
     bound = _NEAR[ours.dtype.itemsize] if ours.dtype != torch.bfloat16 else _NEAR_BFLOAT16
     ours, theirs = ours.double(), theirs.double()
     size = ours.square().nan_to_num(posinf=0).mean().sqrt()
-    return (ours == theirs) | ((ours - theirs).abs() <= bound * (ours.abs() + size))
+    both_nan = ours.isnan() & theirs.isnan()
+    return (ours == theirs) | both_nan | ((ours - theirs).abs() <= bound * (ours.abs() + size))
 
 
 def machine(absent: dict[str, str]) -> dict[str, Any]:

@@ -16,7 +16,7 @@
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Dim { int x; };
-extern Dim threadIdx, blockIdx, blockDim;
+extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
 using std::copysign;
 using std::fmax;
@@ -136,6 +136,8 @@ void mbarrier_init_shared__cta_b64(unsigned at, int threads);
 void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes);
 void mbarrier_try_wait_parity_shared__cta_b64(unsigned at);  // of the first phase, until it is over
 inline void fence_mbarrier_init_release_cluster() {}
+inline long long slct_s64_s32(long long a, long long b, int c) { return c >= 0 ? a : b; }
+inline void prefetch_global_L2(const void* from) { (void)*static_cast<const volatile char*>(from); }
 void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
 inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }

@@ -1,6 +1,7 @@
 // The threads of a cluster of blocks as fibers, one cluster after the other: each runs until it waits for others.
 #include <algorithm>
 #include <cfenv>
+#include <csetjmp>
 #include <map>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -8,7 +9,7 @@
 
 #include "device.h"
 
-Dim threadIdx, blockIdx, blockDim;
+Dim threadIdx, blockIdx, blockDim, gridDim;
 unsigned long long* exchanged;
 
 float __fmaf_rd(float a, float b, float c) {
@@ -40,8 +41,8 @@ struct Copy {
   size_t size;
 };
 struct Fiber {
-  ucontext_t context;
-  bool done;
+  jmp_buf place;               // where it goes on
+  bool started, done;
   int cluster_turn;          // of the cluster's barrier, which it arrived at
   std::vector<Copy> copies;  // on their way, in groups
   std::vector<size_t> groups;  // where each begins, and the next one
@@ -57,7 +58,7 @@ char* reserved(size_t size) {
   return memory == MAP_FAILED ? (abort(), nullptr) : static_cast<char*>(memory);
 }
 
-ucontext_t scheduler;
+jmp_buf scheduler;
 std::vector<Fiber> fibers;
 Block cluster[BLOCKS];
 Barrier together;
@@ -74,9 +75,13 @@ void come(Barrier& barrier, int wanted) {
   ++barrier.turn;
 }
 
+// Unlike swapcontext, jumps ask the system nothing.
+void leave() {
+  if (!_setjmp(fibers[current].place)) _longjmp(scheduler, 1);
+}
+
 void wait_beyond(const Barrier& barrier, int turn) {
-  const int self = current;
-  while (barrier.turn == turn) swapcontext(&fibers[self].context, &scheduler);
+  while (barrier.turn == turn) leave();
 }
 
 void wait(Barrier& barrier, int wanted) {
@@ -85,10 +90,27 @@ void wait(Barrier& barrier, int wanted) {
   wait_beyond(barrier, turn);
 }
 
+// A fiber is a thread of one block after another.
 void start() {
-  (*body)();
-  fibers[current].done = moved = true;
-  swapcontext(&fibers[current].context, &scheduler);
+  for (;;) {
+    (*body)();
+    fibers[current].done = moved = true;
+    leave();
+  }
+}
+
+// Goes on with the current fiber until it leaves.
+void enter() {
+  Fiber& fiber = fibers[current];
+  if (_setjmp(scheduler)) return;
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = stacks + STACK * current;
+  context.uc_stack.ss_size = STACK;
+  makecontext(&context, start, 0);
+  setcontext(&context);
 }
 
 struct Waited {
@@ -130,8 +152,7 @@ void st_async(unsigned at, const void* value, int bytes, unsigned signal) {
   moved = true;
 }
 void mbarrier_try_wait_parity_shared__cta_b64(unsigned at) {
-  const int self = current;
-  while (signals.at(at).threads > 0 || signals.at(at).bytes > 0) swapcontext(&fibers[self].context, &scheduler);
+  while (signals.at(at).threads > 0 || signals.at(at).bytes > 0) leave();
 }
 void cp_async(unsigned to, const void* from, int bytes) {
   if ((to | unsigned(uintptr_t(from))) % bytes) abort();
@@ -154,6 +175,7 @@ bool run_blocks(
   size = blocks_of_cluster;
   dynamic_bytes = shared_bytes;
   blockDim.x = threads;
+  gridDim.x = int(blocks);
   if (!shared) {
     shared = reserved(size_t(BLOCKS) * SHARED_BYTES);
     stacks = reserved(STACK * BLOCKS * 1024);
@@ -173,10 +195,6 @@ bool run_blocks(
       each.done = false;
       each.copies.clear();
       each.groups.assign(1, 0);
-      getcontext(&each.context);
-      each.context.uc_stack.ss_sp = stacks + STACK * fiber;
-      each.context.uc_stack.ss_size = STACK;
-      makecontext(&each.context, start, 0);
     }
     for (int left = all; left > 0;) {
       left = 0;
@@ -188,10 +206,13 @@ bool run_blocks(
         threadIdx.x = fiber % threads;
         blockIdx.x = int(number) + rank;
         exchanged = cluster[rank].exchanged;
-        swapcontext(&scheduler, &fibers[fiber].context);
+        enter();
         left += !fibers[fiber].done;
       }
-      if (left > 0 && !moved) return false;
+      if (left > 0 && !moved) {
+        fibers.clear();  // these go on nowhere
+        return false;
+      }
     }
   }
   return true;

@@ -1,0 +1,222 @@
+"""Gradients as a torch user writes them, from values in the compute type to such, and torch's own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from math import prod
+
+import torch
+from torch.nn import functional
+
+from skuda.bench.problem import Problem
+from skuda.bench.suite import Case
+
+Formula = Callable[..., object]
+
+
+def _attribute(case: Case, name: str) -> float:
+    return next(attribute.default for attribute in case.operation.attributes if attribute.name == name)
+
+
+def _mean(x: torch.Tensor) -> torch.Tensor:
+    return x.mean(-1, keepdim=True)
+
+
+def _over_rows(x: torch.Tensor) -> torch.Tensor:
+    """A sum over all axes but the last, as the gradient of a weight is."""
+    return x.flatten(0, -2).sum(0)
+
+
+# ---- normalizations ----
+
+
+def _rms_gradient(x: torch.Tensor, g: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return r * (g - x * (r * r * _mean(g * x)))
+
+
+def _rms_norm(problem: Problem) -> Formula:
+    eps = _attribute(problem.case, "eps")
+
+    def backward(g, x, weight):
+        r = torch.rsqrt(_mean(x.square()) + eps)
+        return _rms_gradient(x, g * weight, r), _over_rows(g * (x * r))
+
+    return backward
+
+
+def _rms_normalize(problem: Problem) -> Formula:
+    eps = _attribute(problem.case, "eps")
+    return lambda g, x: _rms_gradient(x, g, torch.rsqrt(_mean(x.square()) + eps))
+
+
+def _add_rms_norm(problem: Problem) -> Formula:
+    rms_norm = _rms_norm(problem)
+
+    def backward(of_total, g, weight, total):
+        d_input, d_weight = rms_norm(g, total, weight)
+        return of_total + d_input, d_weight
+
+    return backward
+
+
+def _standardized(x: torch.Tensor, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
+    centered = x - _mean(x)
+    r = torch.rsqrt(_mean(centered.square()) + eps)
+    return centered * r, r
+
+
+def _standardized_gradient(h: torch.Tensor, g: torch.Tensor, r: torch.Tensor) -> torch.Tensor:
+    return r * (g - _mean(g) - h * _mean(g * h))
+
+
+def _layer_norm(problem: Problem) -> Formula:
+    eps = _attribute(problem.case, "eps")
+
+    def backward(g, x, weight):
+        h, r = _standardized(x, eps)
+        return _standardized_gradient(h, g * weight, r), _over_rows(g * h), _over_rows(g)
+
+    return backward
+
+
+def _standardize(problem: Problem) -> Formula:
+    eps = _attribute(problem.case, "eps")
+
+    def backward(g, x):
+        h, r = _standardized(x, eps)
+        return _standardized_gradient(h, g, r)
+
+    return backward
+
+
+def _l2_normalize(problem: Problem) -> Formula:
+    eps = _attribute(problem.case, "eps")
+
+    def backward(g, x):
+        norm = x.square().sum(-1, keepdim=True).sqrt()
+        return torch.where(norm > eps, (g - x * ((g * x).sum(-1, keepdim=True) / norm / norm)) / norm, g / eps)
+
+    return backward
+
+
+# ---- softmax ----
+
+
+def _softmax(problem: Problem) -> Formula:
+    return lambda g, y: y * (g - (g * y).sum(-1, keepdim=True))
+
+
+def _log_softmax(problem: Problem) -> Formula:
+    return lambda g, y: g - y.exp() * g.sum(-1, keepdim=True)
+
+
+# ---- reductions ----
+
+
+def _extreme(problem: Problem) -> Formula:
+    axes = problem.case.reduced
+
+    def backward(g, x, y):
+        here = x == y
+        return torch.where(here, g, 0) / here.sum(axes, keepdim=True)
+
+    return backward
+
+
+def _slope(case: Case) -> float:
+    """The gradient of the variance, as a multiple of an element less its mean."""
+    return 2 / (prod(case.extents[axis] for axis in case.reduced) - _attribute(case, "correction"))
+
+
+def _var(problem: Problem) -> Formula:
+    axes, slope = problem.case.reduced, _slope(problem.case)
+    return lambda g, x: (x - x.mean(axes, keepdim=True)) * (g * slope)
+
+
+def _std(problem: Problem) -> Formula:
+    axes, slope = problem.case.reduced, _slope(problem.case)
+    return lambda g, x, y: torch.where(y == 0, 0, (x - x.mean(axes, keepdim=True)) * (g / y * (slope / 2)))
+
+
+# ---- learnable fake-quantization ----
+
+
+def _learnable_fake_quantize(problem: Problem) -> Formula:
+    low, high, axes = problem.q_min, problem.q_max, problem.case.reduced
+    factor = _attribute(problem.case, "grad_factor")
+
+    def backward(g, x, s, z):
+        z = min(max(round(z), low), high) if isinstance(z, float) else z.round().clamp(low, high)
+        quotient = x / s
+        codes = quotient.round() + z
+        within = (codes >= low) & (codes <= high)
+        slope = torch.where(within, codes - z - quotient, codes.clamp(low, high) - z)
+        d_zero_point = torch.where(within, 0, g * -s).sum(axes)
+        return torch.where(within, g, 0), (g * slope).sum(axes) * factor, d_zero_point * factor
+
+    return backward
+
+
+MAKERS: dict[str, Callable[[Problem], Formula]] = {
+    "learnable_fake_quantize_backward": _learnable_fake_quantize,
+    "rms_norm_backward": _rms_norm,
+    "rms_normalize_backward": _rms_normalize,
+    "add_rms_norm_backward": _add_rms_norm,
+    "layer_norm_backward": _layer_norm,
+    "standardize_backward": _standardize,
+    "l2_normalize_backward": _l2_normalize,
+    "softmax_backward": _softmax,
+    "log_softmax_backward": _log_softmax,
+    "amax_backward": _extreme,
+    "amin_backward": _extreme,
+    "var_backward": _var,
+    "std_backward": _std,
+    "norm1_backward": lambda problem: lambda g, x: g * x.sign(),
+    "norm2_backward": lambda problem: lambda g, x, y: torch.where(y == 0, 0, x * (g / y)),
+    "logsumexp_backward": lambda problem: lambda g, x, y: g * torch.exp(x - y),
+}
+
+
+# ---- torch's own ----
+
+
+def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    """torch keeps mean and deviation from the forward pass, which the catalog's formula computes again."""
+    width, eps = case.extents[-1:], _attribute(case, "eps")
+    g, x, weight = of["d_output"], of["input"], of.get("weight")
+    bias = None if weight is None else torch.zeros_like(weight)
+    _, mean, r = torch.ops.aten.native_layer_norm(x, width, weight, bias, eps)
+    wanted = [True, weight is not None, weight is not None]
+
+    def backward():
+        found = torch.ops.aten.native_layer_norm_backward(g, x, width, mean, r, weight, bias, wanted)
+        return tuple(each for each in found if each is not None)
+
+    return backward
+
+
+def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    """By autograd, for its function of the gradient alone is for GPUs only."""
+    wanted = [of[name].detach().requires_grad_() for name in ("input", "weight") if name in of]
+    y = functional.rms_norm(wanted[0], case.extents[-1:], *wanted[1:], eps=_attribute(case, "eps"))
+    return lambda: torch.autograd.grad(y, wanted, of["d_output"], retain_graph=True)
+
+
+def _native_softmax(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    g, y = of["d_output"], of["output"]
+    return lambda: torch._softmax_backward_data(g, y, -1, y.dtype)
+
+
+def _native_log_softmax(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
+    g, y = of["d_output"], of["output"]
+    return lambda: torch._log_softmax_backward_data(g, y, -1, y.dtype)
+
+
+NATIVE: dict[str, Callable[[Case, Mapping[str, object]], Callable[[], object]]] = {
+    "layer_norm_backward": _native_layer_norm,
+    "standardize_backward": _native_layer_norm,
+    "rms_norm_backward": _native_rms_norm,
+    "rms_normalize_backward": _native_rms_norm,
+    "softmax_backward": _native_softmax,
+    "log_softmax_backward": _native_log_softmax,
+}

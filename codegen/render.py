@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, reduce
 from importlib import resources
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.codegen.row_cuda import Reduction, RowProgram, Value
+from skuda.codegen.row_cuda import Kept, Reduction, RowProgram, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.operation import Attribute, Operand
@@ -143,6 +144,9 @@ def _environment(statement: str) -> jinja2.Environment:
         row_state=_row_state,
         made_from=lambda arguments: f"({', '.join(a.name for a in arguments)})" if arguments else "{}",
         bits_of=_bits_of,
+        share_words=lambda below, program: "".join(f" + share_words<{_cpp(each, program)}>" for each in below),
+        slot_words=_slot_words,
+        gathered_bytes=lambda values: " + ".join(f"gathered_{value.name}_.bytes" for value in values),
         row_bits=_row_bits,
         row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
@@ -221,6 +225,12 @@ def _row_bits(program) -> str:
     for other in found[1:]:
         text = f"larger({text}, {other})"
     return text
+
+
+def _slot_words(kept: Sequence[Kept], program) -> str:
+    """16-byte words of all that a thread keeps of a share."""
+    tops = [f"{each.name}_word_ + share_words<{_cpp(each.element, program)}>" for each in kept]
+    return reduce(lambda text, top: f"larger({text}, {top})", tops)
 
 
 @jinja2.pass_context

@@ -7,7 +7,7 @@ start with a capital, which no operand's does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
@@ -16,7 +16,8 @@ from skuda.codegen.lowering import Lowering
 from skuda.codegen.nodes import BOOL, CPP, INT, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import Operand
+from skuda.operation import COMPUTE, Operand
+from skuda.schedules import cluster_variants
 
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
@@ -163,6 +164,35 @@ class Pass:
     def careful(self) -> bool:
         """Whether some of it has quick forms, which do not hold for all numbers."""
         return any("FAST" in value.formula for value in self.methods)
+
+    @property
+    def fresh(self) -> tuple[Value, ...]:
+        """The held values that this pass is the first to compute."""
+        return tuple(held.value for held in self.held if held.first)
+
+    def wanted(self, early: Sequence[Operand]) -> tuple[Value, ...]:
+        """Its reductions, or outputs but for those of `early`, which an earlier pass has stored; and its early ones."""
+        return (*(value for value in self.values if value.operand not in early), *self.early)
+
+    def taken(self, early: Sequence[Operand]) -> frozenset[str]:
+        """The names of the operands, and of the values held by earlier passes, that it needs where all is held."""
+        names = {p.name for value in (*self.fresh, *self.wanted(early)) for p in value.parameters}
+        return frozenset(names - {value.name for value in self.fresh})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that a thread keeps of each of a row's elements from one pass to another, all passes if need be.
+
+    Attributes:
+        name: of an input, or of a value that is held.
+        element: its type.
+        below: the types of what lies below it in the memory of an element, from the bottom on.
+    """
+
+    name: str
+    element: str
+    below: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -334,6 +364,30 @@ class RowProgram(ProgramInCuda):
         """Values of an element that are held for what they cost: cheap ones give their registers to one of these."""
         return sum(self._cost(part) >= _COSTLY for part in self.held)
 
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """How all that later passes need of an element lies in memory: a stack, from which goes what no later pass
+        needs before what a pass holds from then on is put on top. What is needed longest is at the bottom."""
+        last = {o.name: -1 for o in self.arrays} | {name: -1 for name in self.held.values()}
+        for index, each in enumerate(self.passes):
+            last |= {name: index for name in each.taken(self.early) if name in last}
+        elements = {o.name: o.element for o in self.arrays}
+        stack: list[Kept] = []
+        found: list[Kept] = []
+
+        def put(name: str) -> None:
+            stack.append(Kept(name, elements.get(name, COMPUTE), tuple(each.element for each in stack)))
+            found.append(stack[-1])
+
+        for operand in sorted(self.arrays, key=lambda operand: -last[operand.name]):
+            put(operand.name)
+        for index, each in enumerate(self.passes):
+            for value in each.fresh:
+                while stack and last[stack[-1].name] <= index and stack[-1].name not in {v.name for v in each.fresh}:
+                    stack.pop()
+                put(value.name)
+        return tuple(found)
+
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
@@ -365,6 +419,14 @@ class RowProgram(ProgramInCuda):
         early = tuple(method(o.name, renamed(o.node), o.how, o.operand) for o in outputs if o.node in fresh)
         arguments = tuple(parameter for name, parameter in self._types.items() if name in printer.made_from)
         return Pass(tuple(printer.members.values()), arguments, held, values, early)
+
+
+def kept_of(program: Program) -> tuple[tuple[str, ...], ...]:
+    """`Operation.kept` of a program with reductions over one thing."""
+    if not cluster_variants(program.operation):
+        return ()
+    row = RowProgram(program)
+    return tuple((*each.below, each.element) for each in row.kept) if row.held else ()
 
 
 def _as_named(node: Node, operand: Operand, program: Program) -> Node:

@@ -14,6 +14,7 @@ from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.operation import Attribute, Operand, Operation, Requirement
@@ -413,7 +414,7 @@ class RowReader(Declarations):
         )
         program = replace(program, operation=whole)
         if not is_staged(program):
-            return replace(program, operation=replace(whole, second=second_form(program)))
+            return replace(program, operation=replace(whole, kept=kept_of(program), second=second_form(program)))
         self.check_counts(program)
         program = replace(program, operation=replace(operation, stages=1))
         return replace(program, operation=replace(operation, stages=len(stages(program))))

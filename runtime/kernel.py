@@ -20,6 +20,7 @@ from .schedules import CLUSTER_ARCH
 
 _WORD = 8  # bytes of one parameter slot
 _address_of = ctypes.addressof
+_NON_PORTABLE_CLUSTER_SIZE_ALLOWED = 14  # the driver's CU_FUNC_ATTRIBUTE_..., which not every CuPy names
 _DRIVER_LIBRARY = "nvcuda.dll" if hasattr(ctypes, "WinDLL") else "libcuda.so.1"
 
 
@@ -119,11 +120,13 @@ class Loaded:
         self.local_bytes = attribute(driver.CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES, self.function)
 
     def allow_shared(self, size: int) -> None:
-        """Prepares the kernel for launches with so many bytes of shared memory a block, beside what it declares."""
+        """Prepares the kernel of a cluster, of any number of blocks, for launches with so many bytes of shared memory a
+        block, beside what it declares."""
         if size > self._shared:
             driver = _cupy_cuda().driver
             driver.funcSetAttribute(self.function, driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, size)
             driver.funcSetAttribute(self.function, driver.CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, 100)
+            driver.funcSetAttribute(self.function, _NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1)
             self._shared = size
 
     def launch(self, grid: int, block: int, stream: int, parameters: int, shared: int = 0) -> None:

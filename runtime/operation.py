@@ -127,6 +127,8 @@ class Operation(Record):
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
         reductions: how many values its rows are reduced to; 0 where there are none.
+        kept: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
+            memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
             the same dimensions may be the very array of one.
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
@@ -153,6 +155,7 @@ class Operation(Record):
     of_some: bool = False
     reduced: tuple[str, ...] = ()
     reductions: int = 0
+    kept: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0
     stage: int = 0

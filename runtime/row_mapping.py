@@ -15,8 +15,9 @@ from skuda.reduce_mapping import PartKernels
 from skuda.rows import GROUP, MOST_PLACES, SEGMENT, places
 from skuda.schedules import (
     CLUSTER_SEGMENTS,
-    CLUSTER_TEAMS,
+    PORTABLE_CLUSTER,
     STATE_BYTES,
+    ClusterVariant,
     RowMode,
     cluster_variants,
     part_variants,
@@ -25,7 +26,8 @@ from skuda.schedules import (
 
 LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_BUSY_THREADS, _BUSY_WITH_COLUMNS = 1024, 1536  # of a multiprocessor; more where they wait for what rows share
+_ALONE = 1 << 15
+_FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
 INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
 
 
@@ -82,11 +84,13 @@ class RowKernels:
         self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
-        self._cluster = next(iter(cluster_variants(operation)), None)
+        self._clusters = cluster_variants(operation)
+        self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
+        # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
+        # little room, hence few threads that wait for what rows share.
+        self._alone = SEGMENT if self._columns and operation.kept else _ALONE
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
-        columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
-        self._busy = _BUSY_WITH_COLUMNS if columns else _BUSY_THREADS
-        self._group = GROUP * sum(inputs) // 8  # bytes of a group of elements of all that shared memory holds
+        self._slot = self._slot_bytes(inputs)
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
 
@@ -122,26 +126,51 @@ class RowKernels:
         }
         variants = [variant for variant in self._variants if variant.mode is mode]
         variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
-        if mode is RowMode.WHOLE and not variant.keep and (block := self._held_by_cluster(rows)):
-            cluster = self._cluster
-            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, block[0], shared=block[1])
+        alone = variant.keep and rows.length <= self._alone
+        if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
+            cluster, shared = held
+            threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
+            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, threads, shared=shared)
         return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
 
-    def _held_by_cluster(self, rows: _Rows) -> tuple[int, int] | None:
-        """Threads of a block, and bytes of shared memory that it needs; None where no cluster is to hold a row."""
-        chunks = -(-rows.length // (MOST_PLACES * GROUP))
+    def _slot_bytes(self, inputs: Sequence[int]) -> int:
+        """Bytes of shared memory that a cluster needs for a group of elements, of inputs of so many bits."""
+
+        def words(bits: Sequence[int]) -> int:
+            return sum(-(-GROUP * each // 128) for each in bits)
+
+        def bits(element: str) -> int:
+            return DTYPES[self.types.get(element, element)].bits
+
+        return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.kept)])
+
+    def _held_by_cluster(self, rows: _Rows) -> tuple[ClusterVariant, int] | None:
+        """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
+
+        A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
+        blocks also have twice the threads of eight, which wait for what rows share; but some GPUs have too few
+        multiprocessors beside each other for sixteen that need one each.
+        """
         segments = -(-rows.length // SEGMENT)
-        if self._cluster is None or places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
+        if places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
             return None
-        gathered = segments * self.operation.reductions * MOST_PLACES // 32 * STATE_BYTES
-        shared = chunks * self._cluster.team * self._group + gathered
-        if shared > self.cluster_shared:
-            return None
-        # As many teams as it takes to keep a multiprocessor busy, where it has room for few blocks.
-        room = max(1, self.cluster_shared // (shared + _RESERVED))
-        wanted = -(-self._busy // (self._cluster.team * room))
-        teams = 1 << (min(CLUSTER_TEAMS, segments, wanted).bit_length() - 1)
-        return teams * self._cluster.team, shared
+        found = None
+        for cluster in self._clusters:
+            shared = self._shared(cluster, rows)
+            several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
+            if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
+                found = cluster, shared
+                if several and (segments <= _FEW_SEGMENTS or not self._columns):
+                    break
+            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= LARGE_SHARED:
+                found = cluster, shared
+        return found
+
+    def _shared(self, cluster: ClusterVariant, rows: _Rows) -> int:
+        """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
+        chunks = -(-rows.length // (MOST_PLACES * GROUP))
+        warps = -(-rows.length // SEGMENT) * MOST_PLACES // 32
+        return chunks * cluster.team * self._slot + self.operation.reductions * (warps + 1) * STATE_BYTES
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

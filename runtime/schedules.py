@@ -96,6 +96,11 @@ class ClusterVariant(Variant):
         """Threads of a block that have a place of the row each: a block has as many or a multiple."""
         return MOST_PLACES // self.blocks
 
+    @property
+    def teams(self) -> int:
+        """How many times as many, at most: each takes other segments of the row."""
+        return CLUSTER_THREADS // self.team
+
 
 class PartVariant(Variant):
     """One schedule of the template of parts.
@@ -113,10 +118,11 @@ class PartVariant(Variant):
 # its elements, so there are few threads; the order of sums says how many.
 _CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
-_CLUSTER = ClusterVariant("cluster", Layout.CONTIGUOUS)
+_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in (8, 16))
 CLUSTER_ARCH = 90  # sm_90 and newer have clusters
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
-CLUSTER_TEAMS = 4  # of a block, at most
+CLUSTER_THREADS = 256  # of a block of one, at most: cluster.cuh
+PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
 STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
 SHORT = 1024  # elements: rows up to so long are no work for several blocks
 _REGISTERS = 1 << 16  # of a block, 32 bits each
@@ -168,7 +174,7 @@ def _row_variants(bits: int) -> tuple[RowVariant, ...]:
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
     once = operation.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
-    return (_CLUSTER,) if operation.over and not operation.reduced and not once else ()
+    return _CLUSTERS if operation.over and not operation.reduced and not once else ()
 
 
 def least_arch(variant: Variant) -> int:

@@ -97,6 +97,8 @@ class Call:
                 plan._kernels.parts.busy = plan._kernels.parts.few = 0
         if self.staged:
             plan.much = plan.long = 0
+        elif self.large:
+            plan.few = 0  # blocks that leave a GPU idle
         if self.apart:
             plan._kernels.cluster_shared = 0
         return plan
@@ -203,15 +205,16 @@ def is_second(entry: dispatch.Entry) -> bool:
 def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
     if isinstance(variant, schedules.ClusterVariant):
-        return 200_000
+        return 200_000 if variant.blocks <= schedules.PORTABLE_CLUSTER else 500_000
     return 300_000 if operation.over else 60_000
 
 
 def circumstances(entry: dispatch.Entry) -> tuple[bool, bool, bool]:
     """`large`, `staged` and `apart` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, schedules.RowVariant)
+    clusters = isinstance(entry.variant, schedules.ClusterVariant)
     columns = isinstance(entry.variant, schedules.PartVariant) and entry.variant.lanes > 1
-    return entry.variant in FOR_MANY or rows or columns, is_second(entry), rows
+    return entry.variant in FOR_MANY or rows or clusters or columns, is_second(entry), rows
 
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
@@ -229,7 +232,9 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
     if isinstance(variant, schedules.ClusterVariant):  # of one segment and of several, the last one short
-        lengths, blocked = (40_008, 65_544, 131_336), (100_016, 164_088)
+        lengths, blocked = (24_584, 40_008, 65_544, 131_336), (100_016, 164_088)
+        if variant.blocks > schedules.PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
+            lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         outer, single = ((2,), ()), (2, 1)
     else:
         most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16

@@ -10,7 +10,7 @@ constexpr int BATCH = SEGMENT_CHUNKS / 2;  // chunks that are copied as a group
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
 constexpr int WARPS = PLACES / 32;      // of these places
 constexpr int STATE_BYTES = 16;        // of a partial result, at most
-constexpr int CLUSTER_THREADS = 512;   // of a block, at most
+constexpr int CLUSTER_THREADS = 256;   // of a block, at most
 
 // Copies WIDTH bytes into shared memory without waiting for them.
 template <int WIDTH> __device__ inline void copy_ahead(u8* to, const u8* from) {
@@ -46,24 +46,55 @@ __device__ inline u32 in_block(const void* own, u32 block) {
   asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(u32(__cvta_generic_to_shared(own))), "r"(block));
   return there;
 }
-__device__ inline void give(u32 there, u32 value) {
-  asm volatile("st.shared::cluster.u32 [%0], %1;" ::"r"(there), "r"(value) : "memory");
+// Sends a value to another block, where a signal counts its bytes: no barrier, and no fence, which would wait for all
+// that this block has under way.
+__device__ inline void send(u32 there, u32 value, u32 signal) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(there), "r"(value),
+               "r"(signal) : "memory");
 }
-__device__ inline void give(u32 there, i64 value) {
-  asm volatile("st.shared::cluster.u64 [%0], %1;" ::"r"(there), "l"(value) : "memory");
+__device__ inline void send(u32 there, i64 value, u32 signal) {
+  asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b64 [%0], %1, [%2];" ::"r"(there), "l"(value),
+               "r"(signal) : "memory");
 }
-__device__ inline void give(u32 there, f32 value) { give(there, __float_as_uint(value)); }
-__device__ inline void give(u32 there, f64 value) { give(there, i64(__double_as_longlong(value))); }
-__device__ inline void give(u32 there, bool value) {
-  asm volatile("st.shared::cluster.u8 [%0], %1;" ::"r"(there), "r"(u32(value)) : "memory");
+__device__ inline void send(u32 there, f32 value, u32 signal) { send(there, __float_as_uint(value), signal); }
+__device__ inline void send(u32 there, f64 value, u32 signal) {
+  send(there, i64(__double_as_longlong(value)), signal);
 }
-template <typename V> __device__ inline void give(u32 there, const Placed<V>& found) {
-  give(there, found.value);
-  give(there + u32(sizeof(Placed<V>) - sizeof(i64)), found.place);
+template <typename V> __device__ inline void send(u32 there, const Placed<V>& found, u32 signal) {
+  send(there, found.value, signal);
+  send(there + u32(sizeof(Placed<V>) - sizeof(i64)), found.place, signal);
 }
+// What a value is sent as, and how many bytes are counted.
+template <typename V> struct sent {
+  using type = V;
+  static constexpr int bytes = int(sizeof(V));
+};
+template <> struct sent<bool> : sent<u32> {};
+template <typename V> struct sent<Placed<V>> {
+  using type = Placed<V>;
+  static constexpr int bytes = int(sizeof(V) + sizeof(i64));
+};
 
-// All threads of all blocks of a cluster: what they gave before `arrive` is seen after `wait`.
-__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+// Tells a block's threads that all that other blocks send for a pass has come. It is used once.
+struct Signal {
+  const u8* memory;
+  u32 at;
+
+  __device__ explicit Signal(const u8* memory) : memory(memory), at(u32(__cvta_generic_to_shared(memory))) {}
+  __device__ void expect(i32 bytes) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+  }
+  // After `expect`, before the cluster's barrier.
+  static __device__ void begin() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+  __device__ void wait() const {
+    asm volatile("{ .reg .pred come; again: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], 0;"
+                 " @!come bra again; }" ::"r"(at) : "memory");
+  }
+};
+
+// All threads of all blocks of a cluster: each block has begun, and has its signals.
+__device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
 __device__ inline i32 chunks_of(i64 length) { return i32((length + PLACES * GROUP - 1) / (PLACES * GROUP)); }
@@ -94,34 +125,47 @@ template <int BLOCKS> struct Part {
   // The chunks of a segment end here.
   __device__ i32 end(i32 segment, i32 of) const { return min(of, (segment + 1) * SEGMENT_CHUNKS); }
   __device__ i32 first(i32 chunk) const { return (chunk * PLACES + place) * GROUP; }
-  // Where this thread's next share begins, after the last one its first again; of a thread that has none, somewhere.
-  __device__ i32 next(i32 segment, i32 chunk, i32 end, i32 length) const {
-    i32 after = chunk + 1 < end ? chunk + 1 : (segment + teams) * SEGMENT_CHUNKS;
-    if (after >= chunks) after = team * SEGMENT_CHUNKS;
-    return min(first(after), length - GROUP);
+  // The chunk of this thread's turn, counted from its first segment on.
+  __device__ i32 at_turn(i32 turn) const {
+    return (team + turn / SEGMENT_CHUNKS * teams) * SEGMENT_CHUNKS + turn % SEGMENT_CHUNKS;
+  }
+  // The chunk that comes so many turns after one of a segment, at most as many as a segment has.
+  __device__ i32 after(i32 segment, i32 chunk, i32 turns) const {
+    const i32 next = chunk + turns;
+    return next < (segment + 1) * SEGMENT_CHUNKS ? next : next + (teams - 1) * SEGMENT_CHUNKS;
   }
 };
 
-// An operand's shares that a warp holds. Words lie so that lanes which read their own shares meet in no bank.
-template <typename E, int BLOCKS> struct Held {
-  using V = Lanes<E, GROUP>;
-  using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
-  static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
-  static constexpr int bytes = Part<BLOCKS>::TEAM * int(sizeof(V));  // of a chunk
+// What a warp keeps of a chunk: BYTES for each share. A part of them belongs to an operand, or to what is computed of the
+// elements, for all lanes together; a warp that has read one part may put another in its place.
+template <int BYTES, int BLOCKS> struct Slots {
+  static constexpr int bytes = Part<BLOCKS>::TEAM * BYTES;  // of a chunk
   u8* memory;
   i32 lane;
 
-  __device__ Held(u8* block, const Part<BLOCKS>& part) : memory(block + part.own * int(sizeof(V))), lane(part.lane) {}
-  static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
+  __device__ Slots(u8* block, const Part<BLOCKS>& part) : memory(block + part.own * BYTES), lane(part.lane) {}
   __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * bytes; }
+};
+
+// Such a part: from the FIRST 16 bytes of every share on. Words lie so that lanes which read their own shares meet in no
+// bank.
+template <typename E, int FIRST, int BYTES, int BLOCKS> struct Held {
+  using V = Lanes<E, GROUP>;
+  using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
+  static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
+  static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
+  Slots<BYTES, BLOCKS> slots;
+
+  static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
+  __device__ u8* chunk_at(i32 chunk) const { return slots.chunk_at(chunk) + FIRST * 16 * 32; }
 
   // Lanes copy neighbouring words.
   __device__ void load(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part, i32 chunk) const {
-    const i32 first = part.first(chunk) - lane * GROUP;
+    const i32 first = part.first(chunk) - slots.lane * GROUP;
     const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
 #pragma unroll
     for (int i = 0; i < words; ++i) {
-      const i32 word = i * 32 + lane;
+      const i32 word = i * 32 + slots.lane;
       if (first + word / words * GROUP < length)
         copy_ahead<width>(chunk_at(chunk) + word_at(word), from + word * width);
     }
@@ -131,33 +175,89 @@ template <typename E, int BLOCKS> struct Held {
     V lanes;
 #pragma unroll
     for (int i = 0; i < words; ++i)
-      reinterpret_cast<W*>(lanes.data)[i] = *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(lane * words + i));
+      reinterpret_cast<W*>(lanes.data)[i] =
+          *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(slots.lane * words + i));
+    return lanes;
+  }
+  __device__ void put(i32 chunk, const V& lanes) const {
+#pragma unroll
+    for (int i = 0; i < words; ++i)
+      *reinterpret_cast<W*>(chunk_at(chunk) + word_at(slots.lane * words + i)) =
+          reinterpret_cast<const W*>(lanes.data)[i];
+  }
+};
+// 16-byte words that a share takes.
+template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
+
+// Shares of what rows have in common, TURNS of them read ahead of their use: they come from far. They are kept as whole
+// words: halves of words that a branch may leave as they are would be put together, and waited for, where they are loaded.
+template <typename E, int TURNS> struct Ahead {
+  using V = Lanes<E, GROUP>;
+  using W = typename word<sizeof(V) < 4 ? int(sizeof(V)) : 4>::type;
+  static constexpr int count = int(sizeof(V) / sizeof(W));
+  W words[TURNS][count];
+
+  template <int BLOCKS>
+  __device__ void fetch(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part, int turn, i32 chunk) {
+    const V lanes = ::load<true, E, GROUP>(row, min(part.first(chunk), length - GROUP), length);
+#pragma unroll
+    for (int i = 0; i < count; ++i) words[turn][i] = reinterpret_cast<const W*>(lanes.data)[i];
+  }
+  template <int BLOCKS> __device__ void begin(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part) {
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) fetch(row, length, part, turn, part.at_turn(turn));
+  }
+  __device__ V share(int turn) const {
+    V lanes;
+#pragma unroll
+    for (int i = 0; i < count; ++i) reinterpret_cast<W*>(lanes.data)[i] = words[turn][i];
     return lanes;
   }
 };
+// Shares of a thread that are under way together, where an element of all inputs, or of all that rows have in common, has
+// so many bits.
+__device__ constexpr int turns_at_once(int bits) { return bits <= 16 ? 4 : bits <= 32 ? 2 : 1; }
+// Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others compute.
+__device__ constexpr int cluster_blocks(int bits, int passes, bool wide) {
+  return wide ? 1 : bits <= 16 && passes <= 3 ? 4 : 3;
+}
+
+// To what a thread has, a share of elements themselves.
+template <typename How, typename V, typename E>
+__device__ inline void add_share(Partial<How, V, PLACES>& partial, const Lanes<E, GROUP>& lanes) {
+  V group[GROUP];
+#pragma unroll
+  for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes.get(lane);
+  partial.add(group);
+}
 
 // Partial results of a row's warps, by segment: in the shared memory of each block of its cluster.
 template <typename How, typename V> struct Gathered {
   using P = Partial<How, V, PLACES>;
-  static_assert(sizeof(V) <= STATE_BYTES && CLUSTER_SEGMENTS == 32);
-  V* values;
+  using S = typename sent<V>::type;
+  static_assert(sizeof(S) <= STATE_BYTES && CLUSTER_SEGMENTS == 32);
+  static constexpr int bytes = WARPS * sent<V>::bytes;  // that are sent for a segment
+  S* values;
+  Signal signal;
 
-  __device__ explicit Gathered(u8* memory) : values(reinterpret_cast<V*>(memory)) {}
+  __device__ Gathered(u8* memory, const Signal& signal) : values(reinterpret_cast<S*>(memory)), signal(signal) {}
 
   // Of the places of a warp's lanes, to every block.
   template <int BLOCKS> __device__ void add(const P& partial, i32 segment, const Part<BLOCKS>& part) const {
-    const V value = P::template across<32>(partial.place);
-    if (part.lane < BLOCKS) give(in_block(&values[segment * WARPS + part.warp], part.lane), value);
+    const S value = P::template across<32>(partial.place);
+    if (part.lane < BLOCKS)
+      send(in_block(&values[segment * WARPS + part.warp], part.lane), value,
+           in_block(signal.memory, part.lane));
   }
-  // The value of the row, once all have given: trees of neighbours, of warps and then of segments.
+  // The value of the row, once all have come: trees of neighbours, of warps and then of segments.
   __device__ V total(i32 segments) const {
     const i32 lane = i32(threadIdx.x) % 32;
-    const V first = P::template across<32>(values[lane]);
+    const V first = P::template across<32>(V(values[lane]));
     if (segments == 1) return first;
     V own = lane == 0 ? first : How::template nothing<V>();
 #pragma unroll 1
     for (i32 segment = 1; segment < segments; ++segment) {
-      const V value = P::template across<32>(values[segment * WARPS + lane]);
+      const V value = P::template across<32>(V(values[segment * WARPS + lane]));
       if (lane == segment) own = value;
     }
     return P::template across<CLUSTER_SEGMENTS>(own);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pytest
 
+import skuda
 from skuda.codegen.cuda import CudaProgram
 from skuda.codegen.describe import DescribedProgram
 from skuda.codegen.diagnostics import Diagnostics, Place
@@ -490,3 +491,22 @@ def test_a_chain_without_a_reduction_is_a_map():
     assert [output.formula for output in CudaProgram(program).outputs] == [
         "x * C(0.1)", "::stored<T>(x * C(0.1)) * C(10)",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "stacks"),
+    [
+        ("Softmax", (("T",), ("C",))),  # exponentials take the input's place
+        ("AddRmsNorm", (("T",), ("T", "T"), ("C",))),
+        ("RmsNorm", ()),  # nothing but inputs
+        ("SoftmaxDynamicQuantize", (("T",), ("C",), ("C",))),  # the shares that of the exponentials
+    ],
+)
+def test_what_a_cluster_keeps_of_an_element_lies_in_a_stack(name, stacks):
+    assert getattr(skuda, f"{name}Plan").operation.kept == stacks
+
+
+def test_what_a_cluster_keeps_lies_above_what_is_still_needed():
+    stage = skuda.RmsNormBackwardPlan.stages[0].operation
+    gradient, input = (next(o for o in stage.inputs if o.name == name) for name in ("d_output", "input"))
+    assert stage.kept == ((input.element,), (input.element, gradient.element), (input.element, "C"))

@@ -125,10 +125,17 @@ void* shared_memory(unsigned place);          // of this block
 void* dynamic_shared_memory();
 unsigned __cvta_generic_to_shared(const void* at);
 unsigned mapa_shared__cluster_u32(unsigned at, unsigned block);
-void st_shared__cluster(unsigned at, const void* value, size_t size);
-inline void st_shared__cluster_u8(unsigned at, unsigned value) { st_shared__cluster(at, &value, 1); }
-inline void st_shared__cluster_u32(unsigned at, unsigned value) { st_shared__cluster(at, &value, 4); }
-inline void st_shared__cluster_u64(unsigned at, long long value) { st_shared__cluster(at, &value, 8); }
+void st_async(unsigned at, const void* value, int size, unsigned signal);
+inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_b32(unsigned at, unsigned value, unsigned signal) {
+  st_async(at, &value, 4, signal);
+}
+inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_b64(unsigned at, long long value, unsigned signal) {
+  st_async(at, &value, 8, signal);
+}
+void mbarrier_init_shared__cta_b64(unsigned at, int threads);
+void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes);
+void mbarrier_try_wait_parity_shared__cta_b64(unsigned at);  // of the first phase, until it is over
+inline void fence_mbarrier_init_release_cluster() {}
 inline long long slct_s64_s32(long long a, long long b, int c) { return c >= 0 ? a : b; }
 inline void prefetch_global_L2(const void* from) { (void)*static_cast<const volatile char*>(from); }
 void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
@@ -142,7 +149,7 @@ inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0
 // ---- the threads of a block, and those of a cluster ----
 
 extern unsigned long long* exchanged;  // what a thread of this block shows the others of its warp
-void barrier_cluster_arrive_release_aligned();
+void barrier_cluster_arrive_relaxed_aligned();
 void barrier_cluster_wait_acquire_aligned();
 void __syncthreads();
 void __syncwarp();

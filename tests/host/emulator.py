@@ -34,8 +34,11 @@ _PAGE = mmap.PAGESIZE
 _BOUNDARY = 256  # bytes: every operand's memory starts on a multiple, as tests/problems.py has it
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _ASKED = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
-# asm volatile("name [%0], %1, ...;" :: "r"(argument), ... : "memory");
-_TOLD = re.compile(r'asm volatile\("([a-z][\w.:]*)[^"]*"\s*::(.*?):\s*"memory"\);', re.DOTALL)
+# asm volatile("name [%0], %1, ...;" :: "r"(argument), ... : "memory"); or a loop that ends when it says so.
+_TOLD = re.compile(
+    r'asm volatile\("(?:\{ \.reg \.pred \w+; \w+: )?([a-z][\w.:]*)[^"]*"(?:\s*"[^"]*")?\s*::(.*?):\s*"memory"\);',
+    re.DOTALL,
+)
 _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\[[^;]*?\])*);", re.DOTALL)
 
 

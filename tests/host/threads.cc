@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cfenv>
 #include <csetjmp>
+#include <map>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
@@ -29,7 +30,7 @@ double __fma_rd(double a, double b, double c) {
 namespace {
 
 constexpr size_t STACK = 128 << 10, PAGE = 4096;
-constexpr int BLOCKS = 8;  // of a cluster, at most
+constexpr int BLOCKS = 16;  // of a cluster, at most
 
 struct Barrier {
   int come = 0, turn = 0;
@@ -112,13 +113,18 @@ void enter() {
   setcontext(&context);
 }
 
+struct Waited {
+  int threads, bytes;  // that have yet to come
+};
+std::map<unsigned, Waited> signals;  // of a cluster, by address
+
 char* block_memory() { return shared + size_t(rank) * SHARED_BYTES; }
 
 }  // namespace
 
 void __syncwarp() { wait(cluster[rank].warps[threadIdx.x / 32], 32); }
 void __syncthreads() { wait(cluster[rank].barrier, blockDim.x); }
-void barrier_cluster_arrive_release_aligned() {
+void barrier_cluster_arrive_relaxed_aligned() {
   fibers[current].cluster_turn = together.turn;
   come(together, size * blockDim.x);
 }
@@ -135,7 +141,19 @@ void* shared_memory(unsigned place) { return block_memory() + place; }
 void* dynamic_shared_memory() { return block_memory() + SHARED_BYTES - PAGE - (dynamic_bytes + 15) / 16 * 16; }
 unsigned __cvta_generic_to_shared(const void* at) { return unsigned(static_cast<const char*>(at) - shared); }
 unsigned mapa_shared__cluster_u32(unsigned at, unsigned block) { return at % SHARED_BYTES + block * SHARED_BYTES; }
-void st_shared__cluster(unsigned at, const void* value, size_t bytes) { memcpy(shared + at, value, bytes); }
+void mbarrier_init_shared__cta_b64(unsigned at, int threads) { signals[at] = {threads, 0}; }
+void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes) {
+  --signals.at(at).threads;
+  signals.at(at).bytes += bytes;
+}
+void st_async(unsigned at, const void* value, int bytes, unsigned signal) {
+  memcpy(shared + at, value, bytes);
+  if ((signals.at(signal).bytes -= bytes) < 0) abort();
+  moved = true;
+}
+void mbarrier_try_wait_parity_shared__cta_b64(unsigned at) {
+  while (signals.at(at).threads > 0 || signals.at(at).bytes > 0) leave();
+}
 void cp_async(unsigned to, const void* from, int bytes) {
   if ((to | unsigned(uintptr_t(from))) % bytes) abort();
   fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
@@ -167,6 +185,7 @@ bool run_blocks(
   if (int(fibers.size()) < all) fibers = std::vector<Fiber>(all);
   for (long long number = 0; number < blocks; number += size) {
     together = Barrier();
+    signals.clear();
     for (rank = 0; rank < size; ++rank) {
       cluster[rank] = Block();
       memset(dynamic_shared_memory(), 0xa5, dynamic_bytes);

@@ -189,26 +189,32 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
 
 
 @pytest.mark.parametrize(
-    ("name", "element", "length", "teams"),
+    ("name", "element", "length", "blocks", "block"),
     [
-        ("Softmax", "f16", 65536, 0),  # a block holds it
-        ("Softmax", "f16", 65544, 1),
-        ("Softmax", "f16", 131072, 2),
-        ("Softmax", "f16", 262144, 2),
-        ("RmsNorm", "f16", 262144, 4),
-        ("Softmax", "f16", 262140, 0),  # rows do not begin on boundaries
-        ("Softmax", "f32", 65536, 1),
-        ("Softmax", "f32", 262144, 4),
-        ("Softmax", "f32", 524288, 0),  # no cluster has room
-        ("AddRmsNorm", "f16", 65536, 1),
-        ("AddRmsNorm", "f16", 20000, 0),
-        ("AddRmsNorm", "f64", 20000, 1),
-        ("AddRmsNorm", "f64", 16384, 0),  # its sum has fewer places than a cluster
-        ("Sum", "f32", 262144, 0),  # goes in parts
+        ("Softmax", "f16", 32768, 0, 0),  # a block does better
+        ("Softmax", "f16", 65536, 8, 128),
+        ("Softmax", "f16", 65544, 8, 256),
+        ("Softmax", "f16", 131072, 8, 256),
+        ("Softmax", "f16", 131080, 8, 256),
+        ("Softmax", "f16", 262144, 16, 256),  # it holds exponentials in f32
+        ("L2Normalize", "f16", 262144, 8, 256),
+        ("RmsNorm", "f16", 131080, 16, 192),
+        ("RmsNorm", "f16", 262144, 16, 256),
+        ("Softmax", "f16", 262140, 0, 0),  # rows do not begin on boundaries
+        ("Softmax", "f32", 65536, 8, 128),
+        ("Softmax", "f32", 262144, 16, 256),
+        ("Softmax", "f32", 524288, 0, 0),  # no cluster has room
+        ("AddRmsNorm", "f16", 65536, 8, 128),
+        ("AddRmsNorm", "f16", 20000, 0, 0),
+        ("AddRmsNorm", "f32", 262144, 0, 0),  # a multiprocessor has room for one such block
+        ("AddRmsNorm", "f64", 20000, 8, 128),
+        ("AddRmsNorm", "f64", 65536, 16, 64),  # a multiprocessor has room for one block of eight
+        ("AddRmsNorm", "f64", 16384, 0, 0),  # its sum has fewer places than a cluster
+        ("Sum", "f32", 262144, 0, 0),  # goes in parts
     ],
 )
-def test_long_rows_go_to_clusters_that_have_room(name, element, length, teams):
-    """A block of a cluster has an eighth of the places, once or for several segments at a time."""
+def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, block):
+    """A block of a cluster has an eighth of the places, or a sixteenth, once or for several segments at a time."""
     plan_class = getattr(skuda, f"{name}Plan")
     rows = 37  # not so few that stages would serve them
     full, row = (rows, length), (length,) if name != "Sum" else (rows,)
@@ -222,12 +228,12 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, teams):
         large=False,
     )
     geometry = call.geometry()
-    assert isinstance(geometry.variant, ClusterVariant) == (teams > 0)
-    if teams:
-        assert (geometry.grid, geometry.block) == (rows * 8, 128 * teams)
+    assert isinstance(geometry.variant, ClusterVariant) == (blocks > 0)
+    if blocks:
+        assert (geometry.grid, geometry.block) == (rows * blocks, block)
         inputs = [o for o in plan_class.operation.inputs if o.dims == plan_class.operation.space]
-        held = length * DTYPES[element].bits // 8 * len(inputs) // 8
-        assert held <= geometry.shared <= 227 << 10
-        assert geometry.shared - held < 8192 * 8 * len(inputs) // 8 + 8192
+        least = length * DTYPES[element].bits // 8 * len(inputs) // blocks
+        most = length * max(4 if name == "Softmax" else 0, DTYPES[element].bits // 8 * len(inputs)) // blocks
+        assert least <= geometry.shared <= min(227 << 10, most + 8192 * 8 * len(inputs) // blocks + 8192)
     apart = replace(call, apart=True).geometry()
     assert not isinstance(apart.variant, ClusterVariant) and apart.shared == 0

@@ -20,6 +20,7 @@ from skuda.operation import Operand
 
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
+_EXTREMES = ("Largest", "Smallest", "LargestPlace", "SmallestPlace")
 _OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
 
 
@@ -174,6 +175,23 @@ class RowValue:
 
 
 @dataclass(frozen=True)
+class Extreme:
+    """A reduction to an extreme of an input's elements, which can be found in them as they are stored.
+
+    Attributes:
+        name: of the reduction.
+        how: class of runtime/cuda/reduce.cuh that finds it, where what is found is finite if that matters.
+        joined: class that joins what was found with the extremes of other elements.
+        raw: the input.
+    """
+
+    name: str
+    how: str
+    joined: str
+    raw: Operand
+
+
+@dataclass(frozen=True)
 class Reduction:
     """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
     depends on them: parts of a row can be reduced apart (templates/reduce.cu.jinja).
@@ -183,12 +201,14 @@ class Reduction:
         values: the reductions among these.
         outputs: the others.
         used: the names that the rows' own values are made of, beside the reductions.
+        extremes: the reductions again, if all of them are extremes of elements and there is nothing else to make.
     """
 
     each: Pass
     values: tuple[Value, ...]
     outputs: tuple[Value, ...]
     used: frozenset[str]
+    extremes: tuple[Extreme, ...]
 
 
 class RowProgram(ProgramInCuda):
@@ -250,7 +270,26 @@ class RowProgram(ProgramInCuda):
                 tuple(value for value in each.values if value.operand is None),
                 tuple(value for value in each.values if value.operand is not None),
                 frozenset(used),
+                () if wanted[-1] else self._extremes(names),
             )
+
+    def _extremes(self, names: Mapping[Node, Node]) -> tuple[Extreme, ...]:
+        """All reductions as extremes of inputs as they are stored; none if one of them is something else, or one of
+        several a place."""
+        letters = self.operation.kernel_letters  # the templates ask a type whether its extremes are found so
+        arrays = {operand.name: operand for operand in self.arrays if operand.element in letters}
+        found = []
+        for reduction, name in names.items():
+            node, how = _reduced(reduction, names)
+            joined = _class_of(reduction)
+            chosen = node.op == "where" and node.args[0].op == "isfinite" and node.args[0].args == node.args[1:2]
+            if chosen and how in ("Largest", "Smallest"):
+                node, how = node.args[1], f"{how}Finite"  # where all are finite, whatever stands for others
+            if joined not in _EXTREMES or node.op != "name" or node.text not in arrays:
+                return ()
+            found.append(Extreme(name.text, how, joined, arrays[node.text]))
+        places = [each for each in found if each.joined.endswith("Place")]
+        return () if places and len(found) > 1 else tuple(found)
 
     def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
         """The outputs that a row has one of, and what stands for them in the formulas of others."""

@@ -15,7 +15,7 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.rows import GROUP, SEGMENT, places
-from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
+from skuda.schedules import RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
 _FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
@@ -32,12 +32,14 @@ class PartKernels:
 
     Attributes:
         workspace: bytes that parts take at most, however the operands lie.
-        busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart.
+        busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
+        dealt: blocks of 32 places along rows: where there are no more, a place's turns are dealt to as many warps.
     """
 
     busy = 1 << 16
     few = 1 << 14
+    dealt = 128
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -52,13 +54,15 @@ class PartKernels:
         self.length, self.count = lengths[True], lengths[False]
         self.places = places(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
+        self._turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
         self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._across = self._span((32, 16, 8), lines)
-        self._along = self._span((256, 128, 64, 32), self.count * self.segments)
+        self._alone = self.segments == 1 and self.places <= _MOST_THREADS  # a block takes a row: no second kernel
+        self._along = self.places if self._alone else self._span((256, 128, 64, 32), self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
@@ -74,7 +78,8 @@ class PartKernels:
     def _bytes(self, span: int) -> int:
         """What the parts of all rows take in the workspace."""
         parts = self._parts(span)
-        return parts * self.count * self._part_bytes() if parts > 1 else 0
+        room = -(-parts // GROUP) * GROUP if self.count == 1 else parts  # those of one row are read in whole eights
+        return room * self.count * self._part_bytes() if parts > 1 else 0
 
     def _part_bytes(self) -> int:
         """Size of the struct of a part."""
@@ -105,7 +110,7 @@ class PartKernels:
         held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
         if self.length == 1 and kept and kept[-1].extent > 1:
             whole_row = False  # rows of one element are neighbours of each other
-        if whole_row and self._longest and held and (self.length <= SHORT or self.count * self.places >= self.busy):
+        if whole_row and self._longest and held and (self._alone or self.count * self.places >= self.busy):
             return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
@@ -167,7 +172,11 @@ class PartKernels:
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
         span = self._along
         grid = self.count * self._parts(span)
-        return self._launch(variant, arrays, kept, along, self.count, span, 0, 1, 1, grid, span)
+        threads = span
+        if span == _WARP and grid <= self.dealt:
+            while threads < span * self._turns:
+                threads *= 2
+        return self._launch(variant, arrays, kept, along, self.count, span, 0, 1, 1, grid, threads)
 
     def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         lanes = {RowMode.WHOLE: self.lanes, RowMode.UNIT: self.apart, RowMode.STEPPED: 1}[mode]
@@ -192,7 +201,6 @@ class PartKernels:
 
     def _launch(self, variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads) -> Geometry:
         parts = self._parts(span)
-        turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
         while finish_wide and (_MOST_THREADS >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
             finish_wide -= 1
@@ -203,7 +211,7 @@ class PartKernels:
         while below > 1 and below // 2 >= parts and (below << finish_wide) > 32:
             below //= 2
         cut = (self.places // span).bit_length() - 1
-        head = [self.count, self.length, columns, self.places, turns, cut, wide, each]
+        head = [self.count, self.length, columns, self.places, self._turns, cut, wide, each]
         head += [*divide_slots(parts), *divide_slots(tiles), finish_wide, finish_each]
         for axes in (kept, along):
             head += _outer(axes)

@@ -66,8 +66,9 @@ class RowPrinter(CudaPrinter):
         text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
-        divisor = text.partition(".")[0]
-        return f"quotient<FAST>({self.text(found[rule.each])}, {divisor}, usual_)"
+        divisor, dividend = text.partition(".")[0], found[rule.each]
+        element = self.each.get(dividend.text, "C") if dividend.op == "name" else "C"
+        return f"quotient_of<FAST, {element}>({self.text(dividend)}, {divisor}, usual_)"
 
 
 @dataclass(frozen=True)
@@ -202,6 +203,7 @@ class Reduction:
         outputs: the others.
         used: the names that the rows' own values are made of, beside the reductions.
         extremes: the reductions again, if all of them are extremes of elements and there is nothing else to make.
+        beside: inputs that run along rows and along something else, so that rows beside each other may differ in them.
     """
 
     each: Pass
@@ -209,6 +211,7 @@ class Reduction:
     outputs: tuple[Value, ...]
     used: frozenset[str]
     extremes: tuple[Extreme, ...]
+    beside: tuple[Operand, ...]
 
 
 class RowProgram(ProgramInCuda):
@@ -271,6 +274,7 @@ class RowProgram(ProgramInCuda):
                 tuple(value for value in each.values if value.operand is not None),
                 frozenset(used),
                 () if wanted[-1] else self._extremes(names),
+                tuple(o for o in self.columns if any(dim.name not in op.along for dim in o.dims)),
             )
 
     def _extremes(self, names: Mapping[Node, Node]) -> tuple[Extreme, ...]:

@@ -154,6 +154,10 @@ def _environment(statement: str) -> jinja2.Environment:
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
+        extremes_can=lambda extremes, program: " && ".join(
+            f"Extremes<{e.how}, {_cpp(e.raw.element, program)}>::can" for e in extremes
+        ),
+        extremes_known=lambda extremes: " && ".join(f"{e.name}_extremes_.known()" for e in extremes),
         turns=_turns,
         turns_across=_turns_across,
         asks_ahead=_asks_ahead,
@@ -249,7 +253,7 @@ def _turns(arrays, program: CudaProgram) -> str:
     registers too."""
     bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
     least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
-    if _has_places(program.reduction):
+    if _has_places(program.reduction) and not program.reduction.extremes:
         return f"{bits} <= 16 ? 4 : 2"
     return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
 

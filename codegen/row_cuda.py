@@ -22,6 +22,7 @@ from skuda.schedules import cluster_variants
 COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
+_EXTREMES = ("Largest", "Smallest", "LargestPlace", "SmallestPlace")
 _OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
 
 
@@ -216,6 +217,23 @@ class RowValue:
 
 
 @dataclass(frozen=True)
+class Extreme:
+    """A reduction to an extreme of an input's elements, which can be found in them as they are stored.
+
+    Attributes:
+        name: of the reduction.
+        how: class of runtime/cuda/reduce.cuh that finds it, where what is found is finite if that matters.
+        joined: class that joins what was found with the extremes of other elements.
+        raw: the input.
+    """
+
+    name: str
+    how: str
+    joined: str
+    raw: Operand
+
+
+@dataclass(frozen=True)
 class Reduction:
     """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
     depends on them: parts of a row can be reduced apart (templates/reduce.cu.jinja).
@@ -225,6 +243,7 @@ class Reduction:
         values: the reductions among these.
         outputs: the others.
         used: the names that the rows' own values are made of, beside the reductions.
+        extremes: the reductions again, if all of them are extremes of elements and there is nothing else to make.
         beside: inputs that run along rows and along something else, so that rows beside each other may differ in them.
     """
 
@@ -232,6 +251,7 @@ class Reduction:
     values: tuple[Value, ...]
     outputs: tuple[Value, ...]
     used: frozenset[str]
+    extremes: tuple[Extreme, ...]
     beside: tuple[Operand, ...]
 
 
@@ -294,8 +314,27 @@ class RowProgram(ProgramInCuda):
                 tuple(value for value in each.values if value.operand is None),
                 tuple(value for value in each.values if value.operand is not None),
                 frozenset(used),
+                () if wanted[-1] else self._extremes(names),
                 tuple(o for o in self.columns if any(dim.name not in op.along for dim in o.dims)),
             )
+
+    def _extremes(self, names: Mapping[Node, Node]) -> tuple[Extreme, ...]:
+        """All reductions as extremes of inputs as they are stored; none if one of them is something else, or one of
+        several a place."""
+        letters = self.operation.kernel_letters  # the templates ask a type whether its extremes are found so
+        arrays = {operand.name: operand for operand in self.arrays if operand.element in letters}
+        found = []
+        for reduction, name in names.items():
+            node, how = _reduced(reduction, names)
+            joined = _class_of(reduction)
+            chosen = node.op == "where" and node.args[0].op == "isfinite" and node.args[0].args == node.args[1:2]
+            if chosen and how in ("Largest", "Smallest"):
+                node, how = node.args[1], f"{how}Finite"  # where all are finite, whatever stands for others
+            if joined not in _EXTREMES or node.op != "name" or node.text not in arrays:
+                return ()
+            found.append(Extreme(name.text, how, joined, arrays[node.text]))
+        places = [each for each in found if each.joined.endswith("Place")]
+        return () if places and len(found) > 1 else tuple(found)
 
     def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
         """The outputs that a row has one of, and what stands for them in the formulas of others."""

@@ -18,7 +18,7 @@ from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.records import Record
 from skuda.rows import GROUP, SEGMENT, places
-from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
+from skuda.schedules import RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
 _BELOW = 8  # places that a block of threads across rows takes, one each
@@ -54,12 +54,14 @@ class PartKernels:
 
     Attributes:
         workspace: bytes that parts take at most, however the operands lie.
-        busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart.
+        busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
+        dealt: blocks of 32 places along rows: where there are no more, a place's turns are dealt to as many warps.
     """
 
     busy = 1 << 16
     few = 1 << 14
+    dealt = 128
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         self.operation = operation
@@ -74,6 +76,7 @@ class PartKernels:
         self.length, self.count = lengths[True], lengths[False]
         self.places = places(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
+        self._turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
@@ -82,7 +85,8 @@ class PartKernels:
         self._across = self._cut((_BELOW,), lines)
         if not any(each.split()[0] in _ADDED for each in operation.reduced):
             self._across = self._one_after_another(self._across)
-        self._along = self._cut((256, 128, 64, 32), self.count * self.segments)
+        self._alone = self.segments == 1 and self.places <= _MOST_THREADS  # a block takes a row: no second kernel
+        self._along = self._cut((self.places,) if self._alone else (256, 128, 64, 32), self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _cut(self, spans: Sequence[int], lines: int) -> Cut:
@@ -105,7 +109,8 @@ class PartKernels:
 
     def _bytes(self, cut: Cut) -> int:
         """What the parts of all rows take in the workspace."""
-        return cut.parts * self.count * self._part_bytes() if cut.parts > 1 else 0
+        room = -(-cut.parts // GROUP) * GROUP if self.count == 1 else cut.parts  # of one row they are read in eights
+        return room * self.count * self._part_bytes() if cut.parts > 1 else 0
 
     def _part_bytes(self) -> int:
         """Size of the struct of a part."""
@@ -136,7 +141,7 @@ class PartKernels:
         held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
         if self.length == 1 and kept and kept[-1].extent > 1:
             whole_row = False  # rows of one element are neighbours of each other
-        if whole_row and self._longest and held and (self.length <= SHORT or self.count * self.places >= self.busy):
+        if whole_row and self._longest and held and (self._alone or self.count * self.places >= self.busy):
             return None
         if whole_row and self.places >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
@@ -199,7 +204,12 @@ class PartKernels:
     def _along_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
         cut = self._along
-        return self._launch(variant, arrays, kept, along, self.count, cut, 0, 1, self.count * cut.parts, cut.span)
+        grid = self.count * cut.parts
+        threads = cut.span
+        if cut.span == _WARP and grid <= self.dealt:
+            while threads < cut.span * self._turns:
+                threads *= 2
+        return self._launch(variant, arrays, kept, along, self.count, cut, 0, 1, grid, threads)
 
     def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         lanes = {RowMode.WHOLE: self.lanes, RowMode.UNIT: self.apart, RowMode.STEPPED: 1}[mode]

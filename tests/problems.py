@@ -91,10 +91,13 @@ class Call:
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
         plan = self.plan_class.select(descriptor, preference=backend)
+        parts = getattr(plan._kernels, "parts", None)
         if self.large:
             plan._kernels.few_blocks = 0
-            if getattr(plan._kernels, "parts", None) is not None:
-                plan._kernels.parts.busy = plan._kernels.parts.few = 0
+            if parts is not None:
+                parts.busy = parts.few = 0
+        if parts is not None:
+            parts.dealt = 32  # so that some calls have more blocks
         if self.staged:
             plan.much = plan.long = 0
         elif self.large:
@@ -219,9 +222,9 @@ def circumstances(entry: dispatch.Entry) -> tuple[bool, bool, bool]:
 
 def _lengths_of_parts(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
-    many = {True: ((2053,), (4104,), (70003,), (66, 9), (100,), (520,), (50,), ()),
+    many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (520,), (50,), ()),
             False: ((3,), (67,), (72,), (2, 24), (264,), ())}
-    single = {True: (2053, 4104, 70003, 100, 520, 50), False: (3, 67, 72, 264)}
+    single = {True: (2053, 9008, 70003, 100, 520, 50), False: (3, 67, 72, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]

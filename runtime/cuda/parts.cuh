@@ -65,6 +65,17 @@ struct Reduction {
 // The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several axes
 // are rare: their code stands once.
 template <int COUNT>
+__device__ inline void far_offsets(
+    i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+#pragma unroll 1
+  for (int i = 0; i < COUNT; ++i) {
+    const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j)
+      if (i == j) at[j] = found;
+  }
+}
+template <int COUNT>
 __device__ inline void offsets(
     i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
   if (rows.straight()) {
@@ -72,13 +83,7 @@ __device__ inline void offsets(
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) at[i] = start + min(i, count - 1) * step;
   } else {
-#pragma unroll 1
-    for (int i = 0; i < COUNT; ++i) {
-      const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
-#pragma unroll
-      for (int j = 0; j < COUNT; ++j)
-        if (i == j) at[j] = found;
-    }
+    far_offsets(at, first, apart, count, rows, strides);
   }
 }
 
@@ -169,17 +174,52 @@ template <int WARPS, typename P> __device__ inline P joined(const P* scratch, in
   return tree(values);
 }
 
-// A range of a row's parts, as a tree of neighbours. `apart` values lie between those of neighbours.
-template <typename P> __device__ inline P join_parts(const P* first, i64 count, i64 apart) {
+// Joins what the threads of a block have of a row's places, where `joined` finds it. `dealt`: each warp has a turn of the
+// same 32 places, which are joined one after the other.
+template <typename P> __device__ inline void join_places(P (&place)[1], bool dealt, P* scratch) {
+  if (dealt) {
+    scratch[threadIdx.x] = place[0];
+    __syncthreads();
+    if (threadIdx.x < 32)
+      for (i32 turn = 32; turn < blockDim.x; turn += 32) place[0] = P::of(place[0], scratch[turn + threadIdx.x]);
+    else
+      place[0] = P::nothing();
+    __syncthreads();
+  }
+  join_warps<1>(place, 0, scratch);
+}
+
+// Parts of a row, `count` of those that a thread may have, as a tree of neighbours; `apart` values lie between those of
+// neighbours. Eights of one row are whole words, for which there is room.
+template <typename P> struct alignas(sizeof(P) < 2 ? 8 : 16) Eight {
+  P values[GROUP];
+};
+template <int COUNT, typename P> __device__ inline P join_some(const P* first, i64 count, i64 each, i64 apart) {
+  P values[COUNT];
+  if (apart == 1 && each >= GROUP) {  // then they begin at a multiple of eight
+#pragma unroll
+    for (int i = 0; i < COUNT; i += GROUP) {
+      Eight<P> eight;
+      if (i < count) eight = *reinterpret_cast<const Eight<P>*>(first + i);
+#pragma unroll
+      for (int j = 0; j < GROUP; ++j) values[i + j] = i + j < count ? eight.values[j] : P::nothing();
+    }
+  } else {
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) values[i] = i < count ? first[i * apart] : P::nothing();
+  }
+  return tree(values);
+}
+// A range of them, one of those of `each` that a row's parts are dealt in.
+template <typename P> __device__ inline P join_parts(const P* first, i64 count, i64 each, i64 apart) {
+  constexpr int most = 4 * GROUP;
+  if (each <= GROUP) return join_some<GROUP>(first, count, each, apart);
+  if (each <= most) return join_some<most>(first, count, each, apart);
   P waiting[32];
   P total = P::nothing();
   int batch = 0;
-  for (i64 start = 0; start < count; start += GROUP, ++batch) {
-    P values[GROUP];
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i) values[i] = start + i < count ? first[(start + i) * apart] : P::nothing();
-    P value = tree(values);
-    if (count <= GROUP) return value;
+  for (i64 start = 0; start < count; start += most, ++batch) {
+    P value = join_some<most>(first + start * apart, count - start, each, apart);
     int height = 0;
     for (; batch >> height & 1; ++height) value = P::of(waiting[height], value);
     waiting[height] = value;
@@ -308,36 +348,160 @@ __device__ inline void store_columns(
   }
 }
 
-// Groups of a row's elements, `apart` elements from each other, those that begin before `end`; what lies beyond the row
-// is 0. All loads are on their way before the first is used.
+// Shares that begin `skip` bytes after the first of the words around them.
+template <int WORD, typename E, int COUNT, int REGISTERS>
+__device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&around)[COUNT][REGISTERS], u32 skip) {
+  using A = Around<E, GROUP>;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    shifted<WORD, A::bytes / 4, A::width, A::unit>(reinterpret_cast<u32*>(lanes[i].data), around[i], skip);
+}
+
+// Blocks that a multiprocessor is to have room for: the loads of three are enough. With more, loads would wait for
+// registers, of which the words around misaligned shares take twice as many.
+template <int MODE, typename C> constexpr int blocks_along = MODE == WHOLE && sizeof(C) <= 4 ? 3 : MODE == UNIT ? 2 : 1;
+
+// Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
+// those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
 template <int MODE, typename E, int COUNT>
 __device__ inline void part_shares(
-    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 first, i64 apart, i64 end, const Reduction& rows,
-    const Reach& reach, const storage_t<E>* origin) {
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
+    const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
   if constexpr (MODE == WHOLE) {
     i64 at[COUNT];
-    offsets(at, first, apart, COUNT, rows, reach.along);
+    if (rows.straight()) {  // all elements are neighbours
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) at[i] = begin + first + i * apart;
+    } else {
+      far_offsets(at, begin + first, apart, COUNT, rows, reach.along);
+    }
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
-      if (first + i * apart < end) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);
+      if (first + i * apart < size) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);
   } else if constexpr (MODE == STEPPED) {
 #pragma unroll
     for (int turn = 0; turn < COUNT; ++turn) {
       lanes[turn] = {};
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) {
-        const i64 index = first + turn * apart + i;
-        if (index < end) lanes[turn].data[i] = row[rows.offset(index, reach.along)];
+        const i32 index = first + turn * apart + i;
+        if (index < size) lanes[turn].data[i] = row[rows.offset(begin + index, reach.along)];
       }
     }
   } else {
-    constexpr i64 bytes = sizeof(Lanes<E, GROUP>);
-    const Span span = {reach.low, max(i64(0), reach.high - reach.low - bytes - min(i64(16), bytes) + 1)};
+    using A = Around<E, GROUP>;  // the aligned words around each share; all of a row lie alike in theirs
+    using W = typename word<A::width>::type;
+    static_assert(!A::single);
+    row += begin + first;
+    const u32 skip = A::skip(row);
+    const i64 from = i64(row) - skip - i64(origin) - reach.low;  // bytes
+    const i64 room = from < 0 ? -1 : reach.high - reach.low - from - A::words * A::width;
+    const W* const start = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(row) - skip);
+    const i32 step = apart / GROUP * A::bytes;
+    alignas(16) u32 around[COUNT][A::registers];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i)
-      if (first + i * apart < end)
-        lanes[i] = share<UNIT, E>(row, first + i * apart, rows.length, Along(), origin, span);
+      if (first + i * apart < size && i * step <= room)
+#pragma unroll
+        for (int j = 0; j < A::words; ++j)
+          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) = start[i * (step / A::width) + j];
+    switch (skip / 4) {
+      case 0: shift_all<0, E>(lanes, around, skip); break;
+      case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_all<1, E>(lanes, around, skip); break;
+      case 2: if constexpr (A::width > 8) shift_all<2, E>(lanes, around, skip); break;
+      case 3: if constexpr (A::width > 8 && A::unit <= 4) shift_all<3, E>(lanes, around, skip); break;
+    }
+    if (__builtin_expect((COUNT - 1) * step > room, 0))
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        const i32 left = size - first - i * apart;
+        if (left > 0 && i * step > room) lanes[i] = gather<E, GROUP>(row + i * apart, min(left, GROUP));
+      }
   }
+}
+
+// The extremes of shares as they are stored, of half types two elements at a time.
+template <typename How, typename E> struct Extremes : Packed<How, E> {};
+template <typename How> struct Extremes<How, f32> {
+  static constexpr bool can = direction<How> != 0;
+  static constexpr bool magnitude = same<How, LargestMagnitude>, sure = same<How, Largest> || same<How, Smallest>;
+  f32 largest = magnitude ? 0 : Largest::nothing<f32>(), smallest = Smallest::nothing<f32>();
+
+  __device__ void add(const Lanes<f32, GROUP>& lanes) {
+    f32 values[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = magnitude ? absolute(lanes.get(i)) : lanes.get(i);
+    largest = Largest::of(largest, joined<Largest>(values));
+    smallest = Smallest::of(smallest, joined<Smallest>(values));
+  }
+  // Whether `value` is what is wanted: it is not where some element is not finite and that matters.
+  __device__ bool known() const { return sure || (is_finite(largest) && (magnitude || is_finite(smallest))); }
+  __device__ f32 value() const { return direction<How> < 0 ? smallest : largest; }
+};
+
+// The place of the extreme of a block's part, if there is one, in a thread of it that says so: first what it is and in
+// which group, then where in that. `scratch` has room for 16 words.
+template <typename How, int MODE, typename E, int TURNS>
+__device__ inline bool seek_part(
+    Placed<f32>& sought, const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size, i32 turns,
+    const Reduction& rows, const Reach& reach, const storage_t<E>* origin, u32* scratch) {
+  using Value = typename extreme_of<How>::type;
+  Lanes<E, GROUP> lanes[TURNS];
+  f32 best = Value::template nothing<f32>();
+  u32 found = first < size ? first : ~0u;  // the group that has it
+#pragma unroll 1
+  for (i32 turn = 0; turn < turns; turn += TURNS) {
+    const i32 start = first + turn * apart;
+    part_shares<MODE, E, TURNS>(lanes, row, begin, start, apart, size, rows, reach, origin);
+#pragma unroll
+    for (int t = 0; t < TURNS; ++t) {
+      const i32 left = size - start - t * apart;
+      if (left <= 0) break;
+      if constexpr (MODE != WHOLE) lanes[t] = repeated(lanes[t], left);
+      const f32 value = extreme_of_share<Value>(lanes[t]);
+      if (is_largest<How>::value ? value > best : value < best) found = start + t * apart;
+      best = Value::of(best, value);
+    }
+  }
+  auto again = [&](i32 at) {
+    Lanes<E, GROUP> group[1];
+    part_shares<MODE, E, 1>(group, row, begin, at, apart, size, rows, reach, origin);
+    return repeated(group[0], size - at);
+  };
+  if (__builtin_expect(is_nan(best), 0)) {
+    found = first;
+#pragma unroll 1
+    while (!is_nan(extreme_of_share<Value>(again(found)))) found += apart;
+  }
+  f32* const values = reinterpret_cast<f32*>(scratch);
+  u32* const groups = scratch + 8;
+  const f32 of_warp = extreme_of_warp<direction<Value>>(best);
+  const u32 group = __reduce_min_sync(0xffffffffu, alike(best, of_warp) ? found : ~0u);
+  if (threadIdx.x % 32 == 0) values[threadIdx.x / 32] = of_warp, groups[threadIdx.x / 32] = group;
+  __syncthreads();
+  f32 whole = values[0];
+  u32 where = groups[0];
+  for (i32 warp = 1; warp * 32 < blockDim.x; ++warp) {
+    const f32 value = values[warp];
+    if (alike(value, whole)) where = min(where, groups[warp]);
+    else if (alike(Value::of(value, whole), value)) whole = value, where = groups[warp];
+  }
+  if (where == ~0u) return threadIdx.x == 0;  // none of the part's places has any element
+  if (found != where) return false;
+  Lanes<E, GROUP> own;  // still there, if all turns were
+  if (turns <= TURNS && !is_nan(whole)) {
+#pragma unroll
+    for (int t = 0; t < TURNS; ++t)
+      if (found == first + t * apart) own = lanes[t];
+  } else {
+    own = again(found);
+  }
+  u32 place = found;
+#pragma unroll
+  for (int lane = GROUP; lane-- > 0;)
+    if (alike(own.get(lane), whole)) place = found + lane;
+  sought = {whole, begin + place};
+  return true;
 }
 template <int MODE, typename E>
 __device__ inline void keep_share(
@@ -346,9 +510,7 @@ __device__ inline void keep_share(
 #pragma unroll
     for (int i = 0; i < GROUP; ++i)
       if (first + i < rows.length) row[rows.offset(first + i, reach.along)] = lanes.data[i];
-  } else if constexpr (MODE == WHOLE) {
-    store<true, E, GROUP>(row + rows.offset(first, reach.along), 0, lanes);
   } else {
-    keep<UNIT, E>(row, first, rows.length, Along(), lanes);
+    store<true, E, GROUP>(row + rows.offset(first, reach.along), 0, lanes);
   }
 }

@@ -334,6 +334,25 @@ def test_extremes_of_what_is_finite_are_classes_of_their_own(value, how):
     assert (found.formula == "x") == (how.startswith(("Largest", "Smallest")) and how not in ("Largest", "Smallest"))
 
 
+@pytest.mark.parametrize(
+    ("value", "found"),
+    [
+        ("max(x, over=d)", [("Largest", "Largest")]),
+        ("max(where(isfinite(x), abs(x), 0), over=d)", [("LargestMagnitude", "Largest")]),
+        ("min(where(isfinite(x), x, 1 / 0), over=d)", [("SmallestFinite", "Smallest")]),
+        ("max(x, over=d) - min(x, over=d)", [("Largest", "Largest"), ("Smallest", "Smallest")]),
+        ("to_real(argmax(x, over=d))", [("LargestPlace", "LargestPlace")]),
+        ("max(where(isfinite(2 * x), x, 0), over=d)", []),
+        ("max(2 * x, over=d)", []),
+        ("max(x, over=d) + to_real(argmax(x, over=d))", []),
+        ("max(x, over=d) + sum(x, over=d)", []),
+    ],
+)
+def test_parts_find_extremes_of_elements_as_they_are_stored(value, found):
+    extremes = RowProgram(forward(X, f"y: T[*n] = {value}")).reduction.extremes
+    assert sorted((each.how, each.joined) for each in extremes) == found
+
+
 def test_what_several_passes_compute_is_held_where_it_costs_something():
     dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
     assert list(dear.held.values()) == ["Held0"]

@@ -49,8 +49,10 @@ class Replayed:
             if not lanes:
                 row = divide(self.parts, number)
                 part = number - row * self.parts[0]
-                for thread in range(block):
-                    yield part, row, [(part & ((1 << self.cut) - 1)) * block + thread]
+                span = self.places >> self.cut
+                assert block == span or (span == 32 and block >= span * self.turns)  # a warp of each turn
+                for thread in range(span):
+                    yield part, row, [(part & ((1 << self.cut) - 1)) * span + thread]
                 continue
             line = divide(self.tiles, number)
             table = divide(self.parts, line)
@@ -151,7 +153,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
 @pytest.mark.parametrize(
     ("kept", "reduced", "last"),
     [
-        (1, 70_000, "reduced"), (3, 2053, "reduced"), (2, 200_000, "reduced"), (1, 65_536, "reduced"),
+        (1, 70_000, "reduced"), (3, 9001, "reduced"), (2, 200_000, "reduced"), (1, 65_536, "reduced"),
         (33, 2053, "kept"), (5, 9000, "kept"), (130, 520, "kept"), (7, 66_000, "kept"), (300, 60, "kept"),
     ],
 )  # fmt: skip
@@ -180,6 +182,22 @@ def test_rows_of_nothing_and_of_one_element_have_a_kernel():
         )
         assert geometry.finish is None and geometry.grid * geometry.block >= 5
         assert geometry.head[1] == rows
+
+
+@pytest.mark.parametrize(
+    ("kept", "reduced", "grid", "block", "finishes"),
+    [
+        (1, 8192, 1, 256, False), (300, 4000, 300, 128, False),  # a block takes a row
+        (1, 65_536, 32, 256, True), (3, 9000, 48, 128, True),  # a warp takes a turn of 32 places
+        (1, 1 << 20, 512, 32, True), (1, 1 << 25, 2048, 256, True),
+    ],
+)  # fmt: skip
+def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
+    from skuda.generated import SumDescriptor, SumPlan
+
+    kernels = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))._kernels.parts
+    geometry = kernels._along_rows([], [], [], RowMode.WHOLE)
+    assert (geometry.grid, geometry.block, geometry.finish is not None) == (grid, block, finishes)
 
 
 def test_the_finishing_kernel_has_threads_for_all_parts():

@@ -26,7 +26,7 @@ from skuda.errors import (
 )
 from skuda.family import plain_library
 from skuda.launch import Launch, Ready, Seen, ready_of_views
-from skuda.operation import Operand, Operation, count, packed_shape
+from skuda.operation import COUNTED, Operand, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
@@ -114,6 +114,8 @@ class Plan:
         if operation.of_some and self.numel and empty:
             raise InvalidProblem(f"{name}: {empty[0]} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        if operation.counted:
+            self.values[COUNTED] = float(np.prod([np.prod(self.sizes[dim]) for dim in operation.counted.split(", ")]))
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
             (shape, DTYPES[word].storage)

@@ -152,6 +152,7 @@ def _environment(statement: str) -> jinja2.Environment:
         element_lanes=_element_lanes,
         turns=_turns,
         turns_across=_turns_across,
+        asks_ahead=_asks_ahead,
         blocks_across=_blocks_across,
         widened=_widened,
         value_type=_value_type,
@@ -246,7 +247,15 @@ def _turns(arrays, program: CudaProgram) -> str:
 def _turns_across(arrays, program: CudaProgram) -> str:
     """Groups of its columns that a thread loads at once: more where few bytes would be under way."""
     bits = f"LANES * ({_bits_of(arrays, program) or '32'})"
-    return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {bits} <= 32 ? 2 : 1"
+    few = f"{bits} <= 64 ? 2 : 1" if _has_places(program.reduction) else f"{bits} <= 32 ? 2 : 1"
+    return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {few}"
+
+
+def _asks_ahead(arrays, program: CudaProgram) -> str:
+    """Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or
+    much is computed before the next are loaded. Where many are, asking for more only takes their place."""
+    bits = _bits_of(arrays, program) or "32"
+    return "LANES > 1" + ("" if program.reduction.outputs else f" && TURNS * LANES * ({bits}) <= 64")
 
 
 def _has_places(part: Reduction) -> bool:
@@ -257,8 +266,9 @@ def _has_places(part: Reduction) -> bool:
 def _blocks_across(program) -> str:
     """Blocks that a multiprocessor is to have room for: with more of them, threads would spill."""
     part = program.reduction
-    light = len(part.values) == 1 and not part.outputs and not _has_places(part)
-    return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else '2'}"
+    light = len(part.values) == 1 and len(part.values[0].parameters) == 1 and not part.outputs and not _has_places(part)
+    few = "ALIGNED && LANES > 1 ? 3 : 2" if _has_places(part) else "2"
+    return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else few}"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

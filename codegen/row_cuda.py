@@ -64,8 +64,9 @@ class RowPrinter(CudaPrinter):
         text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
-        divisor = text.partition(".")[0]
-        return f"quotient<FAST>({self.text(found[rule.each])}, {divisor}, usual_)"
+        divisor, dividend = text.partition(".")[0], found[rule.each]
+        element = self.each.get(dividend.text, "C") if dividend.op == "name" else "C"
+        return f"quotient_of<FAST, {element}>({self.text(dividend)}, {divisor}, usual_)"
 
 
 @dataclass(frozen=True)
@@ -182,12 +183,14 @@ class Reduction:
         values: the reductions among these.
         outputs: the others.
         used: the names that the rows' own values are made of, beside the reductions.
+        beside: inputs that run along rows and along something else, so that rows beside each other may differ in them.
     """
 
     each: Pass
     values: tuple[Value, ...]
     outputs: tuple[Value, ...]
     used: frozenset[str]
+    beside: tuple[Operand, ...]
 
 
 class RowProgram(ProgramInCuda):
@@ -249,6 +252,7 @@ class RowProgram(ProgramInCuda):
                 tuple(value for value in each.values if value.operand is None),
                 tuple(value for value in each.values if value.operand is not None),
                 frozenset(used),
+                tuple(o for o in self.columns if any(dim.name not in op.along for dim in o.dims)),
             )
 
     def _row_values(self, formulas: Mapping[Operand, Node]) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:

@@ -6,7 +6,6 @@ addresses, so the views may be of a GPU's memory.
 
 from __future__ import annotations
 
-from math import prod
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -46,8 +45,8 @@ def overlap(a: View, b: View) -> bool:
     """
     if a.device != b.device:
         return False
-    low_a, high_a = _bounds(a)
-    low_b, high_b = _bounds(b)
+    low_a, high_a = a.bounds()
+    low_b, high_b = b.bounds()
     if low_a >= high_b or low_b >= high_a or low_a == high_a or low_b == high_b:
         return False
     if a.contiguous and b.contiguous:
@@ -77,21 +76,6 @@ def overlaps_itself(view: View) -> bool:
         if _shares_memory(array[(*before, slice(1))], array[(*before, slice(1, None))]):
             return True
     return False
-
-
-def _bounds(view: View) -> tuple[int, int]:
-    """Address of the first byte, and of the one past the last; the same for a view without elements."""
-    low = view.pointer
-    itemsize = view.storage.itemsize
-    if view.contiguous:
-        return low, low + prod(view.shape) * itemsize
-    high = low + itemsize
-    for extent, stride in zip(view.shape, view.strides, strict=True):
-        if stride > 0:
-            high += (extent - 1) * stride * itemsize
-        else:
-            low += (extent - 1) * stride * itemsize
-    return low, high
 
 
 def _claimed(view: View) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What a descriptor says, checked: sizes of dimensions, and values of attributes."""
+"""What a descriptor says, checked: element types, sizes of dimensions, and values of attributes."""
 
 from __future__ import annotations
 
@@ -7,13 +7,33 @@ from typing import Any
 import numpy as np
 
 from skuda.dtypes import DTYPES
-from skuda.errors import InvalidProblem
-from skuda.operation import Operation
+from skuda.errors import InvalidProblem, Unsupported
+from skuda.operation import Operation, Types
 
 
 def is_number(value) -> bool:
     """Whether an argument is one number, and no array."""
     return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+
+
+def types_of(operation: Operation, descriptor, plan: str) -> Types:
+    """The element types by letter: those that the descriptor names, and what follows from them.
+
+    Raises:
+        Unsupported: no kernel has these element types; names what there is.
+    """
+    given = {
+        letter: word
+        for letter, field in operation.element_fields.items()
+        if (word := getattr(descriptor, field)) is not None
+    }
+    for letter, word in given.items():
+        if word not in DTYPES:
+            raise Unsupported(
+                f"{plan}: {operation.element_fields[letter]} is {word!r}, expected one of "
+                f"{' '.join(dict.fromkeys(types[letter] for types in operation.combinations))}"
+            )
+    return operation.resolve(given, plan)
 
 
 def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:

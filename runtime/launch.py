@@ -11,6 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skuda import dispatch, mapping, schedules
+from skuda.dtypes import DTYPES
 from skuda.family import family_of, plain_library
 from skuda.kernel import Slots
 from skuda.tensor import View
@@ -46,6 +47,7 @@ class Launch:
         self.workspace = geometry.workspace
         entries = schedules.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
+        self._later = operation.stage > 1 and isinstance(geometry.variant, schedules.PartVariant)  # waits by itself
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))
@@ -98,13 +100,17 @@ class Launch:
 
     def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
-        launch = self.on(device).launch
-        loaded = [(partial(launch, shared=self.shared) if self.shared else launch, self.grid, self.block)]
-        if self.geometry.finish is not None:
+        first = self.on(device)
+        launch = partial(first.launch, shared=self.shared) if self.shared else first.launch
+        loaded = [(launch, self.grid, self.block)]
+        if self.geometry.finish is not None or self._later:
             from skuda.behind import launch_of
 
-            finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
-            loaded.append((launch_of(finish), *self.geometry.finish))
+            if self._later:
+                loaded = [(launch_of(first), self.grid, self.block)]
+            if self.geometry.finish is not None:
+                finish = dispatch.kernel(*self._source, self.entries[1]).on(device)
+                loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 
     def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
@@ -122,6 +128,38 @@ class Launch:
             else:
                 filled[place] = value.pointer
         return filled
+
+
+def starts(plan: Plan, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
+    """`aligned` and `lead` of the layouts of a plan's operands."""
+    pointers = [
+        (view.pointer, bits)
+        for view, bits, is_vector in zip(checked, plan._kernels.bits, plan.vectors, strict=True)
+        if is_vector and isinstance(view, View)
+    ]
+    if not any(pointer % 16 for pointer, _ in pointers):
+        return True, 0
+    for boundary in plan._kernels.boundaries:
+        leads = {-pointer * 8 // bits % boundary for pointer, bits in pointers}
+        if len(leads) == 1:
+            return False, leads.pop()
+    return False, None
+
+
+def layouts(plan: Plan, checked: Sequence[View | int | float]) -> mapping.Layouts:
+    """How the operands of a call lie."""
+    strides: list[tuple[int, ...] | None] = []
+    inputs = len(plan.operation.inputs)
+    for operand, view, word in zip(plan.operation.operands, checked, plan.words, strict=True):
+        if not isinstance(view, View) or (operand.scalar and len(strides) < inputs):
+            strides.append(None)
+        elif operand.scalar:  # one value that is written, whatever the shape of its array
+            strides.append(())
+        elif DTYPES[word].packed:
+            strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
+        else:
+            strides.append(view.strides)
+    return mapping.Layouts(tuple(strides), *starts(plan, checked))
 
 
 class Seen:

@@ -13,30 +13,22 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from skuda import dispatch, mapping, schedules
-from skuda.aliasing import overlap, overlaps_itself
-from skuda.descriptor import attributes_of, is_number, sizes_of
-from skuda.dtypes import DTYPES, WORD_OF_STORAGE
-from skuda.errors import (
-    BufferTooSmall,
-    DeviceMismatch,
-    ElementMismatch,
-    InvalidProblem,
-    MisalignedOperand,
-    Unsupported,
-)
+from skuda.arguments import check, check_workspace
+from skuda.descriptor import attributes_of, sizes_of, types_of
+from skuda.dtypes import DTYPES
+from skuda.errors import InvalidProblem, Unsupported
 from skuda.family import plain_library
-from skuda.launch import Launch, Ready, Seen, ready_of_views
-from skuda.operation import COUNTED, Operand, Operation, count, packed_shape
+from skuda.launch import Launch, Ready, Seen, layouts, ready_of_views, starts
+from skuda.operation import COUNTED, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
-from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
+from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle
 
 if TYPE_CHECKING:
     from skuda.arrangement import Place
     from skuda.staged import Stages
 
 
-_ALIGNED = 16  # bytes that a workspace starts on a multiple of
 _MADE = object()  # stands for a workspace that is to be made
 
 
@@ -92,18 +84,7 @@ class Plan:
         self.name = name
         self.backend = backend
         self.stream = None if stream is None else stream_handle(stream)
-        given = {
-            letter: word
-            for letter, field in operation.element_fields.items()
-            if (word := getattr(descriptor, field)) is not None
-        }
-        for letter, word in given.items():
-            if word not in DTYPES:
-                raise Unsupported(
-                    f"{name}: {operation.element_fields[letter]} is {word!r}, expected one of "
-                    f"{' '.join(dict.fromkeys(types[letter] for types in operation.combinations))}"
-                )
-        self.types = operation.resolve(given, name)
+        self.types = types_of(operation, descriptor, name)
         self.sizes = sizes_of(operation, descriptor, name)
         self.attributes = attributes_of(operation, descriptor, self.types, name)
         self.words = tuple(operation.word(operand, self.types) for operand in operation.operands)
@@ -140,7 +121,9 @@ class Plan:
 
         kernels = RowKernels(self.operation, self.types, self.sizes)
         if self.backend is BackendKind.CUDA:
-            kernels.cluster_shared = _cluster_shared()
+            from skuda.kernel import cluster_shared
+
+            kernels.cluster_shared = cluster_shared()
         return kernels
 
     @property
@@ -168,7 +151,7 @@ class Plan:
             MisalignedOperand: a pointer that is not a multiple of its element's size.
             NotAnArray: an argument that is neither an array nor, where one value is expected, a number.
         """
-        self._check(self._operands(args))
+        check(self, self._operands(args))
 
     def run(self, args, stream=None, workspace=None) -> None:
         """Computes the outputs. Asynchronous on CUDA; nothing is launched where there are no elements.
@@ -218,7 +201,7 @@ class Plan:
 
     def _execute_checked(self, values: Sequence, stream, workspace=None) -> Ready | None:
         """`execute` by the full check; what the arguments may keep."""
-        checked = self._check(values)
+        checked = check(self, values)
         if self.numel == 0:
             return None
         if self.backend is BackendKind.REFERENCE:
@@ -230,7 +213,7 @@ class Plan:
             first = next(view for view in checked if isinstance(view, View))
             handle = self.stream_of(first, stream)
             workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
-        address = self._check_workspace(workspace, checked) if needed or workspace is not None else 0
+        address = check_workspace(self, workspace, checked) if needed or workspace is not None else 0
         ready = ready_of_views(self, launch.packed(checked, address), values, checked, workspace)
         ready.enqueue(self._handle(ready, stream))
         self.learn(values)
@@ -274,139 +257,6 @@ class Plan:
             raise InvalidProblem(f"{self.name}: expected a {self.args_type.__name__}, got a {type(args).__name__}")
         return args._values
 
-    # ---- checks ----
-
-    def _check(self, values: Sequence) -> list[View | int | float]:
-        """Each operand as a view or a number, in operand order."""
-        operation = self.operation
-        checked: list[View | int | float] = []
-        device = None
-        for index, (operand, value) in enumerate(zip(operation.operands, values, strict=True)):
-            if operand.scalar and index < len(operation.inputs) and is_number(value):
-                checked.append(self._number(operand, self.words[index], value))
-                continue
-            view = value if type(value) is View else view_of(value, f"{self.name}: {operand.name}")
-            self._check_view(operand, index, view)
-            if device is None:
-                device = view.device
-                self._check_device(operand, device)
-            elif view.device != device:
-                raise DeviceMismatch(
-                    f"{self.name}: {operand.name} is on {_device(view.device)}, expected {_device(device)} like "
-                    f"{operation.operands[0].name}"
-                )
-            checked.append(view)
-        self._check_overlap(checked)
-        return checked
-
-    def _number(self, operand: Operand, word: str, value) -> int | float:
-        """A Python number as an operand of one value, rounded to its element."""
-        if DTYPES[word].kind == "int":
-            if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-                raise ElementMismatch(f"{self.name}: {operand.name} is {value!r}, expected an integer ({word})")
-            if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
-                raise InvalidProblem(f"{self.name}: {operand.name} is {value}, which {word} cannot hold")
-            return int(value)
-        return float(DTYPES[word].storage.type(value))
-
-    def _check_view(self, operand: Operand, index: int, view: View) -> None:
-        word = self.words[index]
-        storage = DTYPES[word].storage
-        if view.storage != storage and not DTYPES[word].travels_as(view.storage):
-            came = WORD_OF_STORAGE.get(view.storage, str(view.storage))
-            travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
-            raise ElementMismatch(f"{self.name}: {operand.name} has elements {came}, expected {travels}")
-        if view.shape != self.stored[index] and not (operand.scalar and count(view.shape) == 1):
-            expected = self._expected(index)
-            raise InvalidProblem(f"{self.name}: {operand.name} has shape {view.shape}, expected {expected}")
-        if view.pointer % storage.itemsize and self.backend is BackendKind.CUDA:
-            raise MisalignedOperand(
-                f"{self.name}: {operand.name} starts at {view.pointer:#x}, expected a multiple of "
-                f"{storage.itemsize} bytes"
-            )
-
-    def _expected(self, index: int) -> str:
-        """`(n,) = (4,)`: the dimensions of an operand and their sizes."""
-        operand = self.operation.operands[index]
-        if operand.scalar:
-            return "one element"
-        names = []
-        for dim in operand.dims:
-            size = self.sizes[dim.name]
-            names.append(dim.name if isinstance(size, tuple) and len(size) == 1 else str(dim))
-        symbolic = f"({', '.join(names)}{',' if len(names) == 1 else ''})"
-        packed = DTYPES[self.words[index]].packed
-        logical = f"{symbolic} = {self.shapes[index]}"
-        return f"{logical} packed two to a byte, {self.stored[index]}" if packed else logical
-
-    def _check_device(self, operand: Operand, device: int) -> None:
-        if (self.backend is BackendKind.CUDA) != (device != CPU):
-            expected = "a CUDA device" if self.backend is BackendKind.CUDA else "the CPU"
-            raise DeviceMismatch(
-                f"{self.name}: {operand.name} is on {_device(device)}, expected {expected} (backend "
-                f"{self.backend.value}; select the plan with preference= for the other)"
-            )
-
-    def _check_overlap(self, checked: list) -> None:
-        inputs = len(self.operation.inputs)
-        operands = self.operation.operands
-        for index in range(inputs, len(checked)):
-            output = checked[index]
-            name = operands[index].name
-            if output.readonly:
-                raise InvalidProblem(f"{self.name}: {name} is read-only, expected an array that can be written")
-            if not output.contiguous and overlaps_itself(output):
-                raise InvalidProblem(f"{self.name}: {name} has elements that share memory (strides {output.strides})")
-            for other in range(index):
-                view = checked[other]
-                if not isinstance(view, View) or not overlap(output, view):
-                    continue
-                same_place = (
-                    other < inputs
-                    and (view.pointer, view.shape, view.storage) == (output.pointer, output.shape, output.storage)
-                    and (view.strides == output.strides or (view.contiguous and output.contiguous))
-                    and self.may_coincide(other, index)
-                )
-                if not same_place:
-                    raise InvalidProblem(
-                        f"{self.name}: {name} overlaps {operands[other].name}; in place, it must be the same array"
-                    )
-
-    def may_coincide(self, other: int, index: int) -> bool:
-        """Whether an output may be the very array of an input (places among the operands): each element is read before
-        it is written, by the thread that writes it, and by no other."""
-        operation = self.operation
-        read, written = operation.operands[other], operation.operands[index]
-        apart = self.full[other] or (read.name in operation.updated and read.dims == written.dims)
-        return apart and self.words[other] == self.words[index]
-
-    def _check_workspace(self, workspace, checked: list) -> int:
-        """Address of the workspace."""
-        expected = f"expected at least {self.workspace_size} bytes"
-        if workspace is None:
-            raise BufferTooSmall(f"{self.name}: there is no workspace, {expected}")
-        view = view_of(workspace, f"{self.name}: workspace")
-        if not view.contiguous:
-            raise InvalidProblem(f"{self.name}: workspace has gaps (strides {view.strides}), expected none")
-        size = count(view.shape) * view.storage.itemsize
-        if size < self.workspace_size:
-            raise BufferTooSmall(f"{self.name}: workspace has {size} bytes, {expected}")
-        if view.readonly:
-            raise InvalidProblem(f"{self.name}: workspace is read-only, expected an array that can be written")
-        device = next(each.device for each in checked if isinstance(each, View))
-        if view.device != device:
-            raise DeviceMismatch(
-                f"{self.name}: workspace is on {_device(view.device)}, expected {_device(device)} like the operands"
-            )
-        if view.pointer % _ALIGNED:
-            raise MisalignedOperand(
-                f"{self.name}: workspace starts at {view.pointer:#x}, expected a multiple of {_ALIGNED} bytes"
-            )
-        for operand, each in zip(self.operation.operands, checked, strict=True):
-            if isinstance(each, View) and overlap(view, each):
-                raise InvalidProblem(f"{self.name}: workspace overlaps {operand.name}")
-        return view.pointer
-
     # ---- backends ----
 
     def _run_reference(self, checked: list) -> None:
@@ -444,7 +294,7 @@ class Plan:
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         """What is launched for operands which lie as these do."""
-        key = (self._starts(checked), *[view.strides if isinstance(view, View) else None for view in checked])
+        key = (starts(self, checked), *[view.strides if isinstance(view, View) else None for view in checked])
         launch = self._launches.get(key)
         if launch is None:
             launch = self._launches[key] = self._launch(checked)
@@ -453,48 +303,8 @@ class Plan:
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         return Launch(self, self._geometry(checked))
 
-    def _starts(self, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
-        """`aligned` and `lead` of Layouts."""
-        pointers = [
-            (view.pointer, bits)
-            for view, bits, is_vector in zip(checked, self._kernels.bits, self.vectors, strict=True)
-            if is_vector and isinstance(view, View)
-        ]
-        if not any(pointer % 16 for pointer, _ in pointers):
-            return True, 0
-        for boundary in self._kernels.boundaries:
-            leads = {-pointer * 8 // bits % boundary for pointer, bits in pointers}
-            if len(leads) == 1:
-                return False, leads.pop()
-        return False, None
-
     def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:
-        views = [value if isinstance(value, View) else None for value in checked]
-        return self._kernels.geometry(self._layouts(views, *self._starts(checked)))
-
-    def _layouts(self, views: list[View | None], aligned: bool, lead: int | None) -> mapping.Layouts:
-        strides: list[tuple[int, ...] | None] = []
-        inputs = len(self.operation.inputs)
-        for operand, view, word in zip(self.operation.operands, views, self.words, strict=True):
-            if view is None or (operand.scalar and len(strides) < inputs):
-                strides.append(None)
-            elif operand.scalar:  # one value that is written, whatever the shape of its array
-                strides.append(())
-            elif DTYPES[word].packed:
-                strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
-            else:
-                strides.append(view.strides)
-        return mapping.Layouts(tuple(strides), aligned, lead)
-
-
-def _device(device: int) -> str:
-    return "the CPU" if device == CPU else f"CUDA device {device}"
-
-
-def _cluster_shared() -> int:
-    from skuda.kernel import cluster_shared
-
-    return cluster_shared()
+        return self._kernels.geometry(layouts(self, checked))
 
 
 def _cuda_available() -> bool:

@@ -17,7 +17,16 @@ def _annotation(cls: type, name: str) -> str:
 class DataclassFields:
     """`__dataclass_fields__` of a class that has `_fields` and `_defaults`, made when `dataclasses` asks for it."""
 
+    def __init__(self):
+        self._of: dict[type, dict] = {}
+
     def __get__(self, record, cls):
+        if cls not in self._of:
+            self._of[cls] = self._make(cls)
+        return self._of[cls]
+
+    @staticmethod
+    def _make(cls: type) -> dict:
         from dataclasses import field, make_dataclass
 
         made = []
@@ -89,7 +98,15 @@ class Record:
         return self._key() == other._key()
 
     def __hash__(self):
-        return hash(self._key())
+        own = self.__dict__
+        found = own.get("_hash")
+        if found is None:  # operations are keys of many caches, and hold much
+            found = own["_hash"] = hash(self._key())
+        return found
+
+    def __getstate__(self):
+        """For copies and pickles: hashes differ from process to process."""
+        return {name: self.__dict__[name] for name in self._fields}
 
     def __repr__(self):
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._compared, self._key()))

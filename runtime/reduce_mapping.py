@@ -1,7 +1,9 @@
 """The host side of templates/reduce.cu.jinja: how rows are cut in parts, and the parameters of a kernel of parts.
 
 A part is an aligned range of a segment's places (skuda.rows), so that joining parts gives the bits of one pass over the
-whole row. How many there are follows from the sizes alone; how the elements lie says who takes them.
+whole row. How many there are follows from the sizes alone; how the elements lie says who takes them. What comes out the
+same in any order, an extreme, has parts that follow each other where they lie across rows: the blocks that run last,
+which take the first ones, leave them in the cache for the kernel behind.
 """
 
 from __future__ import annotations
@@ -14,17 +16,37 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
+from skuda.records import Record
 from skuda.rows import GROUP, SEGMENT, places
 from skuda.schedules import SHORT, RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
+_BELOW = 8  # places that a block of threads across rows takes, one each
 _FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
 _MOST_THREADS = 256
 _WARP = 32
+_MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
 _PLACED = ("argmax", "argmin")  # what goes on with an index of 8 bytes beside the value
-_ORDERED = ("sum", "prod", *_PLACED)  # reductions that depend on the order of elements
+_ADDED = ("sum", "prod")  # reductions whose bits depend on how elements are brought together
+_ORDERED = (*_ADDED, *_PLACED)  # that depend on the order of elements
+
+
+class Cut(Record):
+    """How rows are cut in parts.
+
+    Attributes:
+        segment: elements that are dealt to the same places.
+        places: of a segment.
+        span: how many of these a part takes.
+        parts: of a row.
+    """
+
+    segment: int
+    places: int
+    span: int
+    parts: int
 
 
 class PartKernels:
@@ -57,24 +79,33 @@ class PartKernels:
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
         self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._across = self._span((32, 16, 8), lines)
-        self._along = self._span((256, 128, 64, 32), self.count * self.segments)
+        self._across = self._cut((_BELOW,), lines)
+        if not any(each.split()[0] in _ADDED for each in operation.reduced):
+            self._across = self._one_after_another(self._across)
+        self._along = self._cut((256, 128, 64, 32), self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
+    def _cut(self, spans: Sequence[int], lines: int) -> Cut:
+        """Parts in the order of every sum; as many as leave enough blocks."""
+        span = self._span([span for span in spans if span <= self.places] or [self.places], lines)
+        return Cut(SEGMENT, self.places, span, self.segments * (self.places // span))
+
     def _span(self, spans: Sequence[int], lines: int) -> int:
-        """How many of a segment's places a block takes: as many as leave enough blocks."""
-        spans = [span for span in spans if span <= self.places] or [self.places]
+        """How many of a segment's places a block takes."""
         if self.segments == 1 and spans[0] == self.places and 4 * lines >= _BLOCKS:  # one part needs no second kernel
             return spans[0]
         return next((span for span in spans if lines * self.places // span >= _BLOCKS), spans[-1])
 
-    def _parts(self, span: int) -> int:
-        return self.segments * (self.places // span)
+    def _one_after_another(self, cut: Cut) -> Cut:
+        """At most as many parts, each a segment of its own."""
+        groups = -(-self.length // GROUP)
+        turns = max(1, -(-groups // (cut.parts * cut.span)))
+        segment = turns * cut.span * GROUP
+        return Cut(segment, cut.span, cut.span, max(1, -(-self.length // segment)))
 
-    def _bytes(self, span: int) -> int:
+    def _bytes(self, cut: Cut) -> int:
         """What the parts of all rows take in the workspace."""
-        parts = self._parts(span)
-        return parts * self.count * self._part_bytes() if parts > 1 else 0
+        return cut.parts * self.count * self._part_bytes() if cut.parts > 1 else 0
 
     def _part_bytes(self) -> int:
         """Size of the struct of a part."""
@@ -115,6 +146,8 @@ class PartKernels:
             mode = RowMode.WHOLE if whole else RowMode.UNIT
             threads = self.count // self.lanes * self.places * self.segments
             many = threads >= self.few and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            steps = zip(along[-1].strides, arrays, strict=True)
+            many = many and all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
         elif self.places >= 32 and all(along[-1].strides[place] == 1 for place in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
@@ -165,9 +198,8 @@ class PartKernels:
 
     def _along_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
-        span = self._along
-        grid = self.count * self._parts(span)
-        return self._launch(variant, arrays, kept, along, self.count, span, 0, 1, 1, grid, span)
+        cut = self._along
+        return self._launch(variant, arrays, kept, along, self.count, cut, 0, 1, self.count * cut.parts, cut.span)
 
     def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         lanes = {RowMode.WHOLE: self.lanes, RowMode.UNIT: self.apart, RowMode.STEPPED: 1}[mode]
@@ -177,22 +209,19 @@ class PartKernels:
         wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
         if mode is RowMode.UNIT:
             wide = 5  # of each of a thread's columns, a warp's are neighbours
-        span, tables = self._across, self.count // columns
-        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * self._parts(span) < _FEW_BLOCKS:
+        cut, tables = self._across, self.count // columns
+        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.parts < _FEW_BLOCKS:
             wide -= 1
-        each = 1
-        while (span // each << wide) > _MOST_THREADS:
-            each *= 2
-        threads = span // each << wide
+        threads = cut.span << wide
         while threads < _WARP:  # idle ones: a block is of whole warps
             wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
-        grid = tiles * tables * self._parts(span)
-        return self._launch(variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads)
+        grid = tiles * tables * cut.parts
+        return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
 
-    def _launch(self, variant, arrays, kept, along, columns, span, wide, each, tiles, grid, threads) -> Geometry:
-        parts = self._parts(span)
-        turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
+    def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads) -> Geometry:
+        parts = cut.parts
+        turns = -(-min(self.length, cut.segment) // (cut.places * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
         while finish_wide and (_MOST_THREADS >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
             finish_wide -= 1
@@ -202,8 +231,8 @@ class PartKernels:
             finish_each *= 2
         while below > 1 and below // 2 >= parts and (below << finish_wide) > 32:
             below //= 2
-        cut = (self.places // span).bit_length() - 1
-        head = [self.count, self.length, columns, self.places, turns, cut, wide, each]
+        pieces = (cut.places // cut.span).bit_length() - 1
+        head = [self.count, self.length, columns, cut.segment, cut.places, turns, pieces, wide]
         head += [*divide_slots(parts), *divide_slots(tiles), finish_wide, finish_each]
         for axes in (kept, along):
             head += _outer(axes)
@@ -212,7 +241,7 @@ class PartKernels:
             for place, index in enumerate(arrays)
         }
         finish = (-(-self.count >> finish_wide), below << finish_wide) if parts > 1 else None
-        return Geometry(variant, grid, tuple(head), strides, threads, finish, self._bytes(span))
+        return Geometry(variant, grid, tuple(head), strides, threads, finish, self._bytes(cut))
 
     def _reach(self, place: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
         """Slots of parts.cuh's Reach."""

@@ -16,6 +16,7 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+from skuda.arguments import may_coincide
 from skuda.dtypes import DTYPES
 from skuda.family import cupy_dtype, family_of_plain, plain_library, stream_handle, torch_dtypes
 from skuda.tensor import View, with_axes
@@ -111,7 +112,7 @@ class _Maker:
             (
                 other,
                 output,
-                other < inputs and operands[other].dims == operands[output].dims and plan.may_coincide(other, output),
+                other < inputs and operands[other].dims == operands[output].dims and may_coincide(plan, other, output),
             )
             for output in range(inputs, len(kinds))
             for other in range(output)

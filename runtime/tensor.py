@@ -11,7 +11,6 @@ from math import prod
 
 import numpy as np
 
-from skuda.aliasing import array_at, overlap, overlaps_itself
 from skuda.errors import DeviceMismatch, NotAnArray
 from skuda.family import (
     CPU,
@@ -31,8 +30,6 @@ __all__ = [
     "View",
     "as_numpy",
     "family_of",
-    "overlap",
-    "overlaps_itself",
     "stream_handle",
     "view_of",
     "with_axes",
@@ -72,6 +69,20 @@ class View:
         self.readonly = readonly
         self.owner = owner
         self.imported = imported
+
+    def bounds(self) -> tuple[int, int]:
+        """Address of the first byte, and of the one past the last; the same for a view without elements."""
+        low = self.pointer
+        itemsize = self.storage.itemsize
+        if self.contiguous:
+            return low, low + prod(self.shape) * itemsize
+        high = low + itemsize
+        for extent, stride in zip(self.shape, self.strides, strict=True):
+            if stride > 0:
+                high += (extent - 1) * stride * itemsize
+            else:
+                low += (extent - 1) * stride * itemsize
+        return low, high
 
 
 def view_of(array, name: str) -> View:
@@ -122,6 +133,8 @@ def as_numpy(view: View) -> np.ndarray:
     """
     if view.device != CPU:
         raise DeviceMismatch(f"an array on CUDA device {view.device} cannot be read by the CPU")
+    from skuda.aliasing import array_at  # no GPU needs it
+
     itemsize = view.storage.itemsize
     byte_strides = tuple([stride * itemsize for stride in view.strides])
     return array_at(view.pointer, view.shape, byte_strides, itemsize, view.readonly, view).view(view.storage)

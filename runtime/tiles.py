@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from skuda.axes import Axis
+from skuda.mapping import Geometry, MapKernels, divide_slots, product
 from skuda.records import Record
+from skuda.schedules import TILE
+from skuda.walk import outer_slots, outer_strides
 
 _SHORTEST = 8  # shorter axes would leave most of a tile empty
 _LONGEST = (1 << 31) - 1  # what the 32-bit indices of a plane reach
@@ -57,6 +60,41 @@ class Arrays(Record):
     parameters: Sequence[int]
     blocked: Sequence[int]
     packed: bool
+
+
+def in_tiles(
+    kernels: MapKernels,
+    arrays: Sequence[int],
+    axes: list[Axis],
+    full: Sequence[int],
+    parameters: Sequence[int],
+    tile: tuple[int, int, int],
+) -> Geometry | None:
+    """The launch of tiles; None where there is no plane.
+
+    Args:
+        kernels: whose.
+        arrays: places of the operands that are arrays.
+        axes: the index space.
+        full, parameters: places among `arrays` of those in the output's shape, and of the others.
+        tile: as of `schedules.tile_of`.
+    """
+    operands = [kernels.operation.operands[index] for index in arrays]
+    blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
+    output = operands.index(kernels.operation.outputs[0])
+    along, across, lanes = tile
+    found = plane(axes, Arrays(output, full, parameters, blocked, kernels.packed), lanes)
+    if found is None:
+        return None
+    count = -(-found.along.extent // along), -(-found.across.extent // across)
+    head = [found.along.extent, found.across.extent]
+    for divisor in (*count, found.along.run, found.across.run):
+        head += divide_slots(divisor)
+    head += outer_slots(kernels, found.outer)
+    strides = outer_strides(kernels, arrays, found.outer)
+    for place, operand in enumerate(operands):
+        strides[operand.name] += found.steps(place)
+    return Geometry(TILE, count[0] * count[1] * product(found.outer), tuple(head), strides)
 
 
 def plane(axes: list[Axis], arrays: Arrays, lanes: int) -> Plane | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import skuda.compile as compiler
 from skuda import kernel
 
 # On a machine with several GPUs, each worker of pytest-xdist takes one, before anything asks the driver.
@@ -70,3 +71,9 @@ BACKENDS = {"reference": Reference, "cuda": Cuda}
 def backend(request):
     """Where the arrays live and the operation runs."""
     return BACKENDS[request.param]()
+
+
+@pytest.fixture
+def quickly_compiled(monkeypatch):
+    """Compilations take less than half as long, without optimization: for tests of whether sources are accepted."""
+    monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "--Ofast-compile=max"))

@@ -3,29 +3,32 @@
 #pragma once
 #include "row_moves.cuh"
 
-// What joins parts is launched behind the kernel that makes them, and may begin when all blocks of that have begun.
+// What joins parts, and what a later stage reduces, is launched behind the kernel in front, and may begin when all blocks
+// of that have begun.
 __device__ inline void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 // Waits until the kernel in front has ended and what it wrote is there.
-__device__ inline void wait_for_parts() {
+__device__ inline void wait_for_earlier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
+
+constexpr int LINE = 128;  // bytes of memory that come together
 
 // Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
 // along a row, `along`.
 struct Reduction {
   i64 rows, length;
   i64 columns;  // rows whose elements lie beside each other, where they do; else all
+  i64 segment;  // elements that are dealt to the same places
   i64 places;   // of a segment
   i64 turns;    // groups that a place takes, at most
   i64 cut;      // parts to a segment, as a power of two
   i64 wide;     // threads of a block beside each other, as a power of two
-  i64 each;     // places that a thread takes
   Divide parts;  // of a row
   Divide tiles;  // blocks beside each other
   i64 finish_wide, finish_each;  // the same of the kernel that joins parts, where there are several
@@ -37,8 +40,8 @@ struct Reduction {
     i32 place;
   };
   __device__ Part part(i64 number, i32 places_of_part) const {
-    const i64 begin = (number >> cut) * SEGMENT;
-    return {number, begin, min(begin + SEGMENT, length), i32(number & ((1 << cut) - 1)) * places_of_part};
+    const i64 begin = (number >> cut) * segment;
+    return {number, begin, min(begin + segment, length), i32(number & ((1 << cut) - 1)) * places_of_part};
   }
 
   // Whether a row lies along one axis.
@@ -112,6 +115,7 @@ template <typename How, typename V> __device__ inline void take(V& value, V (&gr
   value = How::of(value, joined<How>(group));
 }
 // The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
+// Where there is NaN, that is the best, and the first is sought.
 template <bool LARGEST, typename V>
 __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first) {
   V best;
@@ -120,15 +124,13 @@ __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first
   int lane = GROUP - 1;
 #pragma unroll
   for (int i = GROUP - 2; i >= 0; --i)
-    if (group[i] == best) lane = i;
-  if (__builtin_expect(best != best, 0)) {
-#pragma unroll
-    for (int i = GROUP - 2; i >= 0; --i)
-      if (group[i] != group[i]) lane = i;
-  }
+    if ((group[i] == best) | (group[i] != group[i])) lane = i;
   const bool none = i32(found.place >> 32) == 0x7fffffff;  // no row is so long
-  const bool kept = found.value != found.value || (LARGEST ? best <= found.value : best >= found.value);
-  if (none || !kept) found = {best, first + lane};
+  const bool kept = (found.value != found.value) | (LARGEST ? best <= found.value : best >= found.value);
+  const bool better = none | !kept;
+  found.value = better ? best : found.value;
+  // As PTX: the compiler would jump over the search, and columns could not be searched side by side.
+  asm("slct.s64.s32 %0, %1, %2, %3;" : "=l"(found.place) : "l"(first + lane), "l"(found.place), "r"(better ? 0 : -1));
 }
 template <typename How, typename V>
 __device__ inline void take(Placed<V>& found, V (&group)[GROUP], i64 first) {
@@ -196,17 +198,24 @@ template <typename P> __device__ inline P join_parts(const P* first, i64 count, 
 template <int LANES, bool ALIGNED> struct Beside {
   static constexpr int APART = ALIGNED ? 1 : 32;
   i64 first;
-  i32 left;   // columns after the first
-  i32 count;  // how many of its columns exist
+  i32 left;    // columns after the first
+  i32 count;   // how many of its columns exist
+  i32 thread;  // of those beside each other
+  i32 width;   // columns of the tile
+  i64 begin;   // of the tile
 
   __device__ Beside(const Reduction& rows, i64 tile, i32 wide) {
-    const i32 thread = threadIdx.x & ((1 << wide) - 1);
-    const i64 wanted = tile * (LANES << wide) + thread * (ALIGNED ? LANES : 1);
+    thread = threadIdx.x & ((1 << wide) - 1);
+    width = LANES << wide;
+    begin = tile * width;
+    const i64 wanted = begin + thread * (ALIGNED ? LANES : 1);
     first = min(wanted, rows.columns - (ALIGNED ? LANES : 1));
-    left = i32(min(rows.columns - 1 - first, i64(LANES * APART)));
+    left = i32(min(rows.columns - 1 - first, i64(width)));
     count = wanted >= rows.columns ? 0 : min(left / APART + 1, LANES);
   }
   __device__ i32 step(int lane) const { return min(lane * APART, left); }
+  // How far a column of the tile lies from the first of the thread's; of one beyond the edge, the table's last column.
+  __device__ i32 until(i32 column) const { return min(i32(begin - first) + column, left); }
 
   // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
   static __device__ i32 place(i32 index) {
@@ -215,16 +224,21 @@ template <int LANES, bool ALIGNED> struct Beside {
 };
 
 // Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
-// thread are those of rows that lie along one axis.
-template <int LANES>
+// thread are those of rows that lie along one axis, in steps of less than 2^31 bytes: a multiplication each.
+template <int LANES, typename S>
 __device__ inline void places_along(
-    i64 (&at)[GROUP], i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
+    S* (&at)[GROUP], S* row, i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
   if constexpr (LANES == 1) {
-    offsets(at, first, 1, exist, rows, strides);
-  } else {
-    const i64 step = strides.of[AXES - 1];
+    i64 before[GROUP];
+    offsets(before, first, 1, exist, rows, strides);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) at[i] = (first + min(i, exist - 1)) * step;
+    for (int i = 0; i < GROUP; ++i) at[i] = row + before[i];
+  } else {
+    const i32 step = i32(strides.of[AXES - 1] * i64(sizeof(S)));
+    const u8* const start = reinterpret_cast<const u8*>(row + first * strides.of[AXES - 1]);
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      at[i] = reinterpret_cast<S*>(const_cast<u8*>(start + i64(min(i, exist - 1)) * i64(step)));
   }
 }
 
@@ -233,35 +247,63 @@ template <typename E, int LANES, bool ALIGNED>
 __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
-  i64 at[GROUP];
-  places_along<LANES>(at, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+  const storage_t<E>* at[GROUP];
+  places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if constexpr (ALIGNED && LANES > 1) {
-      lanes[i] = load<true, E, LANES>(row + at[i], 0, LANES);
+      lanes[i] = load<true, E, LANES>(at[i], 0, LANES);
     } else {
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = (row + at[i])[lane * columns.APART];
+        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = at[i][lane * columns.APART];
     }
+  }
+}
+// Has the lines of a group that is loaded later brought into the L2 cache; nothing waits for them. Each of the threads
+// beside each other asks for one line, which is all of them where a thread loads 16 bytes a row or less.
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void ask_for_columns(
+    const storage_t<E>* row, i64 first, i64 end, const Reduction& rows, const Reach& reach,
+    const Beside<LANES, ALIGNED>& columns) {
+  static_assert(LANES > 1);
+  const i32 beside = columns.thread / GROUP * i32(LINE / sizeof(storage_t<E>));
+  const i64 index = first + columns.thread % GROUP;
+  if (index >= end || beside >= columns.width) return;
+  const storage_t<E>* const at = row + index * reach.along.of[AXES - 1] + columns.until(beside);
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
+}
+// The same of what does not run along columns: GROUP elements for all of a thread's columns, or for each of them.
+template <typename E, int LANES, bool ALIGNED, int COUNT>
+__device__ inline void load_places(
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
+    const Reduction& rows, const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
+#pragma unroll
+  for (int lane = 0; lane < COUNT; ++lane) {
+    const storage_t<E>* row = array;
+    if (COUNT > 1 || LANES == 1) row += rows.kept.offset(first_row + columns.step(lane), reach.kept);
+    const storage_t<E>* at[GROUP];
+    places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = *at[i];
   }
 }
 template <typename E, int LANES, bool ALIGNED>
 __device__ inline void store_columns(
     storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
     const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
-  i64 at[GROUP];
-  places_along<LANES>(at, first, exist, rows, reach.along);
+  storage_t<E>* at[GROUP];
+  places_along<LANES>(at, row, first, exist, rows, reach.along);
+  if (columns.count == 0) return;
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
-    if (i >= exist) break;
-    storage_t<E>* const to = row + at[i];
+    if (i >= exist) continue;
     if constexpr (ALIGNED && LANES > 1) {
-      if (columns.count == LANES) store<true, E, LANES>(to, 0, lanes[i]);
+      store<true, E, LANES>(at[i], 0, lanes[i]);
     } else {
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        if (lane < columns.count) to[lane * columns.APART] = lanes[i].data[lane];
+        if (lane < columns.count) at[i][lane * columns.APART] = lanes[i].data[lane];
     }
   }
 }

@@ -29,6 +29,17 @@ template <int FAST, typename C> __device__ inline C row_quotient(C x, C s, bool&
   return FAST ? quick_quotient(x, s, inverse(s), usual) : general_quotient(x, s);
 }
 
+// x / s, where x is an element of type E: no narrow one but 0 is too small.
+template <int FAST, typename E, typename C> __device__ inline C quotient_of(C x, const Divisor<C>& by, bool& usual) {
+  if constexpr (FAST && NARROW<E>) {
+    usual &= (by.s >= limits<C>::scale_low) & (by.s <= limits<C>::scale_high) & (absolute(x) <= limits<C>::value_high);
+    const C q0 = x * by.y;
+    return fused(-fused(by.s, q0, -x), by.y, q0);
+  } else {
+    return quotient<FAST>(x, by, usual);
+  }
+}
+
 // x / (1 + e^u), where x is finite if u is. A narrow dividend is at least 2^-24 if it is not 0 and the divisor lies in
 // 1 .. 2^100, so nothing on the way leaves the range of normal numbers: one condition is asked in place of six.
 template <int FAST, typename E, typename C> __device__ inline C logistic_quotient(C x, C u, bool& usual) {

@@ -142,7 +142,7 @@ def test_the_covering_set_covers():
 
 
 @pytest.mark.parametrize("index", range(len(IN_TURN)), ids=lambda index: name_of(IN_TURN[index]))
-def test_covering_set_on_other_architectures(index):
+def test_covering_set_on_other_architectures(index, quickly_compiled):
     """Each on one of them, in turn: of those that can have it."""
     source, members = IN_TURN[index]
     variants = [dispatch.entry_of(sku).variant for sku in members]

@@ -267,7 +267,7 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
     np.testing.assert_array_equal(y, ours.leaky_relu(x))
 
 
-def test_every_kernel_compiles(ours):
+def test_every_kernel_compiles(ours, quickly_compiled):
     catalog = dispatch._CATALOGS[ours.__name__]
     for source in {operation.source for operation in catalog.operations}:
         entries = [

@@ -71,6 +71,14 @@ ops:
     outputs:
       y: T[d] = sum(x * weight, over=n)
 
+  weighted_columns:
+    inputs:
+      x: T[n, a, d]
+      each: T[n]
+      weight: T[n, d]
+    outputs:
+      y: T[a, d] = sum(x * each + weight, over=n)
+
   stepwise:
     inputs:
       x: T[*n]
@@ -275,6 +283,15 @@ def test_a_reduction_over_any_number_of_axes(run, element, shape):
 
 
 @pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(9, 2, 5), (70, 1, 3), (1, 4, 4), (0, 2, 3)])
+def test_columns_with_weights_that_they_share_and_others(run, element, shape):
+    n, _, d = shape
+    x, each, weight = (integers(element, size, 18, most=3) for size in (shape, (n,), (n, d)))
+    expected = (wide(x) * wide(each)[:, None, None] + wide(weight)[:, None]).sum(0)
+    same(run("weighted_columns", x, each, weight), expected, element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
 def test_a_chain_of_outputs_without_a_reduction(run, element):
     x = np.linspace(-5, 5, 1001).astype(STORAGE[element])
     C = wide(x).dtype.type
@@ -427,7 +444,7 @@ def test_a_map_may_count(run, element, shape):
 
 
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
-def test_every_kernel_compiles(ours, source):
+def test_every_kernel_compiles(ours, source, quickly_compiled):
     """One schedule of each way in which rows may lie, kept and read again."""
     catalog = dispatch._CATALOGS[ours.__name__]
     entries = []

@@ -350,7 +350,7 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
 def test_what_is_held_is_made_of_what_is_held():
     program = forward(X, "s: C[*n] = max(r / sum(r, over=d), over=d); y: T[*n, d] = r / sum(r, over=d) / s",
                       let="r: exp(x)")  # fmt: skip
-    share = "quotient<FAST>(Held0, divisor_, usual_)"
+    share = "quotient_of<FAST, C>(Held0, divisor_, usual_)"
     assert [[(held.value.formula, held.first) for held in each.held] for each in RowProgram(program).passes] == [
         [("row_exponential<FAST>(x, usual_)", True)],
         [("row_exponential<FAST>(x, usual_)", False), (share, True)],

@@ -22,7 +22,7 @@ import cupy
 from problems import calls, covering
 
 from gpu.arrays import Pair
-from skuda import dispatch, mapping
+from skuda import dispatch, walk
 from skuda.sku import BackendKind, KernelSku
 
 
@@ -42,7 +42,7 @@ def main() -> None:
         print(*(sku.symbol for sku in skus), sep="\n")
         return
     cupy.cuda.set_allocator(None)
-    mapping._BUSY = 64  # threads take as much of these small arrays as they do of large ones
+    walk.BUSY = 64  # threads take as much of these small arrays as they do of large ones
     launches = 0
     for sku in skus:
         for index, call in enumerate(calls(sku)):

@@ -7,7 +7,7 @@ from distance import worse
 from problems import calls
 
 from gpu.arrays import Pair
-from skuda import dispatch, mapping
+from skuda import dispatch, walk
 from skuda.sku import BackendKind
 from skuda.tensor import view_of
 
@@ -17,7 +17,7 @@ SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind
 @pytest.fixture(autouse=True)
 def busy(monkeypatch):
     """Threads take as much of these small arrays as they do of large ones."""
-    monkeypatch.setattr(mapping, "_BUSY", 64)
+    monkeypatch.setattr(walk, "BUSY", 64)
 
 
 @pytest.mark.parametrize("symbol", SKUS)

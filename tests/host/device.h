@@ -16,7 +16,7 @@
 struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Dim { int x; };
-extern Dim threadIdx, blockIdx, blockDim;
+extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
 using std::copysign;
 using std::fmax;
@@ -129,6 +129,8 @@ void st_shared__cluster(unsigned at, const void* value, size_t size);
 inline void st_shared__cluster_u8(unsigned at, unsigned value) { st_shared__cluster(at, &value, 1); }
 inline void st_shared__cluster_u32(unsigned at, unsigned value) { st_shared__cluster(at, &value, 4); }
 inline void st_shared__cluster_u64(unsigned at, long long value) { st_shared__cluster(at, &value, 8); }
+inline long long slct_s64_s32(long long a, long long b, int c) { return c >= 0 ? a : b; }
+inline void prefetch_global_L2(const void* from) { (void)*static_cast<const volatile char*>(from); }
 void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
 inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }

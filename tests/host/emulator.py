@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
 _Shape = ctypes.c_int * 4  # blocks, threads of one, blocks of a cluster, bytes of shared memory
 UNTOUCHED = 0xA5  # what output memory holds before
-_FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -shared -fPIC".split()
+_FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -shared -fPIC -U_FORTIFY_SOURCE".split()
 _PAGE = mmap.PAGESIZE
 _BOUNDARY = 256  # bytes: every operand's memory starts on a multiple, as tests/problems.py has it
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);

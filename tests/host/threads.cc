@@ -1,13 +1,14 @@
 // The threads of a cluster of blocks as fibers, one cluster after the other: each runs until it waits for others.
 #include <algorithm>
 #include <cfenv>
+#include <csetjmp>
 #include <sys/mman.h>
 #include <ucontext.h>
 #include <vector>
 
 #include "device.h"
 
-Dim threadIdx, blockIdx, blockDim;
+Dim threadIdx, blockIdx, blockDim, gridDim;
 unsigned long long* exchanged;
 
 float __fmaf_rd(float a, float b, float c) {
@@ -39,8 +40,8 @@ struct Copy {
   size_t size;
 };
 struct Fiber {
-  ucontext_t context;
-  bool done;
+  jmp_buf place;               // where it goes on
+  bool started, done;
   int cluster_turn;          // of the cluster's barrier, which it arrived at
   std::vector<Copy> copies;  // on their way, in groups
   std::vector<size_t> groups;  // where each begins, and the next one
@@ -56,7 +57,7 @@ char* reserved(size_t size) {
   return memory == MAP_FAILED ? (abort(), nullptr) : static_cast<char*>(memory);
 }
 
-ucontext_t scheduler;
+jmp_buf scheduler;
 std::vector<Fiber> fibers;
 Block cluster[BLOCKS];
 Barrier together;
@@ -73,9 +74,13 @@ void come(Barrier& barrier, int wanted) {
   ++barrier.turn;
 }
 
+// Unlike swapcontext, jumps ask the system nothing.
+void leave() {
+  if (!_setjmp(fibers[current].place)) _longjmp(scheduler, 1);
+}
+
 void wait_beyond(const Barrier& barrier, int turn) {
-  const int self = current;
-  while (barrier.turn == turn) swapcontext(&fibers[self].context, &scheduler);
+  while (barrier.turn == turn) leave();
 }
 
 void wait(Barrier& barrier, int wanted) {
@@ -84,10 +89,27 @@ void wait(Barrier& barrier, int wanted) {
   wait_beyond(barrier, turn);
 }
 
+// A fiber is a thread of one block after another.
 void start() {
-  (*body)();
-  fibers[current].done = moved = true;
-  swapcontext(&fibers[current].context, &scheduler);
+  for (;;) {
+    (*body)();
+    fibers[current].done = moved = true;
+    leave();
+  }
+}
+
+// Goes on with the current fiber until it leaves.
+void enter() {
+  Fiber& fiber = fibers[current];
+  if (_setjmp(scheduler)) return;
+  if (fiber.started) _longjmp(fiber.place, 1);
+  fiber.started = true;
+  ucontext_t context;
+  getcontext(&context);
+  context.uc_stack.ss_sp = stacks + STACK * current;
+  context.uc_stack.ss_size = STACK;
+  makecontext(&context, start, 0);
+  setcontext(&context);
 }
 
 char* block_memory() { return shared + size_t(rank) * SHARED_BYTES; }
@@ -135,6 +157,7 @@ bool run_blocks(
   size = blocks_of_cluster;
   dynamic_bytes = shared_bytes;
   blockDim.x = threads;
+  gridDim.x = int(blocks);
   if (!shared) {
     shared = reserved(size_t(BLOCKS) * SHARED_BYTES);
     stacks = reserved(STACK * BLOCKS * 1024);
@@ -153,10 +176,6 @@ bool run_blocks(
       each.done = false;
       each.copies.clear();
       each.groups.assign(1, 0);
-      getcontext(&each.context);
-      each.context.uc_stack.ss_sp = stacks + STACK * fiber;
-      each.context.uc_stack.ss_size = STACK;
-      makecontext(&each.context, start, 0);
     }
     for (int left = all; left > 0;) {
       left = 0;
@@ -168,10 +187,13 @@ bool run_blocks(
         threadIdx.x = fiber % threads;
         blockIdx.x = int(number) + rank;
         exchanged = cluster[rank].exchanged;
-        swapcontext(&scheduler, &fibers[fiber].context);
+        enter();
         left += !fibers[fiber].done;
       }
-      if (left > 0 && !moved) return false;
+      if (left > 0 && !moved) {
+        fibers.clear();  // these go on nowhere
+        return false;
+      }
     }
   }
   return true;

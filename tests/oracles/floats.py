@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, cached_property, lru_cache
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Format:
     """A binary floating-point format: a sign, an exponent field and a fraction field.
 
@@ -21,54 +22,54 @@ class Format:
     infinities: bool = True
     saturates: bool = False
 
-    @property
+    @cached_property
     def bits(self) -> int:
         return 1 + self.exponent_bits + self.fraction_bits
 
-    @property
+    @cached_property
     def bias(self) -> int:
         return (1 << (self.exponent_bits - 1)) - 1
 
-    @property
+    @cached_property
     def unit(self) -> int:
         """Exponent of the smallest subnormal: no finite value has a bit below 2 ** unit."""
         return 1 - self.bias - self.fraction_bits
 
-    @property
+    @cached_property
     def special(self) -> int:
         """The exponent field of infinities and NaNs."""
         return (1 << self.exponent_bits) - 1
 
-    @property
+    @cached_property
     def nan(self) -> int:
         """The canonical NaN: sign clear, every other bit set."""
         return (1 << (self.bits - 1)) - 1
 
-    @property
+    @cached_property
     def infinity(self) -> int:
         assert self.infinities
         return self.special << self.fraction_bits
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """The largest finite value."""
         return self.infinity - 1 if self.infinities else self.nan - 1
 
-    @property
+    @cached_property
     def overflow(self) -> int:
         """What is encoded for a value beyond the largest."""
         return self.largest if self.saturates else self.infinity
 
-    @property
+    @cached_property
     def highest_exponent(self) -> int:
         """That of the largest power of two."""
         return self.bias + (not self.infinities)
 
-    @property
+    @cached_property
     def smallest_normal(self) -> int:
         return 1 << self.fraction_bits
 
-    @property
+    @cached_property
     def sign(self) -> int:
         return 1 << (self.bits - 1)
 
@@ -98,7 +99,7 @@ class Value:
 
     @property
     def zero(self) -> bool:
-        return self.kind == "finite" and self.magnitude == 0
+        return self.kind == "finite" and not self.magnitude
 
     @property
     def signed(self) -> Fraction:
@@ -120,6 +121,7 @@ def unpack(bits: int, form: Format) -> tuple[int, int, int]:
     return sign, fraction | (1 << form.fraction_bits), form.unit + field - 1
 
 
+@lru_cache(1 << 16)
 def decode(bits: int, form: Format) -> Value:
     """The value of a bit pattern."""
     negative = bool(bits >> (form.bits - 1))
@@ -139,12 +141,19 @@ def encode(value: Value, form: Format) -> int:
 
 
 def _encode_magnitude(magnitude: Fraction, form: Format) -> int:
-    if magnitude == 0:
+    if not magnitude:
         return 0
     unit = max(floor_log2(magnitude) - form.fraction_bits, form.unit)
-    mantissa = round(magnitude / power_of_two(unit))  # Fraction rounds exactly, ties to even
+    mantissa = _nearest(magnitude, unit)
     # The pattern of mantissa * 2^unit: a carry out of the mantissa moves into the exponent field by itself.
     return min(((unit - form.unit) << form.fraction_bits) + mantissa, form.overflow)
+
+
+def _nearest(number: Fraction, unit: int) -> int:
+    """How many times 2^unit a number is, rounded to an integer, ties to even."""
+    above, below = number.numerator << max(0, -unit), number.denominator << max(0, unit)
+    count, rest = divmod(above, below)
+    return count + (2 * rest > below or (2 * rest == below and count % 2))
 
 
 def encode_fraction(number: Fraction | int, form: Format) -> int:
@@ -153,13 +162,15 @@ def encode_fraction(number: Fraction | int, form: Format) -> int:
     return encode(Value("finite", number < 0, abs(number)), form)
 
 
+@cache
 def power_of_two(exponent: int) -> Fraction:
     return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
 
 
 def floor_log2(number: Fraction) -> int:
-    guess = number.numerator.bit_length() - number.denominator.bit_length()
-    return guess if number >= power_of_two(guess) else guess - 1
+    above, below = number.numerator, number.denominator
+    guess = above.bit_length() - below.bit_length()
+    return guess if above << max(0, -guess) >= below << max(0, guess) else guess - 1
 
 
 def rounded(value: Value, form: Format) -> Value:

@@ -6,14 +6,29 @@ lie before it is stored (spans.py says why); `wanted` are the places of the row 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
+from functools import lru_cache, wraps
 
 from . import affine, spans
 from .floats import FORMATS, Value, add, compute_format, decode, divide, encode, encode_fraction, integer, subtract
 from .spans import ANY, ZERO, Span, point, real
 
 Codes = list[tuple[int, int]]
+
+
+def remembered(oracle: Callable) -> Callable:
+    """An oracle that knows its last answers: codes of several types are made of the same values."""
+    answer = lru_cache(16)(oracle)
+
+    def fixed(value):
+        return tuple(value) if isinstance(value, list) else value
+
+    @wraps(oracle)
+    def ask(*given, **options):
+        return answer(*map(fixed, given), **{name: fixed(value) for name, value in options.items()})
+
+    return ask
 
 
 def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None) -> tuple[int, list[int]]:
@@ -50,6 +65,7 @@ def dynamic_quantize_asymmetric(row, q_min, q_max, *, element, scale_element=Non
     return scale, zero_point, [affine.quantize(x, scale, zero_point, q_min, q_max, **kinds) for x in row]
 
 
+@remembered
 def rms_norm(row, weight, eps: int, *, element, wanted=None) -> list[Span]:
     """x * (1 / sqrt(mean(x^2) + eps)) * weight."""
     compute = compute_format(element)
@@ -73,6 +89,7 @@ def add_rms_norm(row, residual, weight, eps: int, *, element, wanted=None) -> tu
     return stored, rms_norm(stored, weight, eps, element=element, wanted=wanted)
 
 
+@remembered
 def layer_norm(row, weight, bias, eps: int, *, element, wanted=None) -> list[Span]:
     """y * (1 / sqrt(mean(y^2) + eps)) * weight + bias, y = x - mean(x)."""
     compute = compute_format(element)
@@ -185,6 +202,7 @@ def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
     return [spans.divide(x[i], norm, compute) for i in _places(row, wanted)]
 
 
+@remembered
 def softmax(row, *, element, wanted=None) -> list[Span]:
     """e^(x - max) * (1 / sum(e^(x - max)))."""
     compute = compute_format(element)
@@ -440,6 +458,7 @@ def first_smallest(row, *, element) -> int:
     return _first(row, element, min)
 
 
+@remembered
 def gelu(row, *, element) -> list[Span]:
     """x times the normal distribution below it."""
     compute = compute_format(element)
@@ -462,6 +481,7 @@ def _gelu_slopes(row, element: str) -> list[Span]:
     return found
 
 
+@remembered
 def gelu_tanh(row, *, element) -> list[Span]:
     """x (1 + tanh u) / 2 = x * sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
     compute = compute_format(element)
@@ -488,6 +508,7 @@ def _gelu_tanh_slopes(row, element: str) -> list[Span]:
     return found
 
 
+@remembered
 def silu_mul(gate, up, *, element) -> list[Span]:
     """gate / (1 + e^-gate) * up."""
     compute = compute_format(element)
@@ -645,9 +666,9 @@ def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, el
         if value is ANY:
             codes.append((q_min, q_max))
             continue
-        ends = [encode(end, compute) for end in (value.low, value.high)]
+        ends = [encode(end, compute) for end in ((value.low,) if value.exact else (value.low, value.high))]
         both = sorted(affine.quantize(end, scale, zero_point, q_min, q_max, **kinds) for end in ends)
-        codes.append((both[0], both[1]))
+        codes.append((both[0], both[-1]))
     return codes
 
 

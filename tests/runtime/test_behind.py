@@ -6,9 +6,12 @@ import ctypes
 import struct
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from skuda import behind
+from skuda import behind, dispatch
+from skuda.straight import contiguous_strides
+from skuda.tensor import View
 
 
 @pytest.fixture
@@ -67,3 +70,25 @@ def test_a_launch_that_fails_says_so_and_gives_the_context_back(driver):
     with pytest.raises(RuntimeError, match="status 1"):
         behind.launch_of(loaded(driver, 90))(0, 256, 0, 0xABC)
     assert driver.context == 100
+
+
+def test_kernels_that_wait_and_no_others_are_launched_behind_the_one_in_front(monkeypatch):
+    from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
+
+    whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64))
+    monkeypatch.setattr(behind, "launch_of", lambda loaded: "behind")
+    kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
+    monkeypatch.setattr(dispatch, "kernel", lambda *_: kernel)
+    found = {}
+    for plan in whole._kernels.plans:
+        strides = map(contiguous_strides, plan.shapes)
+        spaces = zip(plan.shapes, strides, strict=True)
+        views = [View(0, *each, np.dtype("f4"), 0, True, False, None) for each in spaces]
+        launch = plan.launch_for(views)
+        text = dispatch.catalogs()[0].source(plan.operation.source)
+        for entry, (kind, *_) in zip(launch.entries, launch.kernels(0), strict=True):
+            name = entry.partition("<")[0]
+            body = text[text.index(f"    {name}(const __grid_constant__") :].partition("__global__")[0]
+            found[name] = kind
+            assert ("wait_for_earlier" in body) == (kind == "behind"), name
+    assert list(found.values()) == ["plain", "behind", "behind"]

@@ -11,13 +11,13 @@ import random
 
 import numpy as np
 import pytest
-from test_mapping import AXES, Slots, divide, outer_offset, view_over
+from replay import AXES, Slots, divide, outer_offset, view_over
 from test_row_mapping import expected, problem_of
 
 from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
-from skuda.rows import GROUP, SEGMENT, in_order
+from skuda.rows import GROUP, in_order
 from skuda.schedules import PartVariant, RowMode
 
 PLANS = [
@@ -34,7 +34,7 @@ class Replayed:
     def __init__(self, geometry):
         self.geometry = geometry
         slots = Slots(geometry.head)
-        names = "rows length columns places turns cut wide each".split()
+        names = "rows length columns segment places turns cut wide".split()
         self.__dict__.update({name: slots.one() for name in names})
         self.parts, self.tiles = slots.divide(), slots.divide()
         self.finish_wide, self.finish_each = slots.one(), slots.one()
@@ -55,20 +55,20 @@ class Replayed:
             line = divide(self.tiles, number)
             table = divide(self.parts, line)
             part, tile = line - table * self.parts[0], number - line * self.tiles[0]
-            start = (part & ((1 << self.cut) - 1)) * (block >> self.wide) * self.each
+            start = (part & ((1 << self.cut) - 1)) * (block >> self.wide)
             for thread in range(block):
                 beside = thread & ((1 << self.wide) - 1)
-                place = start + (thread >> self.wide) * self.each
+                place = start + (thread >> self.wide)
                 for lane in range(lanes):
                     whole = self.geometry.variant.mode is RowMode.WHOLE
                     column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + 32 * lane)
                     if column < self.columns:
-                        yield part, table * self.columns + column, [place + each for each in range(self.each)]
+                        yield part, table * self.columns + column, [place]
 
     def elements(self, part: int, place: int):
         """Those of a place, turn by turn."""
-        begin = (part >> self.cut) * SEGMENT
-        end = min(begin + SEGMENT, self.length)
+        begin = (part >> self.cut) * self.segment
+        end = min(begin + self.segment, self.length)
         for turn in range(self.turns):
             first = begin + (turn * self.places + place) * GROUP
             if first < end:
@@ -189,10 +189,9 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
         for reduced in (70_000, 1 << 20, 1 << 26, 1 << 31):
             plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
             kernels = plan._kernels.parts
-            for span in (kernels._along, kernels._across):
-                parts = kernels._parts(span)
-                geometry = kernels._launch(None, [], [], [], kept, span, 0, 1, 1, 1, span)
+            for cut in (kernels._along, kernels._across):
+                geometry = kernels._launch(None, [], [], [], kept, cut, 0, 1, 1, cut.span)
                 wide, each = geometry.head[16:18]
                 blocks, threads = geometry.finish
                 assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
-                assert (threads >> wide) * each >= parts and each & (each - 1) == 0
+                assert (threads >> wide) * each >= cut.parts and each & (each - 1) == 0

@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from problems import Call, place
-from test_mapping import AXES, Slots, addresses, divide, outer_offset, view_over
+from replay import AXES, Slots, addresses, divide, outer_offset, view_over
 
 import skuda
 from skuda import dispatch

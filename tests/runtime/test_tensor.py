@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
+from skuda.aliasing import overlap, overlaps_itself
 from skuda.errors import DeviceMismatch, NotAnArray
-from skuda.tensor import CPU, View, as_numpy, family_of, overlap, overlaps_itself, stream_handle, view_of
+from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)

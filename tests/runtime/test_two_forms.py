@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import test_launch
+from replay import view_over
 from test_launch import array
-from test_mapping import view_over
 from test_workspace import INPUT, OUTPUT, WORKSPACE, kernels, workspace_of
 
 import skuda

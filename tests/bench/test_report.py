@@ -1,0 +1,116 @@
+"""What the bench says of its rows: verdicts, tables, README's lines, the plot."""
+
+from __future__ import annotations
+
+import json
+import math
+
+import numpy as np
+import pytest
+from bench_rows import made_row, reduced_row
+
+from skuda.bench import cli, markdown, report, targets
+
+
+def test_verdicts(result):
+    large, transposed = targets.verdicts(result["rows"])
+    assert (large.name, large.rows, large.median, large.worst, large.below) == (
+        "64 MB and more", 3, pytest.approx(0.98), pytest.approx(0.95), 0,
+    )  # fmt: skip
+    assert large.met and large.worst_row["shape"] == "16384x8192"
+    assert (transposed.median, transposed.worst, transposed.below, transposed.met) == (0.4, 0.4, 1, False)
+
+
+def test_rows_that_lose(result):
+    assert [(row["shape"], peer, ratio) for row, peer, ratio in targets.slower(result["rows"])] == [
+        ("16384x4095", "torch.compile", 0.8),
+        ("4096x4096 transposed", "torch eager", 0.9),
+    ]
+    mean, rows = targets.compile_mean(result["rows"])
+    assert (mean, rows) == (pytest.approx(math.cbrt(2 * 0.8 * 1.5)), 3)
+    assert targets.compile_mean([{**row, "element": "f32"} for row in result["rows"]]) is None
+
+
+def test_reductions_are_reported_beside_their_floor(reducing):
+    text = "\n".join(" ".join(line.split()) for line in report.text(reducing).splitlines())
+    for expected in (
+        "r: of reductions to few values, time of a kernel that only reads so many bytes, over ours",
+        "16384x4096 f16 s8 201.0 50.0 0.960 - - 2.00 0.80",
+        "16384x4096 f16 s8 axis 0 201.0 50.0 0.900r",
+        "rows of 64 to 16384 2 0.780 0.950 0.600 0.880 1 missed; worst: softmax f16 s8 16384x4095",
+        "columns 1 0.900 0.850 0.900 0.850 0 met; worst: sum f16 s8 16384x4096 axis 0",
+        "Triton: no triton",
+        "0.50 of ours: Triton, softmax f16 s8 16384x4095",
+    ):
+        assert expected in text
+    assert "Dynamic per tensor" not in text
+    mean, rows = targets.compile_mean(reducing["rows"])
+    assert rows == 3  # of maps
+
+
+def test_readme_has_a_table_of_maps_and_one_of_reductions(reducing):
+    lines = list(markdown.lines(reducing))
+    assert "| | | large | odd | small | torch eager | torch.compile |" in lines
+    assert "| quantize | f16 | 0.96 (0.95) | 1.00 (1.00) | - | 2.68 | 1.34 |" in lines
+    groups = "64 to 16384 wide | odd | 65536 and wider | few rows"
+    assert f"| | | {groups} | torch eager | torch's own | torch.compile | Triton |" in lines
+    assert "| softmax | f16 | 0.96 (0.96) | 0.60 (0.60) | 0.80 (0.80) | - | - | 2.00 | - | 0.64 |" in lines
+    assert "| measured | 0.78 (0.60) | 0.80 (0.80) | 0.90 (0.90) |" in lines
+    assert "| verdict | missed, 1 of 2 below | missed, 1 of 1 below | met |" in lines
+    only = {**reducing, "rows": reducing["rows"][-4:]}
+    assert not any("both directions" in line for line in markdown.lines(only))
+
+
+def test_report(result):
+    lines = report.text(json.loads(json.dumps(result))).splitlines()
+    assert lines[0] == "Test GPU, CUDA driver 13000, 2026-01-02; skuda 0"
+    text = "\n".join(" ".join(line.split()) for line in lines)
+    for expected in (
+        "quantize_per_token torch eager torch.compile torch's own Triton",
+        "shape dtype MB us share no triton",
+        "16384x4096 f16 s8 201.0 50.0 0.980 8.00 2.00 - -",
+        "16384x8192 f16 s8 201.0 80.0 0.950 OutOfMemoryEr 1.50 - -",
+        "1x4096 f16 s8 201.0 output: 3 of 4096 bytes in rows 0 to 1 are not the reference's",
+        "64 MB and more 3 0.980 0.970 0.950 0.920 0 met; worst: quantize_per_token f16 s8 16384x8192",
+        "transposed views 1 0.400 0.600 0.400 0.600 1 missed; worst: quantize_per_token f16 s8 4096x4096",
+        "torch eager: faster than ours in 1 of 2 rows",
+        "torch.compile: faster than ours in 1 of 3 rows",
+        "geometric mean of its time over ours 1.34 in 3 rows, wanted 1.3: met",
+        "0.80 of ours: torch.compile, quantize_per_token f16 s8 16384x4095",
+        "plan.run, prebuilt args 6.00 1.20",
+        "torch.lerp(out=) no torch",
+        "plan.run, prebuilt args: 1.20 of C launch loop, wanted at most 1.3: met",
+        "plan.run, fresh args: 2.00 of C launch loop, wanted at most 1.8: missed",
+        "first call of a process, cold cache: 251.0 ms after import of cupy, wanted at most 250: missed",
+        "first call of a process, warm cache: 9.0 ms after import of cupy, wanted at most 10: met; 6.0 of them to "
+        "import skuda",
+    ):
+        assert expected in text
+
+
+def test_json_has_a_line_a_row(result):
+    text = cli.as_json(result)
+    assert json.loads(text) == result
+    assert sum('"operation"' in line for line in text.splitlines()) == len(result["rows"])
+    del result["rows"]
+    assert json.loads(cli.as_json(result)) == result
+
+
+def test_plot(result, tmp_path):
+    from matplotlib.image import imread
+
+    from skuda.bench import plot
+
+    assert plot.points(result["rows"], "torch.compile") == {
+        "16384x4096": [pytest.approx(0.49)],
+        "16384x4095": [pytest.approx(1.25)],
+        "16384x8192": [pytest.approx(76 / 120)],
+    }
+    column = made_row("16384x4096", "columns", 50.0, 40.0) | {"variant": "axis 0", "read_us": 30.0}
+    assert plot.points([column], None) == {"16384x4096 axis 0": [pytest.approx(0.6)]}
+    assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
+    assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
+    result["rows"].append(reduced_row("softmax", "softmax", "16384x4096", "rows of 64 to 16384", 50.0, 48.0))
+    plot.draw(tmp_path / "share.png", result)
+    picture = imread(tmp_path / "share.png")[..., :3]
+    assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4

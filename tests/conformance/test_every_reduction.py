@@ -1,0 +1,221 @@
+"""What holds of every operation that reduces, whichever the catalog has: views, axes, nothing to reduce, hard rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skuda
+from oracles import rows
+from oracles.floats import FORMATS, compute_format
+from skuda import dispatch
+from skuda.dtypes import DTYPES
+from skuda.errors import InvalidProblem
+from skuda.sku import BackendKind
+
+from . import test_gradients, test_observers, test_rows, test_stages
+from .support import assert_codes, assert_floats, bits_of, floats, pattern
+from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
+
+CATALOG = dispatch.catalogs()[0]
+PLANS = {
+    plan.operation.function: plan
+    for name in CATALOG.modules
+    for plan in CATALOG.plans(name)
+    if plan.operation.reduces and plan.operation.name in CATALOG.modules
+}
+AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
+
+# Operations that a test tries on rows of zeros, NaN, infinities, cancelling, wide and large elements (`unusual_rows`),
+# against an oracle in exact numbers: what reduces to a value within the bound of its sums, codes to the bit.
+TRIED = {
+    *test_rows.REAL, *test_rows.IN_ONE_PASS, *test_rows.ONE_VALUE, *test_rows.WHOLE, "add_rms_norm",
+    *test_stages.WORDS, *(f"observe_{name}" for name in test_observers.NAMES),
+    *(f"{name}_backward" for name in (*test_gradients.REDUCED, *test_gradients.NORMALIZED, *test_stages.GRADIENTS)),
+    "add_rms_norm_backward", "learnable_fake_quantize_backward",
+}  # fmt: skip
+# What there is of nothing. Every other operation refuses it.
+NOTHING = {
+    "sum": 0, "norm1": 0, "norm2": 0, "prod": 1, "mean": np.nan, "var": np.nan, "std": np.nan, "any": False,
+    "all": True, "count_nonzero": 0,
+}  # fmt: skip
+
+
+def test_every_reduction_is_tried_on_hard_rows():
+    names = {name.partition("_per_")[0] + "_backward" * name.endswith("_backward") for name in PLANS}
+    names = {name.replace("_backward_backward", "_backward") for name in names}
+    assert names <= TRIED, f"no test tries {sorted(names - TRIED)} on rows like `unusual_rows`"
+
+
+def select(plan_class, backend, extents):
+    """A plan of f32, the extents of each dimension being what a function says of it."""
+    operation = plan_class.operation
+    types = next(each for each in operation.combinations if set(each.values()) <= {"f32", "s8", "e4m3"})
+    fields = {field: types[letter] for letter, field in operation.element_fields.items()}
+    fields |= {dim.name: extents(dim) for dim in operation.dims}
+    fields |= {attribute.name: 3 for attribute in operation.attributes if attribute.type == "size"}
+    preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
+    return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
+
+
+def inputs_of(plan) -> list[np.ndarray]:
+    """Ordinary values."""
+    rng = np.random.default_rng(7)
+    return [
+        np.asarray(rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape), np.float32)
+        for operand, shape in zip(plan.operation.inputs, plan.shapes)
+    ]
+
+
+def assert_same(got, expected, what: str) -> None:
+    for one, other in zip(got, expected, strict=True):
+        assert one.dtype == other.dtype and one.shape == other.shape
+        assert np.ascontiguousarray(one).tobytes() == np.ascontiguousarray(other).tobytes(), what
+
+
+# How an array may lie: from a NumPy array and a backend.
+LAYOUTS = {
+    "every other": lambda on, x: on.array(np.repeat(x, 2, -1))[..., ::2],
+    "backwards": lambda on, x: on.array(x[..., ::-1])[..., ::-1],
+    "first axis innermost": lambda on, x: on.array(x.T).T,
+    "padded": lambda on, x: on.array(np.pad(x, 2))[(slice(2, -2),) * x.ndim],
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_however_arrays_lie(backend, name):
+    plan = select(PLANS[name], backend, lambda dim: (3, 4) if dim.many else 7)
+    inputs = inputs_of(plan)
+
+    def outputs(place):
+        given = [place(each) for each in inputs]
+        made = [place(np.zeros(shape, storage)) for shape, storage in plan.made]
+        plan.execute((*given, *made))
+        return [backend.numpy(each) for each in made]
+
+    expected = outputs(backend.array)
+    for what, layout in LAYOUTS.items():
+        placed = outputs(lambda x, layout=layout: layout(backend, x) if x.ndim else backend.array(x))
+        assert_same(placed, expected, f"{name}, {what}")
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_reduction_of_nothing(backend, name):
+    """Each dimension is empty in turn: outputs that do not have it are what nothing gives, or the call is refused."""
+    operation = PLANS[name].operation
+    for empty in operation.dims:
+        lacking = [o.name for o in operation.outputs if empty.name not in {dim.name for dim in o.dims}]
+        try:
+            plan = select(
+                PLANS[name],
+                backend,
+                lambda dim, empty=empty: ((0,) if dim.many else 0) if dim is empty else ((3,) if dim.many else 3),
+            )
+        except InvalidProblem as error:
+            assert f"{empty.name} is 0, and there is no largest or smallest of no elements" in str(error)
+            assert lacking and name not in NOTHING and not name.endswith("_backward")
+            continue
+        made = [backend.array(np.full(shape, 7, storage)) for shape, storage in plan.made]
+        plan.execute((*map(backend.array, inputs_of(plan)), *made))
+        for operand, output in zip(operation.outputs, map(backend.numpy, made), strict=True):
+            if operand.name in lacking:
+                value = 0 if name.endswith("_backward") else NOTHING[name]
+                np.testing.assert_array_equal(output, np.full(output.shape, value, output.dtype))
+            else:
+                assert output.size == 0
+
+
+@pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (2, 0)])
+@pytest.mark.parametrize("name", AXES)
+def test_over_any_axes_it_is_what_it_is_over_the_last(backend, name, axis):
+    operation = PLANS[name].operation
+    full = [operand.dims == operation.space for operand in operation.operands]
+    rng = np.random.default_rng(18)
+    shape, lines = lines_over(np.zeros((4, 9, 5)), axis)
+    given, moved = [], []
+    for _, whole in zip(operation.inputs, full):
+        x = rng.normal(0, 2, (4, 9, 5) if whole else shape).astype(np.float32)
+        given.append(backend.array(x))
+        moved.append(backend.array(lines_over(x, axis)[1] if whole else x.reshape(-1)))
+    call = getattr(skuda, name)
+
+    def found(*arrays, **options) -> list[np.ndarray]:
+        results = call(*arrays, **options)
+        return [backend.numpy(each) for each in (results if isinstance(results, tuple) else (results,))]
+
+    expected, wholes = found(*moved, axis=-1), full[len(operation.inputs) :]
+    for got, other, whole in zip(found(*given, axis=axis), expected, wholes, strict=True):
+        assert got.shape == ((4, 9, 5) if whole else shape)
+        assert_same([lines_over(got, axis)[1] if whole else got.reshape(-1)], [other], name)
+    if operation.keeps:
+        kept = np.empty((4, 9, 5)).sum(axis, keepdims=True).shape
+        given = [each if whole else each.reshape(kept) for each, whole in zip(given, full)]
+        for got, other, whole in zip(found(*given, axis=axis, keepdims=True), expected, wholes, strict=True):
+            assert got.shape == ((4, 9, 5) if whole else kept)
+            assert_same([lines_over(got, axis)[1] if whole else got.reshape(-1)], [other], name)
+
+
+@pytest.mark.parametrize("element", ["f16", "f32", "f64"])
+@pytest.mark.parametrize("name", ["amax", "amin", "argmax", "argmin", "any", "all", "count_nonzero"])
+def test_what_is_exact_is_as_numpy_has_it(backend, name, element):
+    """The first of equals, NaN above everything, over any axes."""
+    x = np.random.default_rng(19).integers(-2, 3, (4, 9, 5)).astype(DTYPES[element].storage)
+    x[1, :, 2], x[2, 0], x[3, 1, 1], x[3, 4, 1], x[0, 0, :2], x[0, 3, 3] = 0, -0.0, np.nan, np.nan, np.inf, -np.inf
+    for axis in (0, 1, 2, None, (0, 2), (1, 2)) if not name.startswith("arg") else (0, 1, 2, None):
+        expected = getattr(np, name)(x, axis=axis)
+        actual = backend.numpy(getattr(skuda, name)(backend.array(x), axis=axis))
+        np.testing.assert_array_equal(actual, expected, f"{name} {axis}")
+
+
+@pytest.mark.parametrize("element", FORMATS)
+@pytest.mark.parametrize("name", test_stages.WORDS)
+def test_hard_rows_are_quantized_as_channels_and_as_groups_too(backend, name, element):
+    """By the scale that each has alone, along the first axis and along the last."""
+    lines = [*unusual_rows(element).values()]
+    lines += lines[: -len(lines) % 4]
+    x = floats(lines, element)
+    word, wide = test_stages.WORDS[name][0], compute_format(element).word
+    expected = [test_stages.quantized(name, line, element, word, wide) for line in lines]
+    channels, groups = (getattr(skuda, f"{name}_per_{each}") for each in ("channel", "group"))
+    for what, results, turned in (
+        ("channels 0", channels(backend.array(x), axis=0, dtype=word), False),
+        ("channels 1", channels(backend.array(x.T), axis=1, dtype=word), True),
+        ("groups", groups(backend.array(x.reshape(-1, 80)), group_size=20, dtype=word), False),
+        ("groups 0", groups(backend.array(x.reshape(-1, 80).T), group_size=20, axis=0, dtype=word), True),
+    ):
+        scale, *zero_point, codes = (backend.numpy(each) for each in results)
+        parts = [(each.T if turned else each).reshape(len(lines), -1) for each in (scale, *zero_point, codes)]
+        assert_floats(np.ascontiguousarray(parts[0][:, 0]), [each[0] for each in expected], wide, what=what)
+        if zero_point:
+            assert parts[1][:, 0].tolist() == [each[1] for each in expected], what
+        wanted = np.array([each[-1] for each in expected])
+        if word in test_stages.FP8:
+            stored = np.ascontiguousarray(parts[-1]).view(DTYPES[word].storage)
+            assert_floats(stored, wanted, word, what=what)
+        else:
+            assert_codes(parts[-1], wanted, word, input=x)
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "norm1", "norm2", "var"])
+def test_many_ones_beside_a_large_element_count(backend, name):
+    """In one accumulator beside 2^24 each of them would vanish."""
+    large = pattern(2**12 if name in ("norm2", "var") else 2**24, "f32")
+    line = [large] + [pattern(1, "f32")] * 2100
+    expected = test_rows.ONE_VALUE[name](line, element="f32")
+    assert not expected.exact
+    for axis in (0, 1):
+        x = backend.array(np.moveaxis(floats([line, line[::-1]], "f32"), 1, axis))
+        assert_admitted(backend.numpy(getattr(skuda, name)(x, axis=axis)), [expected] * 2, "f32", name)
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_hard_rows_of_a_sum_and_its_norm_have_a_gradient(backend, element):
+    lines = [row for what, row in unusual_rows(element).items() if what != "wide exponents"]
+    d_total = dy = [other_row(element, 20)] * len(lines)
+    weight, eps = parameter(element, 20, 7), eps_of("add_rms_norm", element)
+    expected = rows.add_rms_norm_backward(d_total, dy, weight, lines, eps, element=element)
+    given = (backend.array(floats(each, element)) for each in (d_total, dy, weight, lines))
+    d_input, d_weight = map(backend.numpy, skuda.add_rms_norm_backward(*given))
+    assert_admitted(d_input.reshape(-1), sum(expected[0], []), element, f"d_input {element}")
+    assert_admitted(d_weight, expected[1], element, f"d_weight {element}")
+    assert bits_of(d_weight, element).size == 20

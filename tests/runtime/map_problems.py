@@ -1,0 +1,231 @@
+"""Calls of maps at random shapes, strides, blocks and packed operands; whether their launches reach every element."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+from replay import AXES, BLOCK, Array, addresses, view_over
+from replay_planes import strided_places, tile_places
+from replay_shares import rows_places
+from replay_vectors import columns_places, groups_places, vec_places
+
+from skuda import dispatch, mapping, schedules
+from skuda.dtypes import DTYPES
+from skuda.sku import BackendKind
+
+PLANS = [
+    plan
+    for name in dispatch.catalogs()[0].modules
+    for plan in dispatch.catalogs()[0].plans(name)
+    if not (plan.operation.over or plan.operation.stages)  # test_row_mapping.py, test_reduce_mapping.py
+]
+
+
+def structure(plan_class) -> tuple:
+    """All that places follow from: the dimensions of operands, and how wide their elements are."""
+    operation = plan_class.operation
+    operands = tuple((operand.dims, operand in operation.outputs) for operand in operation.operands)
+    widths = {
+        tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+        for types in operation.combinations
+    }
+    return operands, frozenset(widths), operation.of_second
+
+
+UNLIKE = [*{structure(plan): plan for plan in PLANS}.values()]  # one of each structure
+
+
+def expected_places(operation, types, sizes, arrays: dict[str, np.ndarray]) -> list[tuple]:
+    """For every element of the index space, in C order, the place of each operand, from NumPy's indexing."""
+    space = operation.shape_of(operation.outputs[0], sizes)
+    starts, axes = {}, 0
+    for dim in operation.space:
+        starts[dim.name] = axes
+        axes += len(sizes[dim.name]) if dim.many else 1
+    found = []
+    for index in product(*map(range, space)):
+        places = []
+        for operand in operation.operands:
+            if operand.name not in arrays:
+                continue
+            own: list[int] = []
+            for dim in operand.dims:
+                count = len(sizes[dim.name]) if dim.many else 1
+                part = index[starts[dim.name] : starts[dim.name] + count]
+                own += [each // sizes[dim.block] for each in part] if dim.block else part
+            array = arrays[operand.name]
+            zero = array[(0,) * array.ndim]
+            if DTYPES[operation.word(operand, types)].packed:
+                nibble = own[-1] % 2 if own else 0
+                byte = array[(*own[:-1], own[-1] // 2)] if own else array[()]
+                places.append(2 * int(byte - zero) + nibble)
+            else:
+                places.append(int(array[tuple(own)] - zero))
+        found.append(tuple(places))
+    return found
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Sizes, types and arrays of one call; `pointers` are where the arrays start."""
+
+    plan: object
+    arrays: dict[str, np.ndarray]
+    pointers: dict[str, int]
+
+    def geometry(self) -> mapping.Geometry:
+        plan = self.plan
+        views = [
+            view_over(
+                self.arrays[operand.name], DTYPES[word].storage, self.pointers.get(operand.name, 1 << 20)
+            )
+            if operand.name in self.arrays
+            else 0
+            for operand, word in zip(plan.operation.operands, plan.words, strict=True)
+        ]
+        return plan._geometry(views)
+
+
+LAYOUTS = ["contiguous", "contiguous", "permuted", "stepped", "padded", "broadcast"]
+
+
+def random_problem(
+    plan_class, rng: random.Random, layouts=LAYOUTS, wide: bool = False, aligned: bool | None = None
+) -> Problem:
+    """`wide`: with axes that are worth a tile, and two of them wherever the operation can have them."""
+    operation = plan_class.operation
+    types = rng.choice(list(operation.combinations))
+    sizes = {}
+    largest = rng.choice([3, 6, 40])
+    for dim in operation.dims:
+        if wide and dim.many:
+            extents = [rng.choice([2, 8, rng.randint(8, 70)]) for _ in range(rng.choice([0, 1, 1, 2]))]
+            sizes[dim.name] = tuple(extents if operation.space != (dim,) else [*extents, rng.randint(8, 70)])
+        elif wide:
+            sizes[dim.name] = rng.choice([8, 33, rng.randint(8, 150)])
+        elif dim.many:
+            sizes[dim.name] = tuple(rng.randint(1, min(largest, 5)) for _ in range(rng.randint(0, 2)))
+        else:
+            sizes[dim.name] = rng.choice([1, 2, rng.randint(1, largest)])
+    for attribute in operation.attributes:
+        if attribute.type == "size":
+            sizes[attribute.name] = rng.choice([1, 2, 3, 4, 8, 9, 10, 16, 50])
+    for dim in (dim for operand in operation.operands for dim in operand.dims if dim.block):
+        if layouts == ["contiguous"] and rng.random() < 0.5:  # blocks that divide the dimension
+            sizes[dim.name] = sizes[dim.block] * rng.randint(1, 4)
+    elements = {field: types[letter] for letter, field in operation.element_fields.items()}
+    plan = plan_class.select(
+        plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
+    )
+    arrays, pointers = {}, {}
+    if aligned is None:
+        aligned = rng.random() < 0.5
+    for index, operand in enumerate(operation.operands):
+        if operand.scalar and operand.dims != operation.space:
+            continue
+        choices = [how for how in layouts if how != "broadcast" or operand in operation.inputs]
+        arrays[operand.name] = addresses(plan.stored[index], rng, rng.choice(choices))
+        itemsize = DTYPES[plan.words[index]].storage.itemsize
+        pointers[operand.name] = (1 << 20) + (0 if aligned else rng.randint(0, 20) * itemsize)
+    return Problem(plan, arrays, pointers)
+
+
+def check(problem: Problem) -> str:
+    """Every element is computed once, from the right places; returns the name of what served it."""
+    plan = problem.plan
+    operation, types, sizes = plan.operation, plan.types, plan.sizes
+    geometry = problem.geometry()
+    variant = geometry.variant
+    expected = expected_places(operation, types, sizes, problem.arrays)
+    names = [operand.name for operand in operation.operands if operand.name in problem.arrays]
+    arrays = []
+    for index, operand in enumerate(operation.operands):
+        if operand.name in problem.arrays:
+            slots = geometry.strides[operand.name]
+            parameter = operand.dims != operation.space
+            by_row = variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED)
+            in_table = variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL)
+            tiled = variant is schedules.TILE
+            steps = parameter and variant is not schedules.STRIDED and not tiled and not in_table
+            spans = by_row and not parameter and operand in operation.inputs
+            axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
+            in_lines = (variant.kernel == "vec" and not parameter) or (
+                variant is schedules.GROUPS and not parameter and operand in operation.inputs
+            )
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
+            arrays.append(
+                Array(
+                    operand.name,
+                    DTYPES[plan.words[index]].bits,
+                    problem.pointers.get(operand.name, 1 << 20),
+                    slots[:axes],
+                    slots[-1] if steps else None,
+                    slots[axes] if by_row or in_table or in_lines else 0,
+                    slots[axes + 1] if by_row or in_table else 0,
+                    parameter,
+                    slots[axes:] if tiled else (0, 0, 0),
+                    any(dim.block for dim in operand.dims),
+                    operand in operation.outputs,
+                    frozenset(places[names.index(operand.name)] for places in expected),
+                    slots[-2:] if spans else None,
+                )
+            )
+    # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
+    numbers = [int(word) for word in re.findall(r"\b\d+\b", schedules.entry(operation, types, variant))]
+    blocks = geometry.grid
+    units, launched = geometry.head[0], blocks * BLOCK
+    if variant is schedules.STRIDED:
+        runs = [strided_places(geometry, arrays, *numbers)]
+    elif variant is schedules.TILE:
+        runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+    elif variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL):
+        runs = [columns_places(geometry, arrays, *numbers)]
+        blocks = geometry.head[1]
+        launched = blocks * BLOCK
+    elif variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED):
+        runs = [rows_places(geometry, arrays, *numbers)]
+    else:
+        places_of = groups_places if variant is schedules.GROUPS else vec_places
+        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        launched *= numbers[1]
+        leads = variant in (schedules.SHIFTED, schedules.GROUPS)  # before the first element
+        units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
+    expected.sort()
+    for run in runs:
+        found = sorted(tuple(places[name] for name in names) for places in run)
+        where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
+        assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
+    if variant is not schedules.TILE:  # there a block has one tile
+        per_block = launched // blocks
+        assert launched - per_block < units <= launched
+    return schedules.variant_name(operation, types, variant)
+
+
+def turned(name: str, sizes: dict, elements: dict) -> Problem:
+    """Inputs in the output's shape are the transposes of contiguous arrays; the rest is contiguous."""
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    plan = plan_class.select(
+        plan_class.descriptor_type(**sizes, **elements), preference=BackendKind.REFERENCE
+    )
+    arrays = {}
+    for operand, stored in zip(plan.operation.operands, plan.stored, strict=True):
+        if operand.dims == plan.operation.space and operand in plan.operation.inputs:
+            arrays[operand.name] = np.arange(np.prod(stored)).reshape(stored[::-1]).T
+        elif operand.dims:
+            arrays[operand.name] = np.arange(np.prod(stored)).reshape(stored)
+    return Problem(plan, arrays, {})
+
+
+def contiguous(name: str, sizes: dict) -> Problem:
+    plan_class = next(plan for plan in PLANS if plan.operation.function == name)
+    plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+    arrays = {
+        operand.name: addresses(stored, random.Random(0), "contiguous")
+        for operand, stored in zip(plan.operation.operands, plan.stored, strict=True)
+        if operand.dims
+    }
+    return Problem(plan, arrays, {})

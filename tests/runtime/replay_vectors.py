@@ -1,0 +1,222 @@
+"""Which element's places a thread of templates/map/vec.cu.jinja, groups.cu.jinja or columns.cu.jinja takes."""
+
+from __future__ import annotations
+
+from replay import BLOCK, MARGIN, Array, Slots, divide
+
+from skuda import schedules
+
+
+def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
+    """For each element that a launch of columns stores: {operand: offset}."""
+    slots = Slots(geometry.head)
+    units, blocks, rows, last = (slots.one() for _ in range(4))
+    chunks, slabs, width = (slots.divide() for _ in range(3))
+    lead, behind, length = (slots.one() for _ in range(3))
+    assert not slots.rest and lanes <= width[0] and chunks[0] * lanes < 1 << 31 and length < 1 << 31
+
+    def steps(array: Array, count: int, bytes_apart: int) -> int:
+        """`stepped`, in elements (of a packed operand, nibbles)."""
+        assert -(1 << 31) <= count < 1 << 31 and -(1 << 31) <= bytes_apart < 1 << 31
+        bits = count * bytes_apart * 8
+        assert bits % max(8, array.bits) == 0
+        return bits // array.bits
+
+    def vector(array: Array, table: int, row: int, first: int) -> list[int]:
+        return array.lane_places(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
+
+    for thread in range(blocks * BLOCK):
+        unit = min(thread, units - 1)
+        slab = divide(chunks, unit)
+        table = divide(slabs, slab)
+        chunk, row = unit - slab * chunks[0], (slab - table * slabs[0]) * depth
+        near = rows - (chunk >= last)
+        end, first = near if thread == unit else 0, chunk * lanes + lead
+        assert first + lanes < 1 << 31 and near > 0
+        for each in arrays:
+            if not each.shares and not each.output:
+                for at in {min(row + below, near - 1) for below in range(depth)}:
+                    for place in vector(each, table, at, first):
+                        each.read(place)
+        column = first - divide(width, first) * width[0]
+        columns = [column + lane - (0 if column + lane < width[0] else width[0]) for lane in range(lanes)]
+        shared = {
+            each.name: [each.read(steps(each, table, each.row) + steps(each, at, each.apart)) for at in columns]
+            for each in arrays
+            if each.shares
+        }
+        for at in range(row, min(row + depth, end)):
+            places = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
+            for lane in range(lanes):
+                yield {name: found[lane] for name, found in places.items()}
+
+    per = 2 if any(array.packed for array in arrays) else 1
+    for thread in range(BLOCK * (geometry.grid - blocks)):
+        for nibble in range(per):
+            number = thread * per
+            at = (number if number < lead else number - lead + behind) + nibble
+            if at >= length:
+                break
+            column = at - divide(width, at) * width[0]
+            yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
+
+
+def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
+    """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
+
+    Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
+    element the entries of its run; a parameter's step is in bytes, the gap after a line in elements.
+    """
+    shifted, pitched = (geometry.variant is each for each in (schedules.SHIFTED, schedules.PITCHED))
+    slots = Slots(geometry.head)
+    length, run, period, line = slots.one(), slots.divide(), slots.divide(), slots.divide()
+    assert not slots.rest
+    full = [array for array in arrays if array.step is None]
+    first_output = next(array for array in full if array.output)
+    even = 2 if any(array.packed for array in arrays) else 1
+    lead = first_output.pointer * 8 // first_output.bits & (lanes - even) if shifted else 0
+    low = MARGIN if shifted else 0
+    last = length - lanes - MARGIN if shifted else length // lanes * lanes - lanes
+    assert low <= last and (not pitched or line[0] % lanes == 0)
+
+    def run_at(element: int) -> tuple[int, dict[str, int]]:
+        """Where the run ends, and the parameters that are read for it."""
+        piece = divide(run, element)
+        index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
+        shared = {}
+        for each in arrays:
+            if each.step is not None:
+                size = each.bits // 8
+                assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                shared[each.name] = each.read(index * each.step // size)
+        end = (piece + 1) * run[0]
+        assert element < end < 1 << 31
+        return end, shared
+
+    def place(each: Array, element: int, first: int) -> int:
+        """An element of the vector that starts at `first`."""
+        return each.place(divide(line, first) * each.row if pitched else 0, element)
+
+    def vector(each: Array, first: int) -> list[int]:
+        """The lanes of a vector that is loaded or stored at once."""
+        found = [place(each, first + lane, first) for lane in range(lanes)]
+        if not shifted:
+            assert each.lane_places(0, found[0], lanes, True) == found
+        elif not each.output:  # the words around it
+            width = min(16, lanes * each.bits // 8)
+            begin = each.byte(found[0])
+            begin, end = begin - begin % width, begin - begin % width + lanes * each.bits // 8 + width
+            if width >= 4:
+                assert each.byte(min(each.valid)) <= begin and end <= each.byte(max(each.valid)) + each.unit
+        return found
+
+    for thread in range(geometry.grid * BLOCK):
+        for group in range(groups):
+            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes - lead
+            assert first < 1 << 31
+            at = max(min(first, last), low)
+            end, shared = run_at(at)
+            whole = {each.name: vector(each, at) for each in full}
+            for each in full:
+                assert each.output or each.valid.issuperset(whole[each.name])
+            if fast and low <= first <= last and first + lanes <= end:
+                for lane in range(lanes):
+                    yield {name: places[lane] for name, places in whole.items()} | shared
+                continue
+            for element in range(max(first, 0), min(first + lanes, length)):
+                yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
+
+
+def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
+    """For each element that a groups launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
+    slots = Slots(geometry.head)
+    length, line, run = slots.one(), slots.divide(), slots.divide()
+    runs, elements = slots.one(), slots.one()
+    assert not slots.rest
+    inputs = [array for array in arrays if array.step is None and not array.output]
+    outputs = [array for array in arrays if array.output]
+    even = 2 if outputs[0].packed else 1
+    lead = outputs[0].pointer * 8 // outputs[0].bits & (lanes - even)
+    stretch = 32 * lanes * turns
+    assert stretch + 2 * MARGIN <= length and stretch <= line[0]
+
+    def run_at(element: int) -> tuple[int, int, int]:
+        """Its line, the place of its parameters, where they end."""
+        above = divide(line, element)
+        piece = divide(run, element - above * line[0])
+        assert (piece + 1) * run[0] < 1 << 31
+        return above, above * runs + piece, above * line[0] + min((piece + 1) * run[0], line[0])
+
+    def words(each: Array, first: int) -> list[int]:
+        """Words::load: where the lanes come from that begin at an element."""
+        size = max(4, lanes * each.bits // 8)
+        width, begin = min(16, size), each.byte(first)
+        skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
+        reached = begin - begin % width, begin - begin % width + size + width * (skip > 0)
+        assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
+        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
+        return [first + lane for lane in range(lanes)]
+
+    for warp in range(geometry.grid * BLOCK // 32):
+        start = warp * stretch - lead
+        if start >= length:
+            continue
+        assert start + stretch < 1 << 31
+        load = max(min(start, length - stretch - MARGIN), MARGIN)
+        number = divide(line, load)
+        first_run = run_at(max(start, 0))[1]
+        count = run_at(min(start + stretch, length) - 1)[1] - first_run + 1
+        assert 0 < count <= turns * lanes + 4
+        prepared = []
+        for index in range(first_run, first_run + count):
+            found = {}
+            for each in arrays:
+                if each.step is not None:
+                    size = each.bits // 8
+                    assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+                    found[each.name] = each.read(index * each.step // size)
+            prepared.append(found)
+
+        def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
+            """The lanes of a vector, which has the parameters of another run from `split` on."""
+            assert outputs[0].lane_places(0, first, lanes, True)
+            for lane in range(lanes):
+                if elements == line[0] or (first + lane + 1) % line[0]:  # a nibble that pads becomes 0
+                    places = {name: found[lane] for name, found in loaded.items()}
+                    places |= {each.name: first + lane for each in outputs}
+                    yield places | (here if lane < split else other)
+
+        for vector in range(32 * turns):
+            place, first = load + vector * lanes, start + vector * lanes
+            within = load - number * line[0] + vector * lanes
+            beyond = within >= line[0]
+            loaded = {each.name: words(each, place + (number + beyond) * each.row) for each in inputs}
+            if fast and load == start:
+                within -= beyond * line[0]
+                piece = divide(run, within)
+                split = min((piece + 1) * run[0], line[0]) - within
+                slot = piece - first_run + (number + beyond) * runs
+                assert 0 <= slot <= slot + (split < lanes) < count
+                if within + lanes <= line[0] or not any(each.row for each in inputs):
+                    yield from whole(first, loaded, prepared[slot], prepared[slot + (split < lanes)], split)
+                    continue
+            limit = min(first + lanes, length)
+            if fast and first >= MARGIN and first + lanes + MARGIN <= length:
+                above, index, end = run_at(first)
+                stop = (above + 1) * line[0] - first
+                for each in inputs:  # across
+                    here = words(each, first + above * each.row)
+                    further = words(each, first + (above + 1) * each.row) if stop < lanes else []
+                    loaded[each.name] = here[:stop] + further[stop:]
+                here = prepared[index - first_run]
+                other = prepared[index - first_run + (end - first < lanes)]
+                yield from whole(first, loaded, here, other, end - first)
+                continue
+            for element in range(max(first, 0), limit):
+                above, index, _ = run_at(element)
+                if above * line[0] + elements > element:
+                    yield (
+                        {each.name: each.place(0, element + above * each.row) for each in inputs}
+                        | {each.name: element for each in outputs}
+                        | prepared[index - first_run]
+                    )

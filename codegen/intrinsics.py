@@ -123,6 +123,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
           "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
           "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
+          "the derivative of x ndtr(x), in f32 within 2^-20, from -1 down to -5.9 within 8 + 4 x^2 units in the last "
+          "place, below that within 2^-40; the same bits everywhere; NaN gives NaN", common=True,
+          header="erf.cuh"),
     _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
           "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
           header="erf.cuh"),

@@ -19,6 +19,7 @@ from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COUNTED, Operand
 
 _COSTLY = 4  # instructions that are worth a register
+_SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 _OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
 
 
@@ -29,6 +30,12 @@ class Range:
     smallest: Node
     greatest: Node
     finite: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What a constructor is told of it: without the smallest, where that is the greatest's negative."""
+        symmetric = self.smallest == Node("neg", (self.greatest,), REAL)
+        return (self.greatest, self.finite) if symmetric else (self.smallest, self.greatest, self.finite)
 
 
 class RowPrinter(CudaPrinter):
@@ -55,12 +62,16 @@ class RowPrinter(CudaPrinter):
     def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
         if rule.holder == "Steps" and found[rule.each] in self.ranges_of and rule.method != "inside":
             known = self.ranges_of[found[rule.each]]
-            made_of = (*(found[name] for name in rule.once), known.smallest, known.greatest, known.finite)
+            made_of = (*(found[name] for name in rule.once), *known.parts)
             arguments = ", ".join(self.once.text(node) for node in made_of)
             taken = sum(key[0] == "RowSteps" for key in self.members)
             name = f"steps_in_range_{taken + 1}_" if taken else "steps_in_range_"
-            member = self.member(("RowSteps", *made_of), "RowSteps<C>", name, arguments, prepared=True)
-            return f"{member}.template {rule.method}<FAST>({self.text(found[rule.each])})"
+            varying = found[rule.each]
+            element = self.each[varying.text] if varying.op == "name" else "C"
+            small = all(found[bound].bits <= _SMALL for bound in ("low", "high"))
+            type = f"RowSteps<C, {element}, {str(small).lower()}>"
+            member = self.member(("RowSteps", element, *made_of), type, name, arguments, prepared=True)
+            return f"{member}.template {rule.method}<FAST>({self.text(varying)}, usual_)"
         text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
@@ -275,7 +286,10 @@ class RowProgram(ProgramInCuda):
                 for part in value.node.parts():
                     if part.kind == REAL and part.args and part.names() & self._each.keys():
                         users.setdefault(part, set()).add(index)
-        costly = {part for part, passes_of in users.items() if len(passes_of) > 1 and self._cost(part) >= _COSTLY}
+        first = {part: min(passes_of) for part, passes_of in users.items() if len(passes_of) > 1}
+        costly = {part for part in first if self._cost(part) >= _COSTLY}
+        # So is what an earlier pass has computed of one: the registers are there, and it then takes its place.
+        costly |= {part for whole in costly for part in whole.parts() if first.get(part, first[whole]) < first[whole]}
         held: dict[Node, str] = {}
 
         def outermost(part: Node) -> Node | None:
@@ -313,6 +327,11 @@ class RowProgram(ProgramInCuda):
                 made |= {value.name for value in fresh}
             found.append((tuple(o for o in self.arrays if o.name in names), len(names & before)))
         return tuple(dict.fromkeys(found))
+
+    @property
+    def dear(self) -> int:
+        """Values of an element that are held for what they cost: cheap ones give their registers to one of these."""
+        return sum(self._cost(part) >= _COSTLY for part in self.held)
 
     def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:

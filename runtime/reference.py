@@ -14,6 +14,7 @@ from skuda.dtypes import DTYPES
 from skuda.elementary import erf as erf  # for the formulas
 from skuda.elementary import erfc as erfc
 from skuda.elementary import exp as exp
+from skuda.elementary import gelu_slope as gelu_slope
 from skuda.elementary import log as log
 from skuda.elementary import ndtr as ndtr
 from skuda.elementary import sigmoid as sigmoid
@@ -80,8 +81,8 @@ def rsqrt(x):
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
-    "clamp", "erf", "erfc", "exp", "log", "maximum", "maximum_number", "minimum", "minimum_number", "ndtr",
-    "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "to_real", "where",
+    "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
+    "ndtr", "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "to_real", "where",
 )  # fmt: skip
 
 

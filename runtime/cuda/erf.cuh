@@ -135,36 +135,63 @@ template <typename C> __device__ inline C logistic(C x) {
 
 // log2 of the normal distribution below -x, by u = x - middle; it falls on beyond the 5.9 that it is made for.
 __device__ inline f32 ndtr_polynomial(f32 u) {
-  f32 p = -0x1.1d5fd2p-32f;
-  p = fused(p, u, 0x1.305778p-28f);
-  p = fused(p, u, -0x1.15deeep-25f);
-  p = fused(p, u, 0x1.101d4cp-23f);
-  p = fused(p, u, -0x1.f3b854p-24f);
-  p = fused(p, u, -0x1.98a468p-19f);
-  p = fused(p, u, 0x1.356d46p-15f);
-  p = fused(p, u, -0x1.382fdap-12f);
-  p = fused(p, u, 0x1.07a18p-9f);
-  p = fused(p, u, -0x1.94290cp-7f);
-  p = fused(p, u, -0x1.4ba4d6p-1f);
-  p = fused(p, u, -0x1.dac3c2p+1f);
-  return fused(p, u, -0x1.8fe7c6p+2f);
+  f32 p = -0x1.12a728p-26f;
+  p = fused(p, u, 0x1.596614p-22f);
+  p = fused(p, u, -0x1.510124p-19f);
+  p = fused(p, u, 0x1.e58e92p-18f);
+  p = fused(p, u, 0x1.1a4f0ep-15f);
+  p = fused(p, u, -0x1.1bbf3cp-11f);
+  p = fused(p, u, 0x1.099e34p-8f);
+  p = fused(p, u, -0x1.849e56p-6f);
+  p = fused(p, u, -0x1.31ba14p-1f);
+  p = fused(p, u, -0x1.3f4072p+1f);
+  return fused(p, u, -0x1.9f0ec6p+1f);
 }
 // (2^r - 1) / r for r from -1/2 to 1/2.
 __device__ inline f32 exp2_polynomial(f32 r) {
-  f32 p = 0x1.44138ap-13f;
-  p = fused(p, r, 0x1.5f089p-10f);
-  p = fused(p, r, 0x1.3b2a54p-7f);
-  p = fused(p, r, 0x1.c6af6cp-5f);
-  p = fused(p, r, 0x1.ebfbep-3f);
-  return fused(p, r, 0x1.62e43p-1f);
+  f32 p = 0x1.5bba14p-10f;
+  p = fused(p, r, 0x1.3cea88p-7f);
+  p = fused(p, r, 0x1.c6b752p-5f);
+  p = fused(p, r, 0x1.ebf9bcp-3f);
+  return fused(p, r, 0x1.62e42ap-1f);
 }
 
-// The normal distribution below x. 2^-127 is taken for 0, as its exponent field is.
-__device__ inline f32 normal_below(f32 x) {
-  const f32 power = at_least(ndtr_polynomial(absolute(x) - 0x1.1c6p+1f), -127.0f);
+// 2 to a power from -127 on, where it is taken for 0, as its exponent field is.
+__device__ inline f32 two_to(f32 power) {
   const f32 shifted = power + 0x1.8p23f, rest = power - (shifted - 0x1.8p23f);
   const f32 whole = __int_as_float((__float_as_int(shifted) << 23) + 0x3f800000);
-  const f32 value = fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+  return fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+}
+
+// The normal distribution below x.
+__device__ inline f32 normal_below(f32 x) {
+  const f32 value = two_to(at_least(ndtr_polynomial(absolute(x) - 0x1.4p+0f), -127.0f));
   return x < 0.0f ? value : 1.0f - value;
 }
 __device__ inline f64 normal_below(f64 x) { return 0.5 * complementary_error(-0x1.6a09e667f3bcdp-1 * x); }
+
+// 1 - x d(x) / n(x), n being the normal distribution below -x and d its density, by u = x - middle, for x up to 5.9.
+__device__ inline f32 slope_polynomial(f32 u) {
+  f32 p = 0x1.271e3p-26f;
+  p = fused(p, u, -0x1.825b9p-22f);
+  p = fused(p, u, 0x1.9ed54cp-19f);
+  p = fused(p, u, -0x1.b701bp-17f);
+  p = fused(p, u, 0x1.ce8baap-17f);
+  p = fused(p, u, 0x1.97af5cp-13f);
+  p = fused(p, u, -0x1.bcf628p-10f);
+  p = fused(p, u, 0x1.22cff8p-7f);
+  p = fused(p, u, -0x1.20ff6ap-5f);
+  p = fused(p, u, -0x1.c763ap-1f);
+  p = fused(p, u, -0x1.61bcp+1f);
+  return fused(p, u, -0x1.2938a8p+0f);
+}
+// The derivative of x normal_below(x), which is normal_below(x) + x d(x). From the end on, below -x nothing is left.
+__device__ inline f32 gelu_slope(f32 x) {
+  const f32 u = at_most(absolute(x), 0x1.776p+3f) - 0x1.4p+0f;
+  const f32 value = two_to(ndtr_polynomial(u)) * slope_polynomial(u);
+  return x < 0.0f ? value : 1.0f - value;
+}
+__device__ inline f64 gelu_slope(f64 x) {
+  const f64 inside = bounded(x, -40.0, 40.0);
+  return normal_below(inside) + inside * (0.3989422804014327 * exponential(-0.5 * (inside * inside)));
+}

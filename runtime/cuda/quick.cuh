@@ -63,18 +63,41 @@ template <typename C> __device__ __noinline__ i64 careful_steps(C x, C s, i64 lo
   const Steps<C> steps(s, low, high);
   return steps.fast ? steps.template value<true>(x) : steps.template value<false>(x);
 }
+// The same where the value may also be next to a tie. y: 1 / s where it is finite and inside the bounds; else 0.
+template <typename C> __device__ __noinline__ i64 divided_steps(C x, C s, C y, i64 low, i64 high) {
+  if (y == C(0)) return careful_steps(x, s, low, high);
+  const f32 q0 = x * y;
+  return integer_in(to_integer(fused(fused(-s, q0, x), y, q0)));
+}
 
-// Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the steps of
-// these two are inside the bounds, so are all, and nothing has to be cut; the quotient of a small dividend may be
-// inexact, but rounds to 0 like the right one.
-template <typename C> struct RowSteps {
+// Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the quotients of
+// these two are inside the bounds, so are all, and nothing has to be cut. Elements of 16 bits, E, are divided; the
+// quotient of a small dividend may be inexact, but rounds to 0 like the right one. Values of C are not even that: the
+// products with a number below 1 / s and with one above it enclose the quotient, as it is and as it is rounded to C, and
+// where both are rounded to the same integer, so is it. That leaves quotients within a relative 2^-21 of a tie, of
+// which elements of few bits give many. SMALL: the bounds are of 16 bits whatever they are.
+template <typename C, typename E, bool SMALL> struct RowSteps {
+  static constexpr bool ENCLOSED = sizeof(C) == sizeof(f32) && storage<E>::bits > 16;
   Steps<C> steps;
+  C below, above;  // 1 / s lies between, three units in the last place of RN(1 / s) from either
   bool fast;
 
   RowSteps() = default;
   __device__ RowSteps(C s, i64 low, i64 high, C smallest, C greatest, bool finite) : steps(s, low, high) {
     if constexpr (sizeof(C) == sizeof(f32)) {
-      fast = steps.fast && s > C(0) && finite && plain(smallest) >= C(i32(low)) && plain(greatest) <= C(i32(high));
+      usual(finite);
+      fast &= rounded(smallest) >= C(i32(low)) && rounded(greatest) <= C(i32(high));
+    } else {
+      fast = steps.fast;
+    }
+  }
+  // Of magnitudes up to the greatest. A quotient of up to 1/4 more than a bound rounds to it; what is off by the last
+  // places is off by less.
+  __device__ RowSteps(C s, i64 low, i64 high, C greatest, bool finite) : steps(s, low, high) {
+    if constexpr (sizeof(C) == sizeof(f32)) {
+      usual(finite);
+      const C most = greatest * steps.y - 0.25f;
+      fast &= most <= C(i32(high)) && most <= -C(i32(low));
     } else {
       fast = steps.fast;
     }
@@ -84,16 +107,34 @@ template <typename C> struct RowSteps {
     const f32 q0 = x * steps.y;
     return fused(fused(-steps.s, q0, x), steps.y, q0);
   }
-  __device__ f32 plain(f32 x) const { return to_integer(quotient(x)) - 0x1.8p23f; }
+  __device__ f32 rounded(f32 x) const { return to_integer(quotient(x)) - 0x1.8p23f; }
 
-  template <int FAST> __device__ i64 value(C x) const {
-    if constexpr (FAST && sizeof(C) == sizeof(f32)) return integer_in(to_integer(quotient(x)));
+  template <int FAST> __device__ i64 value(C x, bool& usual) const {
+    if constexpr (FAST && sizeof(C) == sizeof(f32)) return integer_in(sum<FAST>(x, usual));
     else if constexpr (FAST) return steps.template value<true>(x);
+    else if constexpr (ENCLOSED) return divided_steps(x, steps.s, fast ? steps.y : C(0), steps.low, steps.high);
     else return careful_steps(x, steps.s, steps.low, steps.high);
   }
-  template <int FAST> __device__ C real(C x) const {
-    if constexpr (FAST && sizeof(C) == sizeof(f32)) return plain(x);
-    else return C(value<FAST>(x));
+  template <int FAST> __device__ C real(C x, bool& usual) const {
+    if constexpr (FAST && sizeof(C) == sizeof(f32)) return sum<FAST>(x, usual) - 0x1.8p23f;
+    else return C(value<FAST>(x, usual));
+  }
+
+ private:
+  __device__ void usual(bool finite) {
+    constexpr i64 MOST = 1 << 16;
+    below = __uint_as_float(__float_as_uint(steps.y) - 3);
+    above = __uint_as_float(__float_as_uint(steps.y) + 3);
+    fast = finite && steps.s >= limits<f32>::scale_low && steps.s <= limits<f32>::scale_high &&
+           (SMALL || (steps.low >= -MOST && steps.low <= MOST && steps.high >= -MOST && steps.high <= MOST));
+  }
+
+  // The quotient as `to_integer` rounds it.
+  template <int FAST> __device__ f32 sum(f32 x, bool& usual) const {
+    if constexpr (!ENCLOSED) return to_integer(quotient(x));
+    const f32 first = fused(x, below, 0x1.8p23f);
+    usual &= first == fused(x, above, 0x1.8p23f);
+    return first;
   }
 };
 

@@ -195,6 +195,20 @@ template <typename V> struct Group<SmallestFinite, V> {
   }
 };
 
+// A group made one as if all values were finite, and whether what comes of such groups then is what is wanted.
+template <typename How, typename V> __device__ inline V joined_unasked(V (&values)[GROUP]) {
+  if constexpr (same<How, LargestMagnitude>)
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
+  return joined<How>(values);
+}
+template <typename How, typename V> __device__ inline bool sure_of(V value) {
+  if constexpr (same<How, LargestMagnitude>) return is_finite(value);
+  else if constexpr (same<How, LargestFinite>) return is_finite(value) && value > V(0);
+  else if constexpr (same<How, SmallestFinite>) return is_finite(value) && value < V(0);
+  else return true;
+}
+
 // Two elements of 16 bits at once.
 template <typename E> struct Pair;
 template <> struct Pair<f16> {
@@ -301,6 +315,11 @@ template <typename How, typename V, int THREADS> struct Partial {
   bool finite = true;  // whether all values were, for a reduction that asks
 
   __device__ void add(V (&group)[GROUP]) { place = How::of(place, Group<How, V>::of(group, finite)); }
+
+  // The same as long as all values are finite, which is asked once, of all groups: where `sure` is false, they have to
+  // be added again.
+  __device__ void add_unasked(V (&group)[GROUP]) { place = How::of(place, joined_unasked<How>(group)); }
+  __device__ bool sure() const { return sure_of<How>(place); }
 
   // All shares of a thread, of elements themselves.
   template <bool CUT, typename E, int CHUNKS>
@@ -471,6 +490,17 @@ struct RowSpace {
     return outer.far_offset(row, strides);
   }
 };
+
+// Brings a thread's shares of what rows have in common to the cache beside it. Of many rows, others have done so.
+constexpr int FEW_ROWS = 512;
+template <typename E, int THREADS, int CHUNKS>
+__device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 length) {
+#pragma unroll
+  for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+    const i32 first = (chunk * THREADS + thread) * GROUP;
+    if (first < length) asm volatile("prefetch.global.L1 [%0];" ::"l"(at<E>(row, first)) : "memory");
+  }
+}
 
 // What counts the elements of a row: 32 bits where threads hold all of it.
 template <bool KEEP> struct index { using type = i64; };

@@ -107,6 +107,36 @@ def test_the_cut_dividend_gives_the_clamped_integer(p):
                 assert np.array_equal(inside, (low <= ieee) & (ieee <= high))
 
 
+def in_halves(numbers: np.ndarray, steps: int, p: int) -> np.ndarray:
+    """The p-bit number so many steps from one of 2^(p - 1) .. 2^p, in halves of its units: the binade below has
+    steps of half a unit, the one above of two.
+    """
+    least = 1 << (p - 1)
+    place = np.where(numbers == 2 * least, least, numbers - least) + steps  # from the least of its binade on
+    fine = np.where(place < 0, 2 * least + place, 2 * (least + place))
+    return np.where(place > least, 4 * least + 4 * (place - least), fine)
+
+
+@pytest.mark.parametrize("p", [7, 8, 9])
+def test_an_integer_between_two_products_is_the_rounded_quotient(p):
+    """RowSteps: products with what is three units in the last place below and above RN(1 / s) are rounded once."""
+    x, s = mantissas(p)
+    s = s * np.ones_like(x)
+    bits, down = 2 * p - 1, p + 4  # dividends are x * 2^(exponent - down), the divisor s
+    y = divided(np.int64(1) << (bits + 3), s, p) >> 3
+    below, above = in_halves(y, -3, p), in_halves(y, 3, p)
+    assert ((below << (p + 1)) <= (2 * y << (p + 1)) - 3 * y).all()  # by 3 * 2^-(p + 1) at least
+    assert ((above << (p + 1)) >= (2 * y << (p + 1)) + 3 * y).all()
+    for exponent in range(0, 2 * p + 1, 2):
+        dividend = x << exponent
+        first, last = (shift_to_even(dividend * each, np.int64(down + bits + 1)) for each in (below, above))
+        ieee = shift_to_even(divided(dividend << (2 * bits), s, p), np.int64(down + 2 * bits))
+        sure = first == last
+        assert np.array_equal(first[sure], ieee[sure])
+        assert ((first <= ieee) & (ieee <= last)).all()
+        assert sure.any()
+
+
 def nearest_float(number: Fraction, p: int) -> Fraction:
     """A rational rounded to p significant bits, ties to even."""
     if number == 0:

@@ -182,6 +182,11 @@ MEASURED = {
         torch.special.ndtr,
         lambda x: np.where((x < -5.9) & (x.dtype == np.float32), np.inf, 8 + 2 * np.square(x, dtype=np.float64)),
     ),  # further below by its distance: test_elementary.py
+    "gelu_slope": (
+        lambda x: mpmath.ncdf(max(min(x, 200), -200)) + max(min(x, 200), -200) * mpmath.npdf(max(min(x, 200), -200)),
+        lambda x: torch.special.ndtr(x) + (y := x.clamp(-200, 200)) * torch.exp(-y * y / 2) / math.sqrt(2 * math.pi),
+        lambda x: np.full(x.shape, np.inf),
+    ),  # by its distance: test_elementary.py
     "log2": (lambda x: mpmath.log(x, 2), torch.log2, 3),
     "log10": (mpmath.log10, torch.log10, 3),
     "log1p": (mpmath.log1p, torch.log1p, 3),

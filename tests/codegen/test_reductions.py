@@ -347,6 +347,16 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
     assert not once.held
 
 
+def test_a_cheap_value_is_held_where_one_is_made_of_it_that_costs_something():
+    off, spread = "(x - sum(x, over=d))", "sum((x - sum(x, over=d)) * (x - sum(x, over=d)), over=d)"
+    cheap = RowProgram(forward(X, f"y: T[*n, d] = {off} * {spread}"))
+    assert not cheap.held
+    dear = f"(exp({off}) * {spread})"
+    program = RowProgram(forward(X, f"y: T[*n, d] = {dear} / max({dear}, over=d)"))
+    assert [part.op for part in program.held] == ["-", "*"]
+    assert program.dear == 1
+
+
 def test_what_is_held_is_made_of_what_is_held():
     program = forward(X, "s: C[*n] = max(r / sum(r, over=d), over=d); y: T[*n, d] = r / sum(r, over=d) / s",
                       let="r: exp(x)")  # fmt: skip
@@ -381,11 +391,13 @@ MAGNITUDE = "max(where(isfinite(x), abs(x), 0), over=d)"
 @pytest.mark.parametrize(
     ("scale", "code", "holder", "value"),
     [
-        (f"{MAGNITUDE} / 127", "x", "RowSteps<C>", "Stored0, -128ll, 127ll, -Reduced0, Reduced0, Finite0"),
+        (f"{MAGNITUDE} / 127", "x", "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
+        ("max(where(isfinite(x * x), abs(x * x), 0), over=d) / 127", "x * x",
+         "RowSteps<C, C, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
         (f"{MAGNITUDE} / 127", "2 * x", "Steps<C>", "Stored0, -128ll, 127ll"),
         ("max(abs(x), over=d) / 127", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
         ("max(where(isfinite(x), x, 0), over=d) - min(where(isfinite(x), x, 0), over=d)", "x",
-         "RowSteps<C>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
+         "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
         ("max(where(isfinite(x), x, 0), over=d)", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
     ],
 )  # fmt: skip

@@ -135,6 +135,7 @@ void cp_async(unsigned to, const void* from, int size);  // what it copies comes
 inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }
 void cp_async_commit_group();
+inline void prefetch_global_L1(const void*) {}
 void cp_async_wait_group(int later);
 inline void cp_async_wait_all() { cp_async_commit_group(), cp_async_wait_group(0); }
 

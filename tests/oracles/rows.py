@@ -472,13 +472,7 @@ def gelu_backward(d_output, row, *, element) -> list[Span]:
 
 def _gelu_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
-    half, density = (point(real(Fraction(each), compute)) for each in ("-0.5", "0.3989422804014327"))
-    found = []
-    for x in _points(row, element):
-        raised = spans.exp(spans.multiply(half, spans.multiply(x, x, compute), compute), compute)
-        moved = spans.multiply(x, spans.multiply(density, raised, compute), compute)
-        found.append(spans.add(spans.ndtr(x, compute), moved, compute))
-    return found
+    return [spans.gelu_slope(x.low, compute) for x in _points(row, element)]
 
 
 @remembered

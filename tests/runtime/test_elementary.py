@@ -13,7 +13,7 @@ import pytest
 
 import skuda
 from skuda import elementary
-from skuda.elementary import erf, erfc, exp, fma32, log, ndtr, sigmoid
+from skuda.elementary import erf, erfc, exp, fma32, gelu_slope, log, ndtr, sigmoid
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan
@@ -161,6 +161,34 @@ def test_the_normal_distribution_in_f32_is_within_its_bound():
     low = x < -5.9
     assert (off_of_f32(got[~low], exact[~low]) <= most[~low]).all()
     assert np.abs(got[low] - exact[low]).max() <= 2.0**-45
+
+
+def test_the_slope_of_gelu_in_f32_is_within_its_bound():
+    rng = np.random.default_rng(14)
+    x = np.concatenate([
+        rng.uniform(-6.5, 6, 60_000), rng.normal(0, 1, 40_000), rng.normal(-0.7518, 1e-3, 5_000),
+        rng.uniform(-14, -5.9, 5_000), -every_exponent(np.float32, 20_000, rng),
+        every_exponent(np.float32, 20_000, rng),
+    ]).astype(np.float32)  # fmt: skip
+    with np.errstate(all="ignore"):
+        got = gelu_slope(x)
+        wide = x.astype(np.float64)
+        density = np.exp(-0.5 * wide * wide) / math.sqrt(2 * math.pi)
+        exact = np.array([math.erfc(-each / math.sqrt(2)) / 2 for each in x.tolist()]) + wide * density
+    assert got.dtype == np.float32
+    low, tail = x < -5.9, (x >= -5.9) & (x < -1)
+    assert np.abs(got[~low] - exact[~low]).max() <= 2.0**-20
+    assert (off_of_f32(got[tail], exact[tail]) <= 8 + 4 * np.square(wide[tail])).all()
+    assert np.abs(got[low] - exact[low]).max() <= 2.0**-40
+
+
+@pytest.mark.parametrize("C", TYPES)
+def test_the_ends_of_the_slope_of_gelu(C):
+    info = np.finfo(C)
+    with np.errstate(all="ignore"):
+        assert gelu_slope(np.array([INF, -INF, info.max, -info.max, 40, -40], C)).tolist() == [1, 0] * 3
+        assert np.isnan(gelu_slope(C(NAN)))
+        np.testing.assert_allclose(gelu_slope(np.array([0, -0.0, info.tiny], C)), 0.5, rtol=8 * info.eps)
 
 
 def test_the_normal_distribution_in_f64_is_within_its_bound():
@@ -379,9 +407,14 @@ def test_cuda_has_the_constants_of_erf(word, steps):
 
 def test_cuda_has_the_constants_of_the_normal_distribution():
     header = (Path(skuda.__file__).parent / "cuda" / "erf.cuh").read_text(encoding="utf-8")
-    for head, polynomial in {"ndtr": elementary._NDTR, "exp2": elementary._EXP2}.items():
-        text = body(header, f"inline f32 {head}_polynomial(f32 {'u' if head == 'ndtr' else 'r'}) {{")
+    polynomials = {"ndtr": elementary._NDTR, "exp2": elementary._EXP2, "slope": elementary._SLOPE}
+    for head, polynomial in polynomials.items():
+        text = body(header, f"inline f32 {head}_polynomial(f32 {'r' if head == 'exp2' else 'u'}) {{")
         assert [float.fromhex(each) for each in re.findall(r"(-?0x[\da-f.]+p[+-]\d+)f", text)] == list(polynomial)
         assert all(float(np.float32(each)) == each for each in polynomial)
     text = body(header, "inline f32 normal_below(f32 x) {")
-    assert constants(text)[True] == {elementary._NDTR_MIDDLE, 127.0, elementary._F32.integer, 1.0, 0.0}
+    assert constants(text)[True] == {elementary._NDTR_MIDDLE, 127.0, 1.0, 0.0}
+    text = body(header, "inline f32 two_to(f32 power) {")
+    assert constants(text)[True] == {elementary._F32.integer, 1.0}
+    text = body(header, "inline f32 gelu_slope(f32 x) {")
+    assert constants(text)[True] == {elementary._NDTR_MIDDLE, elementary._SLOPE_END, 1.0, 0.0}

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.lowering import STORED, Lowering, lowered
-from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.nodes import CPP, INT, REAL, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
+from skuda.codegen.reductions import COUNT
 from skuda.dtypes import DTYPES
-from skuda.operation import Attribute, Operand, Operation
+from skuda.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
 
 
 @dataclass(frozen=True)
@@ -128,7 +129,7 @@ class ProgramInCuda:
         arrays: inputs that are read for each element.
         scalars: inputs that are one value.
         shared: the other inputs, in call order.
-        values: attributes that the formulas use.
+        values: attributes that the formulas use, then the number of elements that they count.
         reduction: how a program with reductions comes apart; None where it does not.
     """
 
@@ -143,6 +144,7 @@ class ProgramInCuda:
         self.scalars = tuple(o for o in op.inputs if o.scalar)
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
         self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
+        self.values += (Attribute(COUNTED, COMPUTE),) if op.counted else ()
 
     def narrow(self, operand: Operand) -> str | None:
         """The element of an output, where it is a float of 8 bits whatever the types are."""
@@ -180,7 +182,7 @@ class CudaProgram(ProgramInCuda):
         self.parameters = self.shared
         printer = CudaPrinter({operand.name: operand.element for operand in self.arrays})
         written_out = program.written_out
-        formulas = [(operand, written_out[operand.name]) for operand in op.outputs]
+        formulas = [(operand, named_count(written_out[operand.name])) for operand in op.outputs]
         self.outputs = tuple(
             Output(
                 operand,
@@ -203,6 +205,12 @@ class CudaProgram(ProgramInCuda):
     def parameter(self, item: Operand | Attribute) -> Parameter:
         """As the formula's methods take it: widened."""
         return parameter_of(self.operation, item)
+
+
+def named_count(node: Node) -> Node:
+    """A value in which a number of elements is a name."""
+    count = Node("name", (), REAL, text=COUNTED)
+    return node.replaced(lambda each: count if each.op == COUNT else None)
 
 
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:

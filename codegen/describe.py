@@ -12,7 +12,7 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.operation import ALL, COMPUTE, Attribute, Operand
+from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
 
@@ -121,9 +121,9 @@ class DescribedProgram:
         names += self.operation.asked.values()
         if self.reads_bytes:
             names.append("input_dtype")
-        if self.reads_packed:
+        if self.reads_packed or self.operation.shaped:
             names.append("shape")
-        if self.operation.may_keep:
+        if self.operation.keeps:
             names.append("keepdims")
         return names
 
@@ -149,14 +149,16 @@ class DescribedProgram:
         """Parameters of the function form."""
         op = self.operation
         parts = [*(operand.name for operand in op.inputs), "*"]
-        required = [a.name for a in op.attributes if a.default is None]
+        required = ["shape"] if op.shaped else []
+        required += [a.name for a in op.attributes if a.default is None]
         parts += required
         for attribute in op.attributes:
             if attribute.default is not None:
                 default = attribute.default if attribute.places and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
         defaults = {"keepdims": False}
-        options = [f"{name}={defaults.get(name)}" for name in (*self.options, "out", "stream")]
+        rest = [name for name in (*self.options, "out", "stream") if name not in required]
+        options = [f"{name}={defaults.get(name)}" for name in rest]
         return ", ".join([*parts, *options])
 
     @cached_property
@@ -169,7 +171,8 @@ class DescribedProgram:
         """Parameters of the generated reference."""
         op = self.operation
         row = ["row"] if op.over or op.chained else []
-        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes])
+        counted = [COUNTED] if op.counted else []
+        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes, *counted])
 
     @cached_property
     def function_docs(self) -> list[str]:
@@ -191,6 +194,8 @@ class DescribedProgram:
         """(name, type, meaning) of each argument of the function form."""
         op = self.operation
         rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
+        if op.shaped:
+            rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
         for letter, keyword in op.asked.items():
@@ -203,8 +208,10 @@ class DescribedProgram:
             rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
         if self.reads_packed:
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
-        if op.may_keep:
-            rows.append(("keepdims", "bool", "whether the output keeps the reduced axes, with one element each."))
+        if op.keeps:
+            names = " and ".join(op.keeps) if self.backward else "the output"
+            kept = f"{names} keep{'s' if len(op.keeps) == 1 else ''}"
+            rows.append(("keepdims", "bool", f"whether {kept} the reduced axes, with one element each."))
         out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
         rows.append(
             ("out", "array", f"{out} written instead of a new one; may be an input of the same type and shape.")

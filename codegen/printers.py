@@ -9,6 +9,7 @@ from __future__ import annotations
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.reductions import REDUCTIONS
+from skuda.operation import COUNTED
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4}
 _PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
@@ -84,7 +85,7 @@ class NumpyPrinter(Printer):
         return self.reduced[node]
 
     def count(self, node: Node) -> str:
-        return "row.count"
+        return "row.count" if self.reduced else COUNTED
 
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
     # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |

@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, parameter_of
+from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, named_count, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Lowering
 from skuda.codegen.nodes import BOOL, CPP, INT, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COMPUTE, Operand
+from skuda.operation import COMPUTE, COUNTED, Operand
 from skuda.schedules import cluster_variants
 
-COUNT = "Count"
 _COSTLY = 4  # instructions that are worth a register
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 _EXTREMES = ("Largest", "Smallest", "LargestPlace", "SmallestPlace")
@@ -274,7 +273,7 @@ class RowProgram(ProgramInCuda):
         self.parameters = tuple(o for o in self.shared if o not in self.columns)
         self._each = {operand.name: operand.element for operand in (*self.arrays, *self.columns)}
         self._types = {o.name: parameter_of(op, o) for o in (*op.inputs, *self.values)}
-        self._types[COUNT] = Parameter("C", COUNT)
+        self._types[COUNTED] = Parameter("C", COUNTED)
         names: dict[Node, Node] = {}
         levels: dict[Node, int] = {}
         formulas = program.written_out
@@ -540,5 +539,4 @@ def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
 
 def _named(node: Node, names: Mapping[Node, Node]) -> Node:
     """A value in which reductions and the row's length are names."""
-    count = Node("name", (), REAL, text=COUNT)
-    return node.replaced(lambda each: count if each.op == "count" else names.get(each))
+    return named_count(node.replaced(names.get))

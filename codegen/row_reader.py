@@ -17,6 +17,7 @@ from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
+from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand, Operation, Requirement
 from skuda.sku import Direction
 
@@ -196,11 +197,15 @@ class RowReader(Declarations):
     def check_over(self, section: str, formulas: Mapping[str, tuple[str, Node]]) -> list[str]:
         """What the reductions of a section are over: `d`, `n, d`, `d/group_size`."""
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
-        counts = [count for _, node in formulas.values() for count in node.counts()]
+        counts = sorted((c for _, node in formulas.values() for c in node.counts()), key=lambda count: count.text)
         over = list(dict.fromkeys(r.text for r in (*reductions, *counts)))
         for count in counts if not reductions else ():
-            message = f"`{section}:` counts the elements of rows, and reduces none"
-            self.error(count.place or self.place, message, "a count stands beside a reduction")
+            if "/" in count.text:
+                message = f"`{section}:` counts the elements of blocks, and reduces none"
+                self.error(count.place or self.place, message, "such a count stands beside a reduction")
+            elif count.text != over[0]:
+                message = f"`{section}:` counts over `{over[0]}` and over `{count.text}`"
+                self.error(count.place or self.place, message, "without a reduction, count over one thing")
         reduced = {r.text for r in reductions}
         for count in counts if reductions else ():
             if count.text not in reduced:
@@ -351,9 +356,10 @@ class RowReader(Declarations):
             self.error(node.place, message, "a gradient is a multiple of the outputs' gradients")
             return None
         whole = {dim.name for operand in inputs for dim in operand.dims if dim.block is None}
+        said = self.said(inputs, outputs)
         for operand in outputs:
             for dim in operand.dims:
-                if dim.name not in whole:
+                if dim.name not in whole | said:
                     message = f"no input of the backward pass has the dimension `{dim.name}`"
                     help = "use an input that has it: the shapes of what a formula uses give its output's"
                     self.error(self.place_of(operand, dim), message, help)
@@ -364,14 +370,23 @@ class RowReader(Declarations):
         wanted = used | blocks | {name for r in checks for name in r[1].names()}
         attributes = tuple(a for a in op.attributes if a.name in wanted or (a.axis_of in dims))
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
+        made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
         needed = self.needed(letters)
         operation = replace(
             program.operation,
             types={letter: words for letter, words in op.types.items() if letter in needed},
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
+            keeps=_keeping(program.operation, made),
         )
         return replace(program, operation=operation)
+
+    def said(self, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> set[str]:
+        """The dimensions of which a call says how long they are (`shape=`): those of an output that has all that there
+        are. Of inputs that may be packed, `shape=` is another shape."""
+        widest = max((*outputs, *inputs), key=lambda operand: sum(not dim.block for dim in operand.dims))
+        packed = any(DTYPES[word].packed for operand in inputs for word in self.words(operand.element))
+        return {dim.name for dim in widest.dims} if widest in outputs and not packed else set()
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
         called = {INTRINSICS[name] for _, node in formulas.values() for name in node.intrinsics()}
@@ -380,6 +395,7 @@ class RowReader(Declarations):
         used = set().union(*(node.names() for _, node in formulas.values()))
         reductions = [reduction for _, node in formulas.values() for reduction in node.reductions()]
         over = {reduction.text for reduction in reductions}
+        counted = {count.text for _, node in formulas.values() for count in node.counts()} if not over else set()
         operation = Operation(
             name=self.name.value,
             category=kind.partition(".")[0],
@@ -398,11 +414,13 @@ class RowReader(Declarations):
             source=f"{self.name.value}.cu",
             formula_attributes=tuple(name for name in names if name in used),
             over=next(iter(over), "") if len(over) == 1 else "",
+            counted=next(iter(counted), ""),
             chained=bool(used & formulas.keys()),
             of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
+            operation = replace(operation, keeps=_keeping(operation, {operand.name for operand in outputs}))
         program = Program(
             operation,
             {name: node for name, (_, node) in formulas.items()},
@@ -465,6 +483,13 @@ def _between(operand: Operand) -> str | None:
     """The dimension between an operand's two `*names`, or the second of these where there is none."""
     stars = [index for index, dim in enumerate(operand.dims) if dim.many]
     return operand.dims[stars[0] + 1].name if len(stars) == 2 else None
+
+
+def _keeping(op: Operation, names: Collection[str]) -> tuple[str, ...]:
+    """Those of some operands that lack the axes which a call names, and have all others."""
+    if not op.chooses_axes:
+        return ()
+    return tuple(operand.name for operand in op.operands if operand.name in names and operand.dims == op.space[:-1])
 
 
 def _shown(reduction: Node) -> str:

@@ -178,6 +178,7 @@ class _Splitter:
             formula_attributes=tuple(name for name in op.formula_attributes if name in used),
             over=over,
             updated=(),
+            keeps=(),
             stage=number,
             stages=0,
         )

@@ -138,7 +138,7 @@ def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
                 )
             own = axes.order
             shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
-        elif keepdims and index >= len(operation.inputs) and operand.dims == space[:-1]:
+        elif keepdims and operand.name in operation.keeps:
             own = axes.kept
             shape = tuple(stored[own.index(axis)] if axis in own else 1 for axis in range(len(axes.order)))
         places.append(Place(shape, own))

@@ -18,6 +18,7 @@ from skuda.sku import Direction, PrecisionGuarantee
 COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
 ALL = "all"  # the default of an attribute of axes
+COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
 
 
 class Dim(Record):
@@ -122,6 +123,9 @@ class Operation(Record):
         formula_attributes: the attributes that formulas use, which kernels and references take.
         over: what its reductions are over: `d`, `n, d` for several dimensions, or `d/group_size` for the blocks along
             d; empty where there are none.
+        counted: of a map, the dimensions whose elements its formulas count (`d`, `n, d`); empty where they count none.
+            Kernels and references take that number behind the attributes, as `COUNTED`.
+        keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
@@ -151,6 +155,8 @@ class Operation(Record):
     source: str = ""
     formula_attributes: tuple[str, ...] = ()
     over: str = ""
+    counted: str = ""
+    keeps: tuple[str, ...] = ()
     chained: bool = False
     of_some: bool = False
     reduced: tuple[str, ...] = ()
@@ -246,9 +252,13 @@ class Operation(Record):
         return self.axis is not None and self.axis.type == "axes"
 
     @cached_property
-    def may_keep(self) -> bool:
-        """Whether a call may keep the axes that it names in an output that lacks them (`keepdims`)."""
-        return self.chooses_axes and any(self.axis.axis_of not in [dim.name for dim in o.dims] for o in self.outputs)
+    def shaped(self) -> Operand | None:
+        """The output whose shape a call says (`shape=`), as it has a dimension that no input shows; None where inputs
+        show all of them.
+        """
+        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None}
+        whole = (operand for operand in self.outputs if operand.dims == self.space)
+        return next((operand for operand in whole if not {dim.name for dim in operand.dims} <= shown), None)
 
     @cached_property
     def dims(self) -> tuple[Dim, ...]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skuda.descriptor import is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError
@@ -51,7 +53,8 @@ def call(
         dtype: element type that no input shows.
         output_dtypes: those of outputs beside it, in the order of `Operation.asked`; None takes the preferred one.
         input_dtype: element type of packed inputs, which travel as uint8, or of 8-bit floats that do.
-        shape: logical shape of packed inputs; needed where the last axis is odd.
+        shape: logical shape of packed inputs; needed where the last axis is odd. Or that of an output which has
+            dimensions that no input shows.
         keepdims: whether outputs keep the axes that are reduced, with one element each.
 
     Returns:
@@ -88,6 +91,7 @@ def call(
 def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key):
     """`call` of what no short way serves yet."""
     *inputs, out = values
+    shape = _checked_shape(plan_class, shape)
     views = _values(plan_class, inputs)
     first = next((value for value in views if isinstance(value, View)), None)
     if first is None:
@@ -137,7 +141,7 @@ def _plan(
         tuple((type(value), value) for value in attributes),
         dtypes,
         input_dtype,
-        None if shape is None else tuple(shape),
+        shape,
         keepdims,
         first.device == CPU,
     )
@@ -177,11 +181,14 @@ def _select(
             raise InvalidProblem(f"{name}: {placing.name} is {axis!r}, expected an integer")
     sizes: dict[str, int | tuple[int, ...]] = {}
     ranks: dict[str, int] = {}
-    for operand, value in sorted(
-        zip(operation.inputs, values, strict=True), key=lambda pair: operation.binds_after(pair[0])
-    ):
-        if isinstance(value, View) and not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
-            logical = _logical_shape(operand, value, operation.word(operand, types), shape, name)
+    known = [pair for pair in zip(operation.inputs, values, strict=True) if isinstance(pair[1], View)]
+    if operation.shaped is not None:
+        known.append((operation.shaped, shape))
+    for operand, value in sorted(known, key=lambda pair: operation.binds_after(pair[0])):
+        if not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
+            logical = shape
+            if operand is not operation.shaped:
+                logical = _logical_shape(operand, value, operation.word(operand, types), shape, name)
             if operation.chooses_axes and axes is None:  # the first is one that has them all
                 axes = chosen(axis, logical, f"{name}: {placing.name}", operand.name)
                 logical = tuple(logical[each] for each in axes.order)
@@ -225,12 +232,26 @@ def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict
     return operation.resolve(seen, plan, numbers)
 
 
+def _checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:
+    """What a call says by `shape=`; None where it says nothing and need not."""
+    needed = plan_class.operation.shaped
+    if shape is None and needed is None:
+        return None
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_extent, shape)):
+        expected = "a tuple of non-negative integers" + (f", the shape of {needed.name}" if needed else "")
+        raise InvalidProblem(f"{plan_class.__name__}: shape is {shape!r}, expected {expected}")
+    return tuple(map(int, shape))
+
+
+def _is_extent(value) -> bool:
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
+
+
 def _logical_shape(operand, view: View, word: str, shape, plan: str) -> tuple[int, ...]:
     if not DTYPES[word].packed:
         return view.shape
     if shape is None:
         return (*view.shape[:-1], 2 * view.shape[-1]) if view.shape else ()
-    shape = tuple(shape)
     if packed_shape(shape, word) != view.shape:
         raise InvalidProblem(
             f"{plan}: shape is {shape}, whose packed form does not have {operand.name}'s shape {view.shape}"

@@ -19,7 +19,7 @@ from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem, Unsupported
 from skuda.family import plain_library
 from skuda.launch import Launch, Ready, Seen, layouts, ready_of_views, starts
-from skuda.operation import Operation, count, packed_shape
+from skuda.operation import COUNTED, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.straight import Straight, device_of, refuse, straight_of
 from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle
@@ -95,6 +95,8 @@ class Plan:
         if operation.of_some and self.numel and empty:
             raise InvalidProblem(f"{name}: {empty[0]} is 0, and there is no largest or smallest of no elements")
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        if operation.counted:
+            self.values[COUNTED] = float(np.prod([np.prod(self.sizes[dim]) for dim in operation.counted.split(", ")]))
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
             (shape, DTYPES[word].storage)

@@ -323,8 +323,9 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant is VEC_SMALL:
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
-    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     widest = max(words[operand] for operand in operation.outputs)
+    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
+    inputs = inputs or [widest]  # a value that is spread over elements is stored as it would be copied
     if variant is COLUMNS_UNALIGNED:  # each lane's parameters stay in registers
         lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
         return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
@@ -349,7 +350,7 @@ def strided_lanes(operation: Operation, types: Types) -> int:
 
 def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
     """Elements of a tile along and across, and neighbours along that a thread takes at once; None where so many wide
-    operands leave no room for one.
+    operands leave no room for one, or where no input could lie across.
 
     A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
     In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
@@ -359,6 +360,8 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
     bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
     outputs = [bits[operand] for operand in operation.outputs]
     inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    if not inputs:
+        return None
     most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
 
     def fits(along: int, across: int) -> bool:

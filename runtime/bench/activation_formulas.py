@@ -57,6 +57,19 @@ def _gelu_quantize(problem: Problem) -> Formula:
     return quantize
 
 
+def _gelu_quantize_backward(problem: Problem) -> Formula:
+    (wide, out), form = _types(problem), _FORMS[problem.case.operation.name.partition("_quantize")[0]]
+    low, high = problem.q_min, problem.q_max
+
+    def backward(g, x, s, z):
+        x = x.to(wide)
+        codes = torch.round(functional.gelu(x, approximate=form) / s) + z
+        slope = torch.ops.aten.gelu_backward(g.to(wide) / s, x, approximate=form)
+        return torch.where((codes >= low) & (codes <= high), slope, 0).to(out)
+
+    return backward
+
+
 MAKERS: dict[str, Callable[[Problem], Formula]] = {
     "gelu": _gelu,
     "gelu_backward": _gelu_backward,
@@ -66,6 +79,8 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
     "silu_mul_backward": _silu_mul_backward,
     "gelu_quantize": _gelu_quantize,
     "gelu_tanh_quantize": _gelu_quantize,
+    "gelu_quantize_backward": _gelu_quantize_backward,
+    "gelu_tanh_quantize_backward": _gelu_quantize_backward,
 }
 
 

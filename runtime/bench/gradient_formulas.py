@@ -113,6 +113,34 @@ def _log_softmax(problem: Problem) -> Formula:
 # ---- reductions ----
 
 
+def _sum(problem: Problem) -> Formula:
+    """Written out, which autograd does not do: what it hands on has strides of 0."""
+    return lambda g: g.expand(problem.case.extents).contiguous()
+
+
+def _mean_of(problem: Problem) -> Formula:
+    spread = _sum(problem)
+    count = prod(problem.case.extents[axis] for axis in _reduced(problem.case))
+    return lambda g: spread(g / count)
+
+
+def _reduced(case: Case) -> list[int]:
+    """The axes that the gradient's operation reduces, whose own formula may reduce nothing."""
+    return [axis for axis, _ in enumerate(case.extents) if axis not in case.axes_of(case.operation.inputs[0])]
+
+
+def _prod(problem: Problem) -> Formula:
+    (axis,) = problem.case.reduced
+
+    def backward(g, x, y):
+        zero = x == 0
+        others = torch.where(zero, 1, x)
+        alone = zero.sum(axis, keepdim=True) == zero
+        return g * torch.where(alone, others.prod(axis, keepdim=True) / others, y)
+
+    return backward
+
+
 def _extreme(problem: Problem) -> Formula:
     axes = problem.case.reduced
 
@@ -167,6 +195,9 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
     "l2_normalize_backward": _l2_normalize,
     "softmax_backward": _softmax,
     "log_softmax_backward": _log_softmax,
+    "sum_backward": _sum,
+    "mean_backward": _mean_of,
+    "prod_backward": _prod,
     "amax_backward": _extreme,
     "amin_backward": _extreme,
     "var_backward": _var,

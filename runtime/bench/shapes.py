@@ -97,6 +97,7 @@ MAIN_ELEMENTS = ("f32", "f16")
 ALIKE = frozenset(
     """amin argmin norm1 std any all count_nonzero rms_normalize standardize
     amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
+    mean_backward prod_backward
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
     gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token""".split()
 )

@@ -289,6 +289,8 @@ def _rows(
     wanted = set(SHAPES) if not quick else shapes.QUICK
     if again:
         wanted = shapes.AGAIN if every else shapes.CORE
+    if all(operand.dims != operation.space for operand in operation.inputs):  # such layouts are of inputs
+        wanted = {shape for shape in wanted if shape.layout not in (Layout.ROW_STRIDED, Layout.TRANSPOSED)}
     for shape in SHAPES:
         if shape in wanted:
             for attributes in _attributes(operation, shape, quick or again):

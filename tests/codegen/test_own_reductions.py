@@ -139,6 +139,39 @@ ops:
       gain: T[*n]
     outputs:
       y: T[*n] = gain * prod(x, over=d)
+
+  row_total:
+    inputs:
+      x: T[*n, d]
+    outputs:
+      y: T[*n] = sum(x, over=d)
+    backward:
+      d_x: T[*n, d] = d_y / count(over=(n, d))
+
+  plane_total:
+    inputs:
+      x: T[*n, *d]
+      moved: T[*d]
+    outputs:
+      y: T[*n] = sum(x - moved, over=d)
+    backward:
+      d_x: T[*n, *d] = d_y
+
+  group_totals:
+    inputs:
+      x: T[*outer, d, *inner]
+    attrs: {group_size: size, axis: axis of d = -1}
+    outputs:
+      y: T[*outer, d/group_size, *inner] = sum(x, over=d/group_size)
+    backward:
+      d_x: T[*outer, d, *inner] = d_y
+
+  shares:
+    inputs:
+      x: T[*n, d]
+    attrs: {gain: C = 3}
+    outputs:
+      y: T[*n, d] = x * gain / count(over=d)
 """
 
 FLOATS = ("f32", "f64", "f16", "bf16")
@@ -369,17 +402,45 @@ def test_the_name_of_the_references_parameter_is_reserved(section):
         loads(f"ops:\n  named:\n    {section}\n    outputs: {{y: 'T[*n] = x * row'}}\n")
 
 
-def test_a_gradient_has_a_dimension_that_its_inputs_lack():
-    """The gradient of a sum alone: nothing says how long a row is, and the spec is told so."""
-    spec = """\
-ops:
-  total:
-    inputs: {x: 'T[*n, d]'}
-    outputs: {y: 'T[*n] = sum(x, over=d)'}
-    backward: {d_x: 'T[*n, d] = d_y'}
-"""
-    with pytest.raises(SpecError, match="no input of the backward pass has the dimension `d`"):
-        loads(spec)
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (3, 64), (2, 3, 9), (2, 0, 5), (2, 5, 0)])
+def test_a_gradient_has_a_dimension_that_its_inputs_lack(run, element, shape):
+    """The gradient of a sum alone: the call says how long a row is."""
+    gradient = integers(element, shape[:-1], 18)
+    with np.errstate(all="ignore"):
+        share = wide(gradient) / wide(gradient).dtype.type(np.prod(shape))
+    same(run("row_total_backward", gradient, shape=shape), np.broadcast_to(share[..., None], shape), element)
+    for kept in range(len(shape)):
+        gradient = integers(element, shape[:kept], 19)
+        spread = gradient.reshape(shape[:kept] + (1,) * (len(shape) - kept))
+        same(run("plane_total_backward", gradient, shape=shape), np.broadcast_to(spread, shape), element)
+
+
+@pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
+def test_a_gradient_is_that_of_its_group(run, shape, axis, group_size):
+    groups = list(shape)
+    groups[axis] = -(-shape[axis] // group_size)
+    gradient = integers("f32", groups, 20)
+    expected = np.take(gradient, np.arange(shape[axis]) // group_size, axis=axis)
+    same(run("group_totals_backward", gradient, shape=shape, group_size=group_size, axis=axis), expected, "f32")
+
+
+def test_a_shape_that_the_gradient_does_not_fit(run):
+    gradient = np.ones((3,), np.float32)
+    with pytest.raises(InvalidProblem, match=re.escape("y has shape (3,), expected (n,) = (4,)")):
+        run("row_total_backward", gradient, shape=(4, 5))
+    with pytest.raises(InvalidProblem, match=re.escape("d_x has shape (), expected (*n, d)")):
+        run("row_total_backward", gradient, shape=())
+    with pytest.raises(InvalidProblem, match="d_x has shape .* with 1 axes of .n"):
+        run("plane_total_backward", gradient, shape=())
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(7,), (3, 64), (2, 3, 9), (2, 0, 5), (2, 5, 0)])
+def test_a_map_may_count(run, element, shape):
+    """Behind an attribute: both are numbers that kernels take."""
+    x = integers(element, shape, 21)
+    same(run("shares", x, gain=5.0), wide(x) * 5 / wide(x).dtype.type(shape[-1] or 1), element)
 
 
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))

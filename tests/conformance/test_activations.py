@@ -96,6 +96,38 @@ def test_an_activation_quantized_by_a_given_scale(backend, name, element, scale_
     assert closed_codes > 30 * open_codes
 
 
+@pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
+@pytest.mark.parametrize("name", ["gelu_quantize", "gelu_tanh_quantize"])
+def test_the_gradient_of_an_activation_quantized_by_a_given_scale(backend, name, element, scale_element):
+    said = 0
+    parameters = cycle(product((("s8", -117), ("u8", 8), ("s8", 0)), ("0.02", "0.3")))
+    for (what, row), ((word, zero_point), scale) in zip(some_rows(element).items(), parameters):
+        bits, gradient = pattern(scale, scale_element), random_row(element, len(row), 5)
+        low, high = RANGE[word]
+        arrays = [backend.array(floats(each, element).reshape(2, -1)) for each in (gradient, row)]
+        given = floats([bits] * 2, scale_element), np.array([zero_point] * 2, np.int32)
+        of_each = getattr(skuda, f"{name}_per_token_backward")(*arrays, *map(backend.array, given), dtype=word)
+        one = (backend.array(each[:1].reshape(())) for each in given)
+        whole = backend.numpy(getattr(skuda, f"{name}_per_tensor_backward")(*arrays, *one, dtype=word))
+        np.testing.assert_array_equal(bits_of(backend.numpy(of_each), element), bits_of(whole, element))
+        kinds = {"element": element, "scale_element": scale_element}
+        slopes = getattr(rows, f"{name}_backward")(gradient, row, bits, zero_point, low, high, **kinds)
+        assert_admitted(whole.reshape(-1), slopes, element, f"{name}_backward {element} {what}")
+        said += sum(span is not ANY for span in slopes)
+    assert said > 500
+
+
+def test_the_gradient_of_gelu_then_quantize_is_that_of_both(backend):
+    x, gradient = (backend.array(floats(random_row("f32", 4096, seed), "f32")) for seed in (3, 4))
+    for name in ("gelu", "gelu_tanh"):
+        active = getattr(skuda, name)(x)
+        through = skuda.quantize_per_tensor_backward(gradient, active, 0.01, 3, dtype="u8")
+        apart = backend.numpy(getattr(skuda, f"{name}_backward")(through, x))
+        fused = getattr(skuda, f"{name}_quantize_per_tensor_backward")(gradient, x, 0.01, 3, dtype="u8")
+        np.testing.assert_array_equal(backend.numpy(fused), apart)
+        assert 100 < np.count_nonzero(apart) < 4000
+
+
 def test_gelu_then_quantize_is_the_same_where_nothing_is_rounded_between(backend):
     x = backend.array(floats(random_row("f32", 4096, 3), "f32"))
     for name in ("gelu", "gelu_tanh"):

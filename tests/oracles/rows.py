@@ -341,6 +341,33 @@ def deviation(row, correction: Fraction = Fraction(1), *, element) -> Span:
     return spans.sqrt(variance(row, correction, element=element), compute_format(element))
 
 
+def total_backward(d_output: int, row, *, element) -> list[Span]:
+    """The gradient, for each element."""
+    return _points([d_output] * len(row), element)
+
+
+def mean_backward(d_output: int, row, *, element) -> list[Span]:
+    """The gradient / the number of elements, for each of them."""
+    compute = compute_format(element)
+    share = spans.divide(_points([d_output], element)[0], point(integer(len(row), compute)), compute)
+    return [share] * len(row)
+
+
+def product_backward(d_output: int, row, output: int, *, element) -> list[Span]:
+    """The gradient * the product of the other elements: that of all / the element; what has a zero beside it, by the
+    output, which that zero makes a zero or NaN; of zeros one is not beside itself."""
+    compute = compute_format(element)
+    gradient, whole = _points([d_output, output], element)
+    values = _decoded(row, element)
+    rest = spans.multiplied([value for value in values if not value.zero] + [integer(1, compute)], compute)
+    zeros = sum(value.zero for value in values)
+    found = []
+    for value in values:
+        beside = whole if zeros > value.zero else rest if value.zero else spans.divide(rest, point(value), compute)
+        found.append(spans.multiply(gradient, beside, compute))
+    return found
+
+
 def largest_backward(d_output: int, row, output: int, *, element) -> list[Span]:
     """The gradient / the number of elements that equal the output, for each of these; 0 / that number for others."""
     compute = compute_format(element)
@@ -440,9 +467,12 @@ def gelu(row, *, element) -> list[Span]:
 
 def gelu_backward(d_output, row, *, element) -> list[Span]:
     """gradient * (the normal distribution below x + x * (its density e^(-x^2 / 2) / sqrt(2 pi)))."""
+    return _products(_points(d_output, element), _gelu_slopes(row, element), compute_format(element))
+
+
+def _gelu_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
-    points = zip(_points(d_output, element), _points(row, element), strict=True)
-    return [spans.multiply(g, spans.gelu_slope(x.low, compute), compute) for g, x in points]
+    return [spans.gelu_slope(x.low, compute) for x in _points(row, element)]
 
 
 @remembered
@@ -455,16 +485,20 @@ def gelu_tanh(row, *, element) -> list[Span]:
 
 def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
     """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u)."""
+    return _products(_points(d_output, element), _gelu_tanh_slopes(row, element), compute_format(element))
+
+
+def _gelu_tanh_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
     doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.134145"))
     found = []
-    for g, x in zip(_points(d_output, element), _points(row, element), strict=True):
+    for x in _points(row, element):
         s = spans.sigmoid(_twice_u(x, compute), compute)
         square = spans.multiply(cubic, spans.multiply(x, x, compute), compute)
         inner = spans.multiply(doubled, spans.add(_one(compute), square, compute), compute)
         rest = spans.multiply(x, spans.subtract(_one(compute), s, compute), compute)
-        slope = spans.multiply(s, spans.add(_one(compute), spans.multiply(rest, inner, compute), compute), compute)
-        found.append(spans.multiply(g, slope, compute))
+        bent = spans.add(_one(compute), spans.multiply(rest, inner, compute), compute)
+        found.append(spans.multiply(s, bent, compute))
     return found
 
 
@@ -495,6 +529,37 @@ def gelu_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, e
 def gelu_tanh_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
     """The same of gelu_tanh."""
     return _codes(gelu_tanh(row, element=element), scale, zero_point, q_min, q_max, element, scale_element)
+
+
+def gelu_quantize_backward(
+    d_output, row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element
+) -> list[Span]:
+    """gradient / scale * the slope of gelu where its code is in range, else 0."""
+    active, slopes = gelu(row, element=element), _gelu_slopes(row, element)
+    return _let_through(d_output, active, slopes, (scale, zero_point, q_min, q_max), element, scale_element)
+
+
+def gelu_tanh_quantize_backward(
+    d_output, row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element
+) -> list[Span]:
+    """The same of gelu_tanh."""
+    active, slopes = gelu_tanh(row, element=element), _gelu_tanh_slopes(row, element)
+    return _let_through(d_output, active, slopes, (scale, zero_point, q_min, q_max), element, scale_element)
+
+
+def _let_through(d_output, active, slopes, parameters, element: str, scale_element: str) -> list[Span]:
+    """gradient / scale * slope where the code of what is quantized is in range, else 0; any of both where a span has
+    values within and without."""
+    compute = compute_format(element)
+    divisor = point(decode(parameters[0], FORMATS[scale_element]))
+    kinds = {"element": compute.word, "scale_element": scale_element}
+    found = []
+    for g, value, slope in zip(_points(d_output, element), active, slopes, strict=True):
+        ends = [encode(end, compute) for end in (value.low, value.high)]
+        within = [affine.in_range(end, *parameters, **kinds) for end in ends]
+        through = spans.multiply(spans.divide(g, divisor, compute), slope, compute)
+        found.append(through if all(within) else ANY if any(within) or not value.exact else point(ZERO))
+    return found
 
 
 def _twice_u(x: Span, compute) -> Span:

@@ -254,11 +254,13 @@ template <typename E, int THREADS, int CHUNKS, int FULL> struct Shared<UNIT, E, 
     }
   }
   __device__ void arrive(const storage_t<E>*, i32, i32) {
-    if (!LATER || !mine_) return;
-    V share;
+    if constexpr (LATER) {
+      if (!mine_) return;
+      V share;
 #pragma unroll
-    for (int i = 0; i < V::units; ++i) share.data[i] = units_[LATER ? i : 0];
-    *end_ = share;
+      for (int i = 0; i < V::units; ++i) share.data[i] = units_[i];
+      *end_ = share;
+    }
   }
   // A share of a row that starts aligned. whole: it is not the one at the end.
   __device__ ShareWords<E> at_once(const storage_t<E>* row, i32 first, bool whole) const {

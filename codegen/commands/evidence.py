@@ -78,7 +78,7 @@ def block(records: Records) -> str:
 
 
 def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:
-    """How many rows of a bench are of sources that have changed before kernels were compared the last time."""
+    """How many rows of a bench are of other sources than those whose kernels were compared with the reference."""
     compared = {
         (source, run.digest)
         for record in records.verified
@@ -89,7 +89,7 @@ def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:
     known = {source for source, _ in compared}
     own = [(_source(row), measured["sources"].get(_source(row))) for row in rows]
     old = sum(each[0] in known and each not in compared for each in own)
-    said = f"{old} of these {len(rows)} rows were measured before the last change of their kernels."
+    said = f"{old} of these {len(rows)} rows are of other sources than those whose kernels were compared last."
     return ["", said] if old else []
 
 

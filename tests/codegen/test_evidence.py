@@ -308,7 +308,7 @@ def test_rows_of_older_sources_are_said_to_be_so(catalog, skuda_command, tmp_pat
     records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward], EQUAL))
     skuda_command("evidence", "--out", "verified_catalog")
     text = (tmp_path / "README.md").read_text()
-    assert "\n2 of these 2 rows were measured before the last change of their kernels.\n" in text
+    assert "\n2 of these 2 rows are of other sources than those whose kernels were compared last.\n" in text
     assert "0.98" not in (tmp_path / "evidence" / "README.md").read_text()
 
 

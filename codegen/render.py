@@ -18,7 +18,8 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.codegen.row_cuda import Kept, Reduction, RowProgram, Value
+from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.operation import Attribute, Operand

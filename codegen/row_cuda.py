@@ -7,251 +7,21 @@ start with a capital, which no operand's does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
-from skuda.codegen.cuda import CppPrinter, CudaPrinter, Member, Parameter, ProgramInCuda, named_count, parameter_of
+from skuda.codegen.cuda import CppPrinter, Parameter, ProgramInCuda, named_count, parameter_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
-from skuda.codegen.lowering import Lowering
-from skuda.codegen.nodes import BOOL, CPP, INT, REAL, REDUCE, Node
+from skuda.codegen.nodes import CPP, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.row_printer import RowPrinter, known_ranges
+from skuda.codegen.row_values import Extreme, Held, Kept, Pass, Reduction, RowValue, Value, Wanted, finite_name
 from skuda.operation import COMPUTE, COUNTED, Operand
 from skuda.schedules import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
-_SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 _EXTREMES = ("Largest", "Smallest", "LargestPlace", "SmallestPlace")
-_OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
-
-
-@dataclass(frozen=True)
-class Range:
-    """What a row knows of a value of its elements: between which two all that are finite lie, and whether all are."""
-
-    smallest: Node
-    greatest: Node
-    finite: Node
-
-    @property
-    def parts(self) -> tuple[Node, ...]:
-        """What a constructor is told of it: without the smallest, where that is the greatest's negative."""
-        symmetric = self.smallest == Node("neg", (self.greatest,), REAL)
-        return (self.greatest, self.finite) if symmetric else (self.smallest, self.greatest, self.finite)
-
-
-class RowPrinter(CudaPrinter):
-    """C++ of what is computed for each element of a row: in quick forms first, which say where they do not hold.
-
-    Args:
-        each: as in CudaPrinter.
-        ranges_of: of values of an element.
-    """
-
-    def __init__(self, each: Mapping[str, str], ranges_of: Mapping[Node, Range]):
-        super().__init__(each)
-        self.ranges_of = ranges_of
-
-    def written(self, node: Node, own: int) -> str:
-        if (power := _logistic_power(node)) is not None:
-            x = node.args[0]
-            return f"logistic_quotient<FAST, {self.each[x.text]}>({self.text(x)}, {self.text(power)}, usual_)"
-        if node.op == "exp" or (node.op == "/" and node.kind == REAL):
-            arguments = ", ".join(self.text(argument) for argument in node.args)
-            return f"row_{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
-        return super().written(node, own)
-
-    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
-        if rule.holder == "Steps" and found[rule.each] in self.ranges_of and rule.method != "inside":
-            known = self.ranges_of[found[rule.each]]
-            made_of = (*(found[name] for name in rule.once), *known.parts)
-            arguments = ", ".join(self.once.text(node) for node in made_of)
-            taken = sum(key[0] == "RowSteps" for key in self.members)
-            name = f"steps_in_range_{taken + 1}_" if taken else "steps_in_range_"
-            varying = found[rule.each]
-            element = self.each[varying.text] if varying.op == "name" else "C"
-            small = all(found[bound].bits <= _SMALL for bound in ("low", "high"))
-            type = f"RowSteps<C, {element}, {str(small).lower()}>"
-            member = self.member(("RowSteps", element, *made_of), type, name, arguments, prepared=True)
-            return f"{member}.template {rule.method}<FAST>({self.text(varying)}, usual_)"
-        text = super().prepared(rule, found, *elements)
-        if rule.method != "quotient":
-            return text
-        divisor, dividend = text.partition(".")[0], found[rule.each]
-        element = self.each.get(dividend.text, "C") if dividend.op == "name" else "C"
-        return f"quotient_of<FAST, {element}>({self.text(dividend)}, {divisor}, usual_)"
-
-
-@dataclass(frozen=True)
-class Value:
-    """One value of an element of a row, as a method of its pass.
-
-    Attributes:
-        name: of a reduction (`Reduced0`), or of an output.
-        type: in C++, of an element's value.
-        parameters: the operands that it is made of.
-        formula: its expression.
-        how: class of runtime/cuda/reduce.cuh; empty for an output.
-        operand: the output.
-        result: in C++, the type of a reduction's value.
-        raw: the input that is reduced as it stands.
-    """
-
-    name: str
-    type: str
-    parameters: tuple[Parameter, ...]
-    formula: str
-    how: str = ""
-    operand: Operand | None = None
-    result: str = ""
-    raw: Operand | None = None
-
-    @property
-    def finite(self) -> str:
-        """The name of what tells whether a thread's values were all finite; empty for a reduction that does not ask."""
-        return _finite_name(self.name) if self.how in _OF_FINITE else ""
-
-    @property
-    def place(self) -> bool:
-        """Whether it is where an extreme is."""
-        return self.how in {reduction.cuda for reduction in REDUCTIONS.values() if reduction.place}
-
-    @property
-    def state(self) -> str:
-        """In C++, what is made of each element: of a reduction, what it goes on with."""
-        if self.operand and self.type == CPP[INT]:
-            return f"code_t<{self.operand.element}>"
-        return f"state_t<{self.how}, {self.type}>" if self.how else self.type
-
-
-@dataclass(frozen=True)
-class Held:
-    """A value of an element that several passes use: kept from the first of them on, where registers allow.
-
-    Attributes:
-        value: how it is computed.
-        first: whether no pass before has computed it.
-    """
-
-    value: Value
-    first: bool
-
-
-@dataclass(frozen=True)
-class Pass:
-    """What is made of each element of a row at once.
-
-    Attributes:
-        members: made once a row.
-        arguments: what these are made from.
-        held: values of an element that the others are made of.
-        values: reductions, or outputs.
-        early: outputs of the last pass that are known here already: stored here, registers need not hold them.
-    """
-
-    members: tuple[Member, ...]
-    arguments: tuple[Parameter, ...]
-    held: tuple[Held, ...]
-    values: tuple[Value, ...]
-    early: tuple[Value, ...] = ()
-
-    @property
-    def methods(self) -> tuple[Value, ...]:
-        """Everything that is computed for each element."""
-        return (*(held.value for held in self.held), *self.values, *self.early)
-
-    @property
-    def careful(self) -> bool:
-        """Whether some of it has quick forms, which do not hold for all numbers."""
-        return any("FAST" in value.formula for value in self.methods)
-
-    @property
-    def fresh(self) -> tuple[Value, ...]:
-        """The held values that this pass is the first to compute."""
-        return tuple(held.value for held in self.held if held.first)
-
-    def wanted(self, early: Sequence[Operand]) -> tuple[Value, ...]:
-        """Its reductions, or outputs but for those of `early`, which an earlier pass has stored; and its early ones."""
-        return (*(value for value in self.values if value.operand not in early), *self.early)
-
-    def taken(self, early: Sequence[Operand]) -> frozenset[str]:
-        """The names of the operands, and of the values held by earlier passes, that it needs where all is held."""
-        names = {p.name for value in (*self.fresh, *self.wanted(early)) for p in value.parameters}
-        return frozenset(names - {value.name for value in self.fresh})
-
-
-@dataclass(frozen=True)
-class Kept:
-    """Something that a thread keeps of each of a row's elements from one pass to another, all passes if need be.
-
-    Attributes:
-        name: of an input, or of a value that is held.
-        element: its type.
-        below: the types of what lies below it in the memory of an element, from the bottom on.
-    """
-
-    name: str
-    element: str
-    below: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class _Wanted:
-    """A value that a pass is to make of each element: its name, and as in `Value`."""
-
-    name: str
-    node: Node
-    how: str
-    operand: Operand | None
-
-
-@dataclass(frozen=True)
-class RowValue:
-    """An output that a row has one of, and the name of its value as it is stored."""
-
-    operand: Operand
-    name: str
-    type: str
-    formula: str
-
-
-@dataclass(frozen=True)
-class Extreme:
-    """A reduction to an extreme of an input's elements, which can be found in them as they are stored.
-
-    Attributes:
-        name: of the reduction.
-        how: class of runtime/cuda/reduce.cuh that finds it, where what is found is finite if that matters.
-        joined: class that joins what was found with the extremes of other elements.
-        raw: the input.
-    """
-
-    name: str
-    how: str
-    joined: str
-    raw: Operand
-
-
-@dataclass(frozen=True)
-class Reduction:
-    """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
-    depends on them: parts of a row can be reduced apart (templates/reduce.cu.jinja).
-
-    Attributes:
-        each: what is made of each element at once: the reductions, and outputs.
-        values: the reductions among these.
-        outputs: the others.
-        used: the names that the rows' own values are made of, beside the reductions.
-        extremes: the reductions again, if all of them are extremes of elements and there is nothing else to make.
-        beside: inputs that run along rows and along something else, so that rows beside each other may differ in them.
-    """
-
-    each: Pass
-    values: tuple[Value, ...]
-    outputs: tuple[Value, ...]
-    used: frozenset[str]
-    extremes: tuple[Extreme, ...]
-    beside: tuple[Operand, ...]
 
 
 class RowProgram(ProgramInCuda):
@@ -285,17 +55,13 @@ class RowProgram(ProgramInCuda):
                     inner = (levels[each] for argument in reduction.args for each in argument.reductions())
                     levels[reduction] = 1 + max(inner, default=-1)
                     self._types[name] = Parameter(CPP.get(reduction.kind, "C"), name)
-                    self._types[_finite_name(name)] = Parameter("bool", _finite_name(name))
+                    self._types[finite_name(name)] = Parameter("bool", finite_name(name))
         full = [operand for operand in op.outputs if operand.dims == op.space]
-        wanted: list[list[_Wanted]] = [
-            [
-                _Wanted(names[r].text, *_reduced(r, names), None)
-                for r in names
-                if levels[r] == level
-            ]
+        wanted: list[list[Wanted]] = [
+            [Wanted(names[r].text, *_reduced(r, names), None) for r in names if levels[r] == level]
             for level in range(1 + max(levels.values()))
         ]
-        wanted.append([_Wanted(o.name, _named(_as_named(formulas[o.name], o, program), names), "", o) for o in full])
+        wanted.append([Wanted(o.name, _named(_as_named(formulas[o.name], o, program), names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
         shared = {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
@@ -305,7 +71,7 @@ class RowProgram(ProgramInCuda):
         self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
         self.reduction = None
         if op.reduced:  # values are reduced one by one: what is asked of groups of them is asked of each
-            reductions = [_Wanted(names[r].text, _named(r.args[0], names), _class_of(r), None) for r in names]
+            reductions = [Wanted(names[r].text, _named(r.args[0], names), _class_of(r), None) for r in names]
             each = self._pass([*reductions, *wanted[-1]], [], [])
             used = set().union(*(node.names() for node in shared.values())) - {node.text for node in names.values()}
             self.reduction = Reduction(
@@ -347,7 +113,7 @@ class RowProgram(ProgramInCuda):
             self._types[name] = Parameter(kind, name)
         return tuple(values), stored
 
-    def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
+    def _held(self, passes: list[list[Wanted]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""
         users: dict[Node, set[int]] = {}
         for index, values in enumerate(passes):
@@ -426,7 +192,7 @@ class RowProgram(ProgramInCuda):
                 put(value.name)
         return tuple(found)
 
-    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
+    def _pass(self, wanted: list[Wanted], before: list[list[Wanted]], outputs: list[Wanted]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
                 known = part in self.held and part != but
@@ -434,7 +200,7 @@ class RowProgram(ProgramInCuda):
 
             return node.replaced(name)
 
-        ranges = _ranges([replace(value, node=renamed(value.node)) for values in before for value in values])
+        ranges = known_ranges([replace(value, node=renamed(value.node)) for values in before for value in values])
         printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"), ranges)
 
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
@@ -472,49 +238,6 @@ def _as_named(node: Node, operand: Operand, program: Program) -> Node:
     if operand.name in program.named and node.kind == REAL:
         return Node("stored", (node,), REAL, node.dims, text=operand.element)
     return node
-
-
-def _finite_name(reduction: str) -> str:
-    return reduction.replace("Reduced", "Finite")
-
-
-def _logistic_power(node: Node) -> Node | None:
-    """The u of x / (1 + exp(u)), where x is an operand's element that is finite if u is.
-
-    Sums and products with what is not finite are not finite.
-    """
-
-    def keeps(part: Node) -> bool:
-        if part.op == "name":
-            return part.kind == REAL
-        return part.op in ("number", "+", "-", "*", "neg") and all(map(keeps, part.args))
-
-    if node.op != "/" or node.kind != REAL or node.args[0].op != "name" or node.args[1].op != "+":
-        return None
-    x, (one, raised) = node.args[0], node.args[1].args
-    if one.op != "number" or float(one.text) != 1 or raised.op != "exp":
-        return None
-    power = raised.args[0]
-    return power if keeps(power) and x.text in power.names() else None
-
-
-def _ranges(reduced: list[_Wanted]) -> dict[Node, Range]:
-    """What reductions tell of the values that they are of."""
-    by_class = {(value.how, value.node): value.name for value in reduced}
-    found: dict[Node, Range] = {}
-
-    def name(text: str, kind: str = REAL) -> Node:
-        return Node("name", (), kind, text=text)
-
-    for (how, node), reduction in by_class.items():
-        finite = name(_finite_name(reduction), BOOL)
-        if how == "LargestMagnitude":
-            found[node] = Range(Node("neg", (name(reduction),), REAL), name(reduction), finite)
-        smallest = by_class.get(("SmallestFinite", node))
-        if how == "LargestFinite" and smallest:
-            both = Node("and", (name(_finite_name(smallest), BOOL), finite), BOOL)
-            found[node] = Range(name(smallest), name(reduction), both)
-    return found
 
 
 def _class_of(reduction: Node) -> str:

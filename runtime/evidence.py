@@ -213,6 +213,10 @@ class Records:
             return State.VERIFIED if all(each.result.bit_equal for each in current) else State.DIFFERS
         return State.CHANGED if self.findings(source, symbol) else State.NEVER
 
+    def unverified(self, wanted: Mapping[str, Operation]) -> list[str]:
+        """Of some `kernels` those that no GPU has verified as they are, or that differed on one."""
+        return [symbol for symbol, each in wanted.items() if self.state(each.source, symbol) is not State.VERIFIED]
+
     def merge(self, catalog: Catalog, machine: Mapping[str, str], results: Mapping[str, Result]) -> Path:
         """Writes what a run found into the record of its GPU; what that says of other kernels of the catalog stays.
 

@@ -80,7 +80,7 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     """
     from skuda.codegen.commands import verified
     from skuda.codegen.stages import stages
-    from skuda.evidence import Records, State, kernels
+    from skuda.evidence import Records, kernels
 
     records = Records(args.out.resolve())
     programs = [program for row in spec.rows for program in row.programs]
@@ -88,10 +88,9 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     wanted = kernels(program.operation for program in programs)
     for line in verified.complaints(records, wanted, args.full):
         print(line)
-    states = [records.state(operation.source, symbol) for symbol, operation in wanted.items()]
-    missing = sum(state is not State.VERIFIED for state in states)
+    missing = len(records.unverified(wanted))
     gpus = ", ".join(record["gpu"] for record in records.verified) or f"no record in {records.folder}"
-    print(f"evidence: {len(states) - missing} of {places.count(len(states), 'kernel')} verified ({gpus})")
+    print(f"evidence: {len(wanted) - missing} of {places.count(len(wanted), 'kernel')} verified ({gpus})")
     return missing
 
 

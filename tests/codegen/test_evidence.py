@@ -137,6 +137,8 @@ def test_states(catalog):
     records = records_of(catalog)
     states = [records.state("twice.cu", symbol) for symbol in (first, second, third)]
     assert states == [State.VERIFIED, State.DIFFERS, State.NEVER]
+    left = records.unverified(evidence.kernels(catalog.operations))
+    assert first not in left and {second, third} <= set(left)
     records.merge(catalog, {**MACHINE, "gpu": "NVIDIA A10"}, {first: Result(3, False, 1)})
     assert records_of(catalog).state("twice.cu", first) is State.DIFFERS  # on one GPU is enough
     change(catalog, "twice.cu")

@@ -1,20 +1,44 @@
 """These tests need a CUDA device. Without one they are not collected, and the summary says so.
 
-What was compared with the reference is merged into evidence/gpu-<name>.json: all kernels, or those that -k chose.
+What was compared with the reference is merged into evidence/gpu-<name>.json: all kernels, those that -k chose, or with
+--unverified those that the records do not call verified as they are.
 """
 
 from __future__ import annotations
 
 import platform
 from datetime import date
+from pathlib import Path
 
 import pytest
 
 from skuda import dispatch, evidence, kernel
 
+FOLDER = Path(__file__).parent
 compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--unverified", action="store_true", help="of the kernels only those that evidence/ does not call verified"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--unverified", default=False):
+        catalog = dispatch.catalogs()[0]
+        records = evidence.Records(evidence.package_of(catalog))
+        left = set(records.unverified(evidence.kernels(catalog.operations)))
+        known = [item for item in items if compares(item) and item.callspec.params["symbol"] not in left]
+        config.hook.pytest_deselected(items=known)
+        items[:] = [item for item in items if item not in set(known)]
+
+
+def compares(item: pytest.Item) -> bool:
+    """Whether a test is of one kernel of the catalog."""
+    return item.path.parent == FOLDER and "symbol" in getattr(getattr(item, "callspec", None), "params", ())
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -8,7 +8,7 @@ BIN := $(VENV)/bin
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate check build host golden lint growth test-gpu bench evidence clean
+.PHONY: help demo test generate check build host golden lint growth test-gpu sanitize bench evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -45,6 +45,9 @@ growth: $(VENV)/.test ## measure what generating and compiling cost as the catal
 
 test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA; ARGS="-k lerp" for some
 	$(BIN)/python -m pytest tests/gpu tests/conformance $(ARGS); status=$$?; $(BIN)/skuda evidence; exit $$status
+
+sanitize: $(VENV)/.test ## on a machine with a GPU and compute-sanitizer: its four tools over kernels of each schedule
+	$(BIN)/python tests/gpu/sanitizers.py $(OP)
 
 bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/ and docs/bench.png
 	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status

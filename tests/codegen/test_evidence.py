@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from catalogs import forget_catalog, make_catalog
+from gpu import sanitizers
 
 from skuda import dispatch, evidence
 from skuda.bench import suite
@@ -328,3 +329,25 @@ def test_what_is_committed_is_what_the_records_give():
     assert (REPOSITORY / "evidence" / "README.md").read_text(encoding="utf-8") == page(records, "generated")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert readme.partition(f"{BEGIN}\n")[2].partition(END)[0] == block(records)
+
+
+def test_what_sanitizers_say_is_kept(monkeypatch, tmp_path, capsys):
+    """Everything but banners and what was compiled; the exit status is that of a tool that found something."""
+
+    def ran(command, **options):
+        tool = command[command.index("--tool") + 1] if "--tool" in command else ""
+        found = tool == "racecheck"
+        output = f"========= COMPUTE-SANITIZER\ncompiling a.cu for sm_90 took 1 s\n{tool}: {int(found)} errors\n"
+        assert command[-1] == "softmax_*" and "--launch-timeout" in (command if tool else ["--launch-timeout"])
+        return SimpleNamespace(returncode=int(found), stdout=output)
+
+    records = SimpleNamespace(path=lambda kind, gpu: tmp_path / f"{kind}-{gpu}")
+    monkeypatch.setattr(sanitizers.subprocess, "run", ran)
+    monkeypatch.setattr(sanitizers.evidence, "Records", lambda package: records)
+    monkeypatch.setattr("gpu.conftest.machine", lambda: {**MACHINE, "gpu": "it"})
+    assert sanitizers.main(["softmax_*"]) == 1
+    text = (tmp_path / "sanitizers-it.txt").read_text()
+    assert text.startswith("compute-sanitizer on an it (driver 580.1, CUDA 13.0), 2026-01-02,\n")
+    assert "## memcheck\n\nmemcheck: 0 errors\n\n## racecheck\n\nracecheck: 1 errors\n" in text
+    assert "COMPUTE" not in text and "compiling" not in text
+    assert "racecheck: racecheck: 1 errors" in capsys.readouterr().out

@@ -1,0 +1,70 @@
+"""Runs compute-sanitizer's four tools over sanitize.py, and writes what they say into evidence/.
+
+    python tests/gpu/sanitizers.py [PATTERN...]
+
+Patterns and --all choose kernels as in sanitize.py. The exit status is 1 if a tool found something.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from skuda import dispatch, evidence
+
+TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+PROGRAM = Path(__file__).with_name("sanitize.py")
+_NOISE = re.compile(r"=* *(COMPUTE-SANITIZER)?|compiling .*")  # lines that say nothing of a kernel
+
+
+def commands(arguments: Sequence[str]) -> dict[str, list[str]]:
+    """What to run by tool; without the timeout of 0 a tool gives up where imports take long."""
+    program = [sys.executable, str(PROGRAM), *arguments]
+    options = ["--launch-timeout", "0", "--error-exitcode", "1"]
+    return {tool: ["compute-sanitizer", "--tool", tool, *options, *program] for tool in TOOLS}
+
+
+def text(machine: Mapping[str, str], arguments: Sequence[str], said: Mapping[str, str]) -> str:
+    """The file.
+
+    Args:
+        machine: "gpu", "driver", "cuda" and "date".
+        arguments: what sanitize.py was told.
+        said: the output of each tool.
+    """
+    chosen = " ".join(arguments) or "a kernel of each schedule and type"
+    where = f"{machine['gpu']} (driver {machine['driver']}, CUDA {machine['cuda']})"
+    lines = [
+        f"compute-sanitizer on an {where}, {machine['date']},",
+        f"over tests/gpu/sanitize.py: {chosen}.",
+    ]
+    for tool, output in said.items():
+        told = [line.rstrip() for line in output.splitlines() if not _NOISE.fullmatch(line.strip())]
+        lines += ["", f"## {tool}", "", *told]
+    return "\n".join(lines) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    from gpu.conftest import machine
+
+    # Compiles everything first: under a tool that would take minutes.
+    subprocess.run([sys.executable, str(PROGRAM), *arguments], check=True)
+    status, said = 0, {}
+    for tool, command in commands(arguments).items():
+        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        status, said[tool] = status or done.returncode, done.stdout
+        print(f"{tool}: {done.stdout.strip().splitlines()[-1]}", flush=True)
+    found = machine()
+    records = evidence.Records(evidence.package_of(dispatch.catalogs()[0]))
+    path = records.path("sanitizers", found["gpu"]).with_suffix(".txt")
+    path.write_text(text(found, arguments, said), encoding="utf-8")
+    print(f"wrote {path}")
+    return int(status != 0)
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))
+    sys.exit(main(sys.argv[1:]))

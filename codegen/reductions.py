@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skuda.codegen.nodes import BOOL, INT, REAL
+from skuda.rows import PLACED
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,6 @@ class Reduction:
         latex: spelling in documentation, `{0}` being what it is over and `{1}` what is reduced.
         rule: NaN, order, and what the reduction of nothing is.
         empty: whether there is a value for no elements at all.
-        place: whether its value is the place of an element within the row, an exact integer.
         wider: how many bits more than an integer's own its value needs.
     """
 
@@ -33,8 +33,12 @@ class Reduction:
     latex: str
     rule: str
     empty: bool = True
-    place: bool = False
     wider: int = 0
+
+    @property
+    def place(self) -> bool:
+        """Whether its value is the place of an element within the row, an exact integer."""
+        return self.name in PLACED
 
 
 LENGTH_BITS = 40  # of the number of elements of a row: no memory holds more
@@ -56,9 +60,9 @@ REDUCTIONS: dict[str, Reduction] = {
         Reduction("prod", (REAL,), "Product", "prod", r"\prod_{{{0}}} {1}",
                   f"multiplied {_ORDER}; of no elements 1"),
         Reduction("argmax", (REAL, INT), "LargestPlace", "argmax", r"\arg\max_{{{0}}} {1}",
-                  f"the place of the largest {_PLACE}", empty=False, place=True),
+                  f"the place of the largest {_PLACE}", empty=False),
         Reduction("argmin", (REAL, INT), "SmallestPlace", "argmin", r"\arg\min_{{{0}}} {1}",
-                  f"the place of the smallest {_PLACE}", empty=False, place=True),
+                  f"the place of the smallest {_PLACE}", empty=False),
         Reduction("any", (BOOL,), "Any", "any", r"\bigvee_{{{0}}} {1}", "of no elements false"),
         Reduction("all", (BOOL,), "All", "all", r"\bigwedge_{{{0}}} {1}", "of no elements true"),
     )

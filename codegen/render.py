@@ -17,7 +17,6 @@ from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
@@ -275,7 +274,7 @@ def _asks_ahead(arrays, program: CudaProgram) -> str:
 
 def _has_places(part: Reduction) -> bool:
     """Whether it goes on with places, which take registers, beside values."""
-    return any(value.how in {row.cuda for row in REDUCTIONS.values() if row.place} for value in part.values)
+    return any(value.place for value in part.values)
 
 
 def _blocks_across(program) -> str:

@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable
 from functools import cache
 
-from .kernel import _DRIVER_LIBRARY, Loaded, _cupy_cuda, compute_capability
+from .kernel import _DRIVER_LIBRARY, Loaded, _cupy_cuda, compute_capability, in_context
 
 _FIRST_ARCH = 90
 _FIRST_DRIVER = 12040  # whose graphs capture such launches
@@ -41,16 +41,7 @@ class _Behind:
         """As `Loaded.launch`."""
         loaded = self._loaded
         config = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
-        previous = loaded.current_context()
-        if previous == loaded.context:
-            status = self._call(config, loaded.function, parameters, None)
-        else:
-            loaded.set_context(loaded.context)
-            try:
-                status = self._call(config, loaded.function, parameters, None)
-            finally:
-                if previous:
-                    loaded.set_context(previous)
+        status = in_context(loaded, self._call, config, loaded.function, parameters, None)
         if status:
             raise _cupy_cuda().driver.CUDADriverError(status)
 

@@ -139,16 +139,20 @@ class Loaded:
             parameters: address of the driver's `void* kernelParams[1]`, as `Slots.pack` gives it.
             shared: bytes of shared memory a block, beside what the kernel declares; `allow_shared` comes first.
         """
-        previous = self.current_context()
-        if previous == self.context:
-            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, parameters, 0)
-            return
-        self.set_context(self.context)
-        try:
-            self.launch_kernel(self.function, grid, 1, 1, block, 1, 1, shared, stream, parameters, 0)
-        finally:
-            if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
-                self.set_context(previous)
+        in_context(self, self.launch_kernel, self.function, grid, 1, 1, block, 1, 1, shared, stream, parameters, 0)
+
+
+def in_context(loaded: Loaded, call: Callable[..., Any], *arguments) -> Any:
+    """What a call of the driver gives in a kernel's context; afterwards the thread has its own again."""
+    previous = loaded.current_context()
+    if previous == loaded.context:
+        return call(*arguments)
+    loaded.set_context(loaded.context)
+    try:
+        return call(*arguments)
+    finally:
+        if previous:  # 0: this thread had not used CUDA yet, there is nothing to go back to
+            loaded.set_context(previous)
 
 
 class Kernel:

@@ -17,7 +17,7 @@ from skuda.errors import Unsupported
 from skuda.mapping import AXES, Geometry, Layouts, divide_slots
 from skuda.operation import COMPUTE, Operation, Types
 from skuda.records import Record
-from skuda.rows import GROUP, SEGMENT, places
+from skuda.rows import GROUP, PLACED, SEGMENT, places
 from skuda.schedules import RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
@@ -28,9 +28,8 @@ _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
 _TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
-_PLACED = ("argmax", "argmin")  # what goes on with an index of 8 bytes beside the value
 _ADDED = ("sum", "prod")  # reductions whose bits depend on how elements are brought together
-_ORDERED = (*_ADDED, *_PLACED)  # that depend on the order of elements
+_ORDERED = (*_ADDED, *PLACED)  # that depend on the order of elements
 
 
 class Cut(Record):
@@ -119,7 +118,7 @@ class PartKernels:
         for each in self.operation.reduced:
             kind, word = each.split()
             own = _SIZES[word] or compute
-            if kind in _PLACED:  # the value and its place, padded
+            if kind in PLACED:  # the value, and its place in 8 bytes
                 size, own = -(-size // 8) * 8 + 8, 8
             size, widest = -(-size // own) * own + own, max(widest, own)
         return -(-size // widest) * widest

@@ -24,6 +24,7 @@ import numpy as np
 from skuda.dtypes import DTYPES
 from skuda.operation import Types
 
+PLACED = ("argmax", "argmin")  # reductions that go on with a value and its place
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
 _GROUPS = 4  # of a place, at most, until there are all places

@@ -8,7 +8,7 @@ from functools import cache
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
-from skuda.rows import GROUP, MOST_PLACES, places
+from skuda.rows import GROUP, MOST_PLACES, PLACED, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -216,7 +216,7 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
     values = len(operation.reduced) + 2 * (len(full) - 1)
-    values += 2 * sum(each.startswith("arg") for each in operation.reduced)  # places
+    values += 2 * sum(each.startswith(PLACED) for each in operation.reduced)
     lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
     return lanes, min(4, lanes)
 

@@ -14,10 +14,6 @@ from skuda.bench.suite import Case
 Formula = Callable[..., object]
 
 
-def _attribute(case: Case, name: str) -> float:
-    return next(attribute.default for attribute in case.operation.attributes if attribute.name == name)
-
-
 def _mean(x: torch.Tensor) -> torch.Tensor:
     return x.mean(-1, keepdim=True)
 
@@ -35,7 +31,7 @@ def _rms_gradient(x: torch.Tensor, g: torch.Tensor, r: torch.Tensor) -> torch.Te
 
 
 def _rms_norm(problem: Problem) -> Formula:
-    eps = _attribute(problem.case, "eps")
+    eps = problem.case.default("eps")
 
     def backward(g, x, weight):
         r = torch.rsqrt(_mean(x.square()) + eps)
@@ -45,7 +41,7 @@ def _rms_norm(problem: Problem) -> Formula:
 
 
 def _rms_normalize(problem: Problem) -> Formula:
-    eps = _attribute(problem.case, "eps")
+    eps = problem.case.default("eps")
     return lambda g, x: _rms_gradient(x, g, torch.rsqrt(_mean(x.square()) + eps))
 
 
@@ -70,7 +66,7 @@ def _standardized_gradient(h: torch.Tensor, g: torch.Tensor, r: torch.Tensor) ->
 
 
 def _layer_norm(problem: Problem) -> Formula:
-    eps = _attribute(problem.case, "eps")
+    eps = problem.case.default("eps")
 
     def backward(g, x, weight):
         h, r = _standardized(x, eps)
@@ -80,7 +76,7 @@ def _layer_norm(problem: Problem) -> Formula:
 
 
 def _standardize(problem: Problem) -> Formula:
-    eps = _attribute(problem.case, "eps")
+    eps = problem.case.default("eps")
 
     def backward(g, x):
         h, r = _standardized(x, eps)
@@ -90,7 +86,7 @@ def _standardize(problem: Problem) -> Formula:
 
 
 def _l2_normalize(problem: Problem) -> Formula:
-    eps = _attribute(problem.case, "eps")
+    eps = problem.case.default("eps")
 
     def backward(g, x):
         norm = x.square().sum(-1, keepdim=True).sqrt()
@@ -153,7 +149,7 @@ def _extreme(problem: Problem) -> Formula:
 
 def _slope(case: Case) -> float:
     """The gradient of the variance, as a multiple of an element less its mean."""
-    return 2 / (prod(case.extents[axis] for axis in case.reduced) - _attribute(case, "correction"))
+    return 2 / (prod(case.extents[axis] for axis in case.reduced) - case.default("correction"))
 
 
 def _var(problem: Problem) -> Formula:
@@ -171,7 +167,7 @@ def _std(problem: Problem) -> Formula:
 
 def _learnable_fake_quantize(problem: Problem) -> Formula:
     low, high, axes = problem.q_min, problem.q_max, problem.case.reduced
-    factor = _attribute(problem.case, "grad_factor")
+    factor = problem.case.default("grad_factor")
 
     def backward(g, x, s, z):
         z = min(max(round(z), low), high) if isinstance(z, float) else z.round().clamp(low, high)
@@ -213,7 +209,7 @@ MAKERS: dict[str, Callable[[Problem], Formula]] = {
 
 def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
     """torch keeps mean and deviation from the forward pass, which the catalog's formula computes again."""
-    width, eps = case.extents[-1:], _attribute(case, "eps")
+    width, eps = case.extents[-1:], case.default("eps")
     g, x, weight = of["d_output"], of["input"], of.get("weight")
     bias = None if weight is None else torch.zeros_like(weight)
     _, mean, r = torch.ops.aten.native_layer_norm(x, width, weight, bias, eps)
@@ -229,7 +225,7 @@ def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], obj
 def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
     """By autograd, for its function of the gradient alone is for GPUs only."""
     wanted = [of[name].detach().requires_grad_() for name in ("input", "weight") if name in of]
-    y = functional.rms_norm(wanted[0], case.extents[-1:], *wanted[1:], eps=_attribute(case, "eps"))
+    y = functional.rms_norm(wanted[0], case.extents[-1:], *wanted[1:], eps=case.default("eps"))
     return lambda: torch.autograd.grad(y, wanted, of["d_output"], retain_graph=True)
 
 

@@ -132,12 +132,12 @@ def _triton(problem: Problem) -> Callable[[], object] | None:
 
 
 def _triton_rows(problem: Problem) -> Callable[[], object] | None:
-    from skuda.bench import formulas, row_formulas, triton_rows
+    from skuda.bench import formulas, triton_rows
 
     case = problem.case
     if case.row_length > triton_rows.MOST:
         return None
-    tensors, eps = formulas.tensors_of(problem), row_formulas.epsilon(case)
+    tensors, eps = formulas.tensors_of(problem), case.default("eps")
     return triton_rows.call_of(case.operation.function, tensors, eps, problem.q_min, problem.q_max)
 
 

@@ -24,11 +24,6 @@ def _out(problem: Problem) -> torch.dtype:
     return dtype_of(problem.case.operands[-1].word)
 
 
-def epsilon(case: Case) -> float:
-    """What a normalization adds, as the catalog has it; 0 in an operation that adds none."""
-    return next((attribute.default for attribute in case.operation.attributes if attribute.name == "eps"), 0.0)
-
-
 # ---- dynamic quantization ----
 
 
@@ -101,7 +96,7 @@ def _dynamic_quantize_asymmetric(problem: Problem) -> Formula:
 
 
 def _rms_norm(problem: Problem) -> Formula:
-    eps = epsilon(problem.case)
+    eps = problem.case.default("eps")
     return lambda x, weight=1: x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
 
 
@@ -116,7 +111,7 @@ def _add_rms_norm(problem: Problem) -> Formula:
 
 
 def _layer_norm(problem: Problem) -> Formula:
-    eps = epsilon(problem.case)
+    eps = problem.case.default("eps")
 
     def layer_norm(x, weight=1, bias=0):
         x = x - x.mean(-1, keepdim=True)
@@ -126,7 +121,7 @@ def _layer_norm(problem: Problem) -> Formula:
 
 
 def _l2_normalize(problem: Problem) -> Formula:
-    eps = epsilon(problem.case)
+    eps = problem.case.default("eps")
     return lambda x: x / x.square().sum(-1, keepdim=True).sqrt().clamp(min=eps)
 
 
@@ -257,12 +252,12 @@ def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], obje
 
 
 def _native_rms_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = of["input"], case.extents[-1:], epsilon(case)
+    x, width, eps = of["input"], case.extents[-1:], case.default("eps")
     return lambda: functional.rms_norm(x, width, of.get("weight"), eps)
 
 
 def _native_layer_norm(case: Case, of: Mapping[str, object]) -> Callable[[], object]:
-    x, width, eps = of["input"], case.extents[-1:], epsilon(case)
+    x, width, eps = of["input"], case.extents[-1:], case.default("eps")
     return lambda: functional.layer_norm(x, width, of.get("weight"), of.get("bias"), eps)
 
 
@@ -271,7 +266,7 @@ _NATIVE: dict[str, Callable[[Case, Mapping[str, object]], Callable[[], object]]]
     "rms_normalize": _native_rms_norm,
     "layer_norm": _native_layer_norm,
     "standardize": _native_layer_norm,
-    "l2_normalize": lambda case, of: lambda: functional.normalize(of["input"], dim=-1, eps=epsilon(case)),
+    "l2_normalize": lambda case, of: lambda: functional.normalize(of["input"], dim=-1, eps=case.default("eps")),
     "softmax": lambda case, of: lambda: torch.softmax(of["input"], -1),
     "log_softmax": lambda case, of: lambda: torch.log_softmax(of["input"], -1),
     "observe_min_max_per_tensor": lambda case, of: lambda: torch.aminmax(of["input"]),

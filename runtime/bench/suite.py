@@ -150,6 +150,10 @@ class Case:
         blocks = [value for name, value in self.attributes.items() if name != "axis"]
         return prod(self.extents[axis] for axis in self.reduced) if not blocks else blocks[0]
 
+    def default(self, name: str) -> float:
+        """What an attribute is in every row, as the catalog has it; 0 in an operation that has none of that name."""
+        return next((each.default for each in self.operation.attributes if each.name == name), 0.0)
+
     @property
     def reads_only(self) -> bool:
         """Whether outputs are small beside what is read: reductions of which no output spans the index space."""

@@ -343,6 +343,7 @@ def test_what_sanitizers_say_is_kept(monkeypatch, tmp_path, capsys):
 
     records = SimpleNamespace(path=lambda kind, gpu: tmp_path / f"{kind}-{gpu}")
     monkeypatch.setattr(sanitizers.subprocess, "run", ran)
+    monkeypatch.setattr(sanitizers, "compile_first", lambda arguments: None)
     monkeypatch.setattr(sanitizers.evidence, "Records", lambda package: records)
     monkeypatch.setattr("gpu.conftest.machine", lambda: {**MACHINE, "gpu": "it"})
     assert sanitizers.main(["softmax_*"]) == 1

@@ -55,6 +55,7 @@ def pytest_runtest_logreport(report):
         compared[properties["symbol"]] = evidence.Result(properties["cases"], report.passed, ulp)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist waits for its workers, where a limit could end the run
 def pytest_sessionfinish(session):
     if not compared or hasattr(session.config, "workerinput"):
         return

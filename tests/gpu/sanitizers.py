@@ -7,13 +7,16 @@ Patterns and --all choose kernels as in sanitize.py. The exit status is 1 if a t
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from skuda import dispatch, evidence
+from skuda import dispatch, evidence, schedules
+from skuda.codegen.commands import build, gpus
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 PROGRAM = Path(__file__).with_name("sanitize.py")
@@ -47,14 +50,32 @@ def text(machine: Mapping[str, str], arguments: Sequence[str], said: Mapping[str
     return "\n".join(lines) + "\n"
 
 
+def compile_first(arguments: Sequence[str]) -> None:
+    """Brings the kernels into the cache on all processors: under a tool each would take seconds."""
+    from gpu import sanitize
+
+    arch = gpus.find().devices[0][1]
+    jobs = [
+        build.Job(found.catalog, found.operation.source, entry, arch)
+        for found in map(dispatch.entry_of, sanitize.chosen([*arguments]))
+        for entry in schedules.entries(found.operation, found.types, found.variant)
+    ]
+    build.compile_all(jobs, os.cpu_count() or 1)
+
+
 def main(arguments: Sequence[str]) -> int:
     from gpu.conftest import machine
 
-    # Compiles everything first: under a tool that would take minutes.
-    subprocess.run([sys.executable, str(PROGRAM), *arguments], check=True)
+    compile_first(arguments)
+    subprocess.run([sys.executable, str(PROGRAM), *arguments], check=True)  # what stages add, and that all is well
+
+    def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
     status, said = 0, {}
-    for tool, command in commands(arguments).items():
-        done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    with ThreadPoolExecutor() as at_once:  # a tool keeps one processor busy, and the GPU hardly
+        runs = {tool: at_once.submit(run, command) for tool, command in commands(arguments).items()}
+    for tool, done in ((tool, future.result()) for tool, future in runs.items()):
         status, said[tool] = status or done.returncode, done.stdout
         print(f"{tool}: {done.stdout.strip().splitlines()[-1]}", flush=True)
     found = machine()

@@ -81,6 +81,11 @@ class RowVariant(Variant):
         """Elements that a row may have."""
         return self.threads * self.chunks * GROUP
 
+    @property
+    def places(self) -> int:
+        """Places of a thread in the order of sums; as in runtime/cuda/reduce.cuh."""
+        return 2 if self.keep and self.chunks > _GROUPS and self.threads < MOST_PLACES else 1
+
 
 class ClusterVariant(Variant):
     """One schedule of the kernel of rows that a cluster of blocks holds in shared memory.
@@ -115,9 +120,12 @@ class PartVariant(Variant):
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
-# its elements, so there are few threads; the order of sums says how many.
-_CHUNKS = (*((1 << log, 4) for log in range(2, 11)), (1024, 8))
+# its elements, so there are few threads; the order of sums says how many, or half as many of two places each.
+_GROUPS = 4
+_CHUNKS = (*((1 << log, _GROUPS) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
+_HALVED = 512  # threads, and more: a multiprocessor has room for few such rows
+_NARROW = 16  # bits
 _CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in (8, 16))
 CLUSTER_ARCH = 90  # sm_90 and newer have clusters
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
@@ -142,7 +150,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     )
     if operation.of_second:
         return ()
-    found = _row_variants(bits)
+    found = _row_variants(bits, bool(operation.kept))
     if not part_variants(operation, types):
         return found
     last = operation.space[-1]
@@ -156,12 +164,19 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
 
 
 @cache
-def _row_variants(bits: int) -> tuple[RowVariant, ...]:
+def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
+    """Of inputs of so many bits an element; costly: values are held beside them.
+
+    Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
+    half as often. Where values are held, or rows are not in whole words, there are too few registers for that.
+    """
     found = []
     for mode in RowMode:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in _CHUNKS:
+            if mode is RowMode.WHOLE and bits <= _NARROW and not costly and threads >= _HALVED and chunks == _GROUPS:
+                threads, chunks = threads // 2, chunks * 2
             most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
             if chunks * GROUP * bits // 32 <= most:
                 found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))

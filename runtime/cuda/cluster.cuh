@@ -3,8 +3,8 @@
 // another's arithmetic.
 #pragma once
 #include "reduce.cuh"
+#include "rows.cuh"
 
-constexpr int PLACES = 1024;           // to which the groups of a long row are dealt: skuda.rows
 constexpr int SEGMENT_CHUNKS = SEGMENT / (PLACES * GROUP);
 constexpr int BATCH = SEGMENT_CHUNKS / 2;  // chunks that are copied as a group
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
@@ -81,12 +81,15 @@ struct Signal {
   u32 at;
 
   __device__ explicit Signal(const u8* memory) : memory(memory), at(u32(__cvta_generic_to_shared(memory))) {}
-  __device__ void expect(i32 bytes) const {
+  __device__ void begin() const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+  }
+  // After all have begun.
+  static __device__ void begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+  // Before the cluster's barrier.
+  __device__ void expect(i32 bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
   }
-  // After `expect`, before the cluster's barrier.
-  static __device__ void begin() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
   __device__ void wait() const {
     asm volatile("{ .reg .pred come; again: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], 0;"
                  " @!come bra again; }" ::"r"(at) : "memory");

@@ -2,6 +2,7 @@
 // starts and however its elements lie.
 #pragma once
 #include "reduce.cuh"
+#include "rows.cuh"
 #include "shift.cuh"
 
 constexpr int INNER = 4;             // axes that a row may lie along

@@ -168,8 +168,8 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
         for types in plan_class.operation.kernel_combinations():
             found = row_variants(plan_class.operation, types)
             for variant in found:
-                assert places(variant.elements) == variant.threads
-                assert places(max(1, variant.elements - GROUP)) == variant.threads
+                assert places(variant.elements) == variant.threads * variant.places
+                assert places(max(1, variant.elements - GROUP)) == variant.threads * variant.places
             if not plan_class.operation.reduced:  # else parts take long rows
                 assert places(1 << 20) == found[-1].threads and not found[-1].keep
 

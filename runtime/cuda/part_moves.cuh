@@ -1,0 +1,279 @@
+// Where the elements of rows that come in parts lie, how they come from memory and go there: along a row, or across
+// rows beside each other.
+#pragma once
+#include "row_moves.cuh"
+
+constexpr int LINE = 128;  // bytes of memory that come together
+
+// Rows of `length` elements. Where an element lies is told by two index spaces: that of the rows, `kept`, and that
+// along a row, `along`.
+struct Reduction {
+  i64 rows, length;
+  i64 columns;  // rows whose elements lie beside each other, where they do; else all
+  i64 segment;  // elements that are dealt to the same places
+  i64 places;   // of a segment
+  i64 turns;    // groups that a place takes, at most
+  i64 cut;      // parts to a segment, as a power of two
+  i64 wide;     // threads of a block beside each other, as a power of two
+  Divide parts;  // of a row
+  Divide tiles;  // blocks beside each other
+  i64 finish_wide, finish_each;  // the same of the kernel that joins parts, where there are several
+  Outer kept, along;
+
+  // A part: its first place, and the elements of its segment.
+  struct Part {
+    i64 number, begin, end;
+    i32 place;
+  };
+  __device__ Part part(i64 number, i32 places_of_part) const {
+    const i64 begin = (number >> cut) * segment;
+    return {number, begin, min(begin + segment, length), i32(number & ((1 << cut) - 1)) * places_of_part};
+  }
+
+  // Whether a row lies along one axis.
+  __device__ bool straight() const { return i32(along.first_axis) >= AXES - 1; }
+
+  // Elements between the start of a row and one of its elements; of two axes without a loop.
+  __device__ i64 offset(i64 index, const Strides& strides) const {
+    if (straight()) return index * strides.of[AXES - 1];
+    return far_offset(index, strides);
+  }
+  __device__ i64 far_offset(i64 index, const Strides& strides) const {
+    if (i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0) {
+      const Divide& inner = along.extent[AXES - 1];
+      const i32 above = inner(i32(index));
+      return above * strides.of[AXES - 2] + (i32(index) - above * i32(inner.divisor)) * strides.of[AXES - 1];
+    }
+    return along.far_offset(index, strides);
+  }
+};
+
+// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several axes
+// are rare: their code stands once.
+template <int COUNT>
+__device__ inline void far_offsets(
+    i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+#pragma unroll 1
+  for (int i = 0; i < COUNT; ++i) {
+    const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);
+#pragma unroll
+    for (int j = 0; j < COUNT; ++j)
+      if (i == j) at[j] = found;
+  }
+}
+template <int COUNT>
+__device__ inline void offsets(
+    i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+  if (rows.straight()) {
+    const i64 start = first * strides.of[AXES - 1], step = apart * strides.of[AXES - 1];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) at[i] = start + min(i, count - 1) * step;
+  } else {
+    far_offsets(at, first, apart, count, rows, strides);
+  }
+}
+
+// An input in the index space, and the bytes between which it lies.
+struct Reach {
+  Strides kept, along;
+  i64 low, high;
+};
+
+// The columns that a thread takes of a tile: neighbours, which are whole vectors; or as many that lie APART, so that a
+// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last ones.
+template <int LANES, bool ALIGNED> struct Beside {
+  static constexpr int APART = ALIGNED ? 1 : 32;
+  i64 first;
+  i32 left;    // columns after the first
+  i32 count;   // how many of its columns exist
+  i32 thread;  // of those beside each other
+  i32 width;   // columns of the tile
+  i64 begin;   // of the tile
+
+  __device__ Beside(const Reduction& rows, i64 tile, i32 wide) {
+    thread = threadIdx.x & ((1 << wide) - 1);
+    width = LANES << wide;
+    begin = tile * width;
+    const i64 wanted = begin + thread * (ALIGNED ? LANES : 1);
+    first = min(wanted, rows.columns - (ALIGNED ? LANES : 1));
+    left = i32(min(rows.columns - 1 - first, i64(width)));
+    count = wanted >= rows.columns ? 0 : min(left / APART + 1, LANES);
+  }
+  __device__ i32 step(int lane) const { return min(lane * APART, left); }
+  // How far a column of the tile lies from the first of the thread's; of one beyond the edge, the table's last column.
+  __device__ i32 until(i32 column) const { return min(i32(begin - first) + column, left); }
+
+  // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
+  static __device__ i32 place(i32 index) {
+    return ALIGNED || LANES == 1 ? index : index / LANES + index % LANES * APART;
+  }
+};
+
+// Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
+// thread are those of rows that lie along one axis, in steps of less than 2^31 bytes: a multiplication each.
+template <int LANES, typename S>
+__device__ inline void places_along(
+    S* (&at)[GROUP], S* row, i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
+  if constexpr (LANES == 1) {
+    i64 before[GROUP];
+    offsets(before, first, 1, exist, rows, strides);
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) at[i] = row + before[i];
+  } else {
+    const i32 step = i32(strides.of[AXES - 1] * i64(sizeof(S)));
+    const u8* const start = reinterpret_cast<const u8*>(row + first * strides.of[AXES - 1]);
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      at[i] = reinterpret_cast<S*>(const_cast<u8*>(start + i64(min(i, exist - 1)) * i64(step)));
+  }
+}
+
+// Those of a thread's columns; beyond the end, the last element again. The first of them exists.
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void load_columns(
+    Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
+    const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
+  const storage_t<E>* at[GROUP];
+  places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    if constexpr (ALIGNED && LANES > 1) {
+      lanes[i] = load<true, E, LANES>(at[i], 0, LANES);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = at[i][lane * columns.APART];
+    }
+  }
+}
+// Has the lines of a group that is loaded later brought into the L2 cache; nothing waits for them. Each of the threads
+// beside each other asks for one line, which is all of them where a thread loads 16 bytes a row or less.
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void ask_for_columns(
+    const storage_t<E>* row, i64 first, i64 end, const Reduction& rows, const Reach& reach,
+    const Beside<LANES, ALIGNED>& columns) {
+  static_assert(LANES > 1);
+  const i32 beside = columns.thread / GROUP * i32(LINE / sizeof(storage_t<E>));
+  const i64 index = first + columns.thread % GROUP;
+  if (index >= end || beside >= columns.width) return;
+  const storage_t<E>* const at = row + index * reach.along.of[AXES - 1] + columns.until(beside);
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at) : "memory");
+}
+// The same of what does not run along columns: GROUP elements for all of a thread's columns, or for each of them.
+template <typename E, int LANES, bool ALIGNED, int COUNT>
+__device__ inline void load_places(
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
+    const Reduction& rows, const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
+#pragma unroll
+  for (int lane = 0; lane < COUNT; ++lane) {
+    const storage_t<E>* row = array;
+    if (COUNT > 1 || LANES == 1) row += rows.kept.offset(first_row + columns.step(lane), reach.kept);
+    const storage_t<E>* at[GROUP];
+    places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = *at[i];
+  }
+}
+template <typename E, int LANES, bool ALIGNED>
+__device__ inline void store_columns(
+    storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
+    const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
+  storage_t<E>* at[GROUP];
+  places_along<LANES>(at, row, first, exist, rows, reach.along);
+  if (columns.count == 0) return;
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    if (i >= exist) continue;
+    if constexpr (ALIGNED && LANES > 1) {
+      store<true, E, LANES>(at[i], 0, lanes[i]);
+    } else {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        if (lane < columns.count) at[i][lane * columns.APART] = lanes[i].data[lane];
+    }
+  }
+}
+
+// Shares that begin `skip` bytes after the first of the words around them.
+template <int WORD, typename E, int COUNT, int REGISTERS>
+__device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&around)[COUNT][REGISTERS], u32 skip) {
+  using A = Around<E, GROUP>;
+#pragma unroll
+  for (int i = 0; i < COUNT; ++i)
+    shifted<WORD, A::bytes / 4, A::width, A::unit>(reinterpret_cast<u32*>(lanes[i].data), around[i], skip);
+}
+
+// Blocks that a multiprocessor is to have room for: the loads of three are enough. With more, loads would wait for
+// registers, of which the words around misaligned shares take twice as many.
+template <int MODE, typename C> constexpr int blocks_along = MODE == WHOLE && sizeof(C) <= 4 ? 3 : MODE == UNIT ? 2 : 1;
+
+// Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
+// those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
+template <int MODE, typename E, int COUNT>
+__device__ inline void part_shares(
+    Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
+    const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
+  if constexpr (MODE == WHOLE) {
+    i64 at[COUNT];
+    if (rows.straight()) {  // all elements are neighbours
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) at[i] = begin + first + i * apart;
+    } else {
+      far_offsets(at, begin + first, apart, COUNT, rows, reach.along);
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      if (first + i * apart < size) lanes[i] = load<true, E, GROUP>(row + at[i], 0, GROUP);
+  } else if constexpr (MODE == STEPPED) {
+#pragma unroll
+    for (int turn = 0; turn < COUNT; ++turn) {
+      lanes[turn] = {};
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i) {
+        const i32 index = first + turn * apart + i;
+        if (index < size) lanes[turn].data[i] = row[rows.offset(begin + index, reach.along)];
+      }
+    }
+  } else {
+    using A = Around<E, GROUP>;  // the aligned words around each share; all of a row lie alike in theirs
+    using W = typename word<A::width>::type;
+    static_assert(!A::single);
+    row += begin + first;
+    const u32 skip = A::skip(row);
+    const i64 from = i64(row) - skip - i64(origin) - reach.low;  // bytes
+    const i64 room = from < 0 ? -1 : reach.high - reach.low - from - A::words * A::width;
+    const W* const start = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(row) - skip);
+    const i32 step = apart / GROUP * A::bytes;
+    alignas(16) u32 around[COUNT][A::registers];
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i)
+      if (first + i * apart < size && i * step <= room)
+#pragma unroll
+        for (int j = 0; j < A::words; ++j)
+          reinterpret_cast<W&>(around[i][j * (A::width / 4)]) = start[i * (step / A::width) + j];
+    switch (skip / 4) {
+      case 0: shift_all<0, E>(lanes, around, skip); break;
+      case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_all<1, E>(lanes, around, skip); break;
+      case 2: if constexpr (A::width > 8) shift_all<2, E>(lanes, around, skip); break;
+      case 3: if constexpr (A::width > 8 && A::unit <= 4) shift_all<3, E>(lanes, around, skip); break;
+    }
+    if (__builtin_expect((COUNT - 1) * step > room, 0))
+#pragma unroll
+      for (int i = 0; i < COUNT; ++i) {
+        const i32 left = size - first - i * apart;
+        if (left > 0 && i * step > room) lanes[i] = gather<E, GROUP>(row + i * apart, min(left, GROUP));
+      }
+  }
+}
+
+template <int MODE, typename E>
+__device__ inline void keep_share(
+    storage_t<E>* row, i64 first, const Reduction& rows, const Reach& reach, const Lanes<E, GROUP>& lanes) {
+  if constexpr (MODE == STEPPED) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+      if (first + i < rows.length) row[rows.offset(first + i, reach.along)] = lanes.data[i];
+  } else {
+    store<true, E, GROUP>(row + rows.offset(first, reach.along), 0, lanes);
+  }
+}

@@ -1,0 +1,292 @@
+// What reductions are: what they make of two values, and of the eight neighbours that are joined first.
+#pragma once
+#include "lanes.cuh"
+#include "quick.cuh"
+
+constexpr int GROUP = 8;  // neighbours that are joined first: a thread's share
+
+// `nothing` changes no bit of what it is joined with; `empty` is the reduction of no elements.
+struct Sum {
+  template <typename V> static __device__ V nothing() { return V(-0.0); }
+  template <typename V> static __device__ V empty() { return V(0); }
+  template <typename V> static __device__ V of(V a, V b) { return a + b; }
+};
+struct Product {
+  template <typename V> static __device__ V nothing() { return V(1); }
+  template <typename V> static __device__ V empty() { return V(1); }
+  template <typename V> static __device__ V of(V a, V b) { return a * b; }
+};
+// NaN if any is NaN; +0 is above -0.
+struct Largest {
+  template <typename V> static __device__ V nothing();
+  template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
+  static __device__ i64 of(i64 a, i64 b) { return a > b ? a : b; }
+  static __device__ f32 of(f32 a, f32 b) {
+    f32 y;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+  static __device__ f64 of(f64 a, f64 b) {
+    if (a == b) return __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
+    return a > b || is_nan(a) ? a : b;
+  }
+};
+template <> __device__ inline i64 Largest::nothing<i64>() { return i64(1ull << 63); }
+template <> __device__ inline f32 Largest::nothing<f32>() { return __uint_as_float(0xff800000u); }
+template <> __device__ inline f64 Largest::nothing<f64>() { return __longlong_as_double(0xfff0000000000000ull); }
+struct Smallest {
+  template <typename V> static __device__ V nothing();
+  template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
+  static __device__ i64 of(i64 a, i64 b) { return a < b ? a : b; }
+  static __device__ f32 of(f32 a, f32 b) {
+    f32 y;
+    asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
+    return y;
+  }
+  static __device__ f64 of(f64 a, f64 b) {
+    if (a == b) return __longlong_as_double(__double_as_longlong(a) | __double_as_longlong(b));
+    return a < b || is_nan(a) ? a : b;
+  }
+};
+template <> __device__ inline i64 Smallest::nothing<i64>() { return i64(~0ull >> 1); }
+template <> __device__ inline f32 Smallest::nothing<f32>() { return __uint_as_float(0x7f800000u); }
+template <> __device__ inline f64 Smallest::nothing<f64>() { return __longlong_as_double(0x7ff0000000000000ull); }
+struct Any {
+  template <typename V> static __device__ V nothing() { return false; }
+  template <typename V> static __device__ V empty() { return false; }
+  static __device__ bool of(bool a, bool b) { return a || b; }
+};
+struct All {
+  template <typename V> static __device__ V nothing() { return true; }
+  template <typename V> static __device__ V empty() { return true; }
+  static __device__ bool of(bool a, bool b) { return a && b; }
+};
+
+// The largest or smallest element with its place in the row: the first of equals, the first NaN if any is NaN. Any order
+// gives the same.
+template <typename V> struct Placed {
+  V value;
+  i64 place;
+};
+template <bool LARGEST> struct ExtremePlace {
+  template <typename P> static __device__ P nothing() {
+    using V = decltype(P::value);
+    if constexpr (LARGEST) return {Largest::nothing<V>(), i64(~0ull >> 1)};
+    else return {Smallest::nothing<V>(), i64(~0ull >> 1)};
+  }
+  template <typename P> static __device__ P empty() { return nothing<P>(); }  // refused by the plan
+  template <typename V> static __device__ Placed<V> of(const Placed<V>& a, const Placed<V>& b) {
+    const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
+    const bool before = LARGEST ? a.value > b.value : a.value < b.value;
+    const bool same = a.value == b.value || (nan_a && nan_b);
+    return same ? (a.place < b.place ? a : b) : before || nan_a ? a : b;
+  }
+};
+struct LargestPlace : ExtremePlace<true> {};
+struct SmallestPlace : ExtremePlace<false> {};
+
+template <typename How> struct extreme_of;
+template <> struct extreme_of<LargestPlace> { using type = Largest; };
+template <> struct extreme_of<SmallestPlace> { using type = Smallest; };
+
+// What a reduction makes of values V while it goes on: V itself, or V with its place in the row.
+template <typename How, typename V> struct state { using type = V; };
+template <typename V> struct state<LargestPlace, V> { using type = Placed<V>; };
+template <typename V> struct state<SmallestPlace, V> { using type = Placed<V>; };
+template <typename How, typename V> using state_t = typename state<How, V>::type;
+template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 place) {
+  if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
+  else return {value, place};
+}
+template <typename V> __device__ inline V result_of(V value) { return value; }
+template <typename V> __device__ inline i64 result_of(const Placed<V>& found) { return found.place; }
+
+template <typename V> __device__ inline V from_lane(V value, int apart) {
+  return __shfl_xor_sync(0xffffffffu, value, apart);
+}
+template <typename V> __device__ inline Placed<V> from_lane(const Placed<V>& found, int apart) {
+  return {from_lane(found.value, apart), from_lane(found.place, apart)};
+}
+// The largest magnitude of the finite values; 0 if there are none.
+struct LargestMagnitude : Largest {
+  template <typename V> static __device__ V nothing() { return V(0); }
+  template <typename V> static __device__ V empty() { return Largest::empty<V>(); }
+};
+
+// The largest and the smallest where values that are not finite count as 0.
+struct LargestFinite : Largest {};
+struct SmallestFinite : Smallest {};
+
+template <typename A, typename B> constexpr bool same = false;
+template <typename A> constexpr bool same<A, A> = true;
+
+// Whether a reduction has one order only. An extreme may be found in any.
+template <typename How> constexpr bool ordered = same<How, Sum> || same<How, Product>;
+
+template <typename How> constexpr int direction = 0;  // of an extreme: up or down
+template <> constexpr int direction<Largest> = 1;
+template <> constexpr int direction<LargestMagnitude> = 1;
+template <> constexpr int direction<LargestFinite> = 1;
+template <> constexpr int direction<Smallest> = -1;
+template <> constexpr int direction<SmallestFinite> = -1;
+
+// The largest or smallest value of a warp, of which each is a number or the canonical NaN, in one instruction of
+// integers: their order is that of floats once the bits of negative ones are turned. NaN is above all numbers, or wraps
+// around to below them.
+template <int DIRECTION> __device__ inline f32 extreme_of_warp(f32 value) {
+  const i32 bits = __float_as_int(value), ordered = bits ^ (bits >> 31 & 0x7fffffff);
+  const i32 found = DIRECTION > 0 ? __reduce_max_sync(0xffffffffu, ordered)
+                                  : i32(u32(__reduce_min_sync(0xffffffffu, i32(u32(ordered) + 1u))) - 1u);
+  return __int_as_float(found ^ (found >> 31 & 0x7fffffff));
+}
+
+// A group made one by adding neighbours.
+template <typename How, typename V> __device__ inline V joined(const V (&group)[GROUP]) {
+  V values[GROUP];
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = group[i];
+#pragma unroll
+  for (int apart = 1; apart < GROUP; apart *= 2)
+#pragma unroll
+    for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
+  return values[0];
+}
+
+template <typename How, typename V> __device__ inline V of_finite(V (&values)[GROUP]) {
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) values[i] = is_finite(values[i]) ? values[i] : V(0);
+  return joined<How>(values);
+}
+
+// Whether values are finite is asked of their group first; `finite` becomes false where one is not.
+template <typename How, typename V> struct Group {
+  static __device__ V of(V (&values)[GROUP], bool&) { return joined<How>(values); }
+};
+template <typename V> struct Group<LargestMagnitude, V> {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
+    const V largest = joined<Largest>(values);
+    if (is_finite(largest)) return largest;
+    finite = false;
+    return of_finite<Largest>(values);
+  }
+};
+
+// Where the largest is positive and finite, values that count as 0 make no difference.
+template <typename V> struct Group<LargestFinite, V> {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
+    const V largest = joined<Largest>(values);
+    finite &= is_finite(largest);
+    return largest > V(0) && is_finite(largest) ? largest : of_finite<Largest>(values);
+  }
+};
+template <typename V> struct Group<SmallestFinite, V> {
+  static __device__ V of(V (&values)[GROUP], bool& finite) {
+    const V smallest = joined<Smallest>(values);
+    finite &= is_finite(smallest);
+    return smallest < V(0) && is_finite(smallest) ? smallest : of_finite<Smallest>(values);
+  }
+};
+
+// A group made one as if all values were finite, and whether what comes of such groups then is what is wanted.
+template <typename How, typename V> __device__ inline V joined_unasked(V (&values)[GROUP]) {
+  if constexpr (same<How, LargestMagnitude>)
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = absolute(values[i]);
+  return joined<How>(values);
+}
+template <typename How, typename V> __device__ inline bool sure_of(V value) {
+  if constexpr (same<How, LargestMagnitude>) return is_finite(value);
+  else if constexpr (same<How, LargestFinite>) return is_finite(value) && value > V(0);
+  else if constexpr (same<How, SmallestFinite>) return is_finite(value) && value < V(0);
+  else return true;
+}
+
+// Two elements of 16 bits at once.
+template <typename E> struct Pair;
+template <> struct Pair<f16> {
+  static constexpr u32 infinity = 0x7c007c00u;
+  static __device__ u32 larger(u32 a, u32 b) {
+    u32 y;
+    asm("max.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+  static __device__ u32 smaller(u32 a, u32 b) {
+    u32 y;
+    asm("min.NaN.f16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+};
+template <> struct Pair<bf16> {
+  static constexpr u32 infinity = 0x7f807f80u;
+  static __device__ u32 larger(u32 a, u32 b) {
+    u32 y;
+    asm("max.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+  static __device__ u32 smaller(u32 a, u32 b) {
+    u32 y;
+    asm("min.NaN.bf16x2 %0, %1, %2;" : "=r"(y) : "r"(a), "r"(b));
+    return y;
+  }
+};
+
+// A share whose first stands for those that a row does not have: for extremes it makes no difference.
+template <typename E> __device__ inline Lanes<E, GROUP> repeated(Lanes<E, GROUP> lanes, i32 count) {
+  if (__builtin_expect(count >= GROUP, 1)) return lanes;
+#pragma unroll
+  for (int i = 1; i < Lanes<E, GROUP>::units; ++i) lanes.data[i] = i < count ? lanes.data[i] : lanes.data[0];
+  return lanes;
+}
+
+// The extremes of elements as they are stored, where two of them fit a word. NaN if any is NaN.
+template <typename How, typename E> struct Packed {
+  static constexpr bool can = false;
+};
+template <typename How, typename E> struct PackedPairs {
+  static constexpr bool can = direction<How> != 0;
+  static constexpr bool magnitude = same<How, LargestMagnitude>;
+  static constexpr bool sure = same<How, Largest> || same<How, Smallest>;  // whatever the elements are
+  u32 largest = magnitude ? 0u : Pair<E>::infinity | 0x80008000u, smallest = Pair<E>::infinity;
+
+  __device__ void add(const Lanes<E, GROUP>& lanes) {
+#pragma unroll
+    for (int i = 0; i < GROUP / 2; ++i) {
+      const u32 pair = reinterpret_cast<const u32*>(lanes.data)[i];
+      largest = Pair<E>::larger(largest, magnitude ? pair & 0x7fff7fffu : pair);
+      smallest = Pair<E>::smaller(smallest, pair);
+    }
+  }
+  // A share of which a row has `count` elements. What was found is made again where some are missing, not the elements:
+  // else compilers would hold them twice.
+  __device__ void add(const Lanes<E, GROUP>& lanes, i32 count) {
+    PackedPairs found = *this;
+    found.add(lanes);
+    if (__builtin_expect(count < GROUP, 0)) {
+      found = *this;
+      found.add(repeated(lanes, count));
+    }
+    *this = found;
+  }
+
+  static __device__ f32 low(u32 pair) { return widen(E{(unsigned short)pair}); }
+  static __device__ f32 high(u32 pair) { return widen(E{(unsigned short)(pair >> 16)}); }
+  __device__ f32 greatest() const { return Largest::of(low(largest), high(largest)); }
+  __device__ f32 least() const { return Smallest::of(low(smallest), high(smallest)); }
+
+  // Whether `value` is what is wanted: it is not where some element is not finite and that matters.
+  __device__ bool known() const {
+    return sure || (is_finite(greatest()) && (magnitude || is_finite(least())));
+  }
+  __device__ f32 value() const { return direction<How> < 0 ? least() : greatest(); }
+};
+
+template <typename How> struct Packed<How, f16> : PackedPairs<How, f16> {};
+template <typename How> struct Packed<How, bf16> : PackedPairs<How, bf16> {};
+
+// What a pass found of the elements that a row does not have counts for nothing.
+template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {
+#pragma unroll
+  for (int i = 1; i < GROUP; ++i) values[i] = i < count ? values[i] : How::template nothing<V>();
+}

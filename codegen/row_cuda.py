@@ -164,6 +164,11 @@ class RowProgram(ProgramInCuda):
         return tuple(dict.fromkeys(found))
 
     @property
+    def full_outputs(self) -> list[Operand]:
+        """Outputs that have a value for each element of a row."""
+        return [operand for operand in self.operation.outputs if operand.dims == self.operation.space]
+
+    @property
     def dear(self) -> int:
         """Values of an element that are held for what they cost: cheap ones give their registers to one of these."""
         return sum(self._cost(part) >= _COSTLY for part in self.held)

@@ -60,6 +60,21 @@ __device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 lengt
   }
 }
 
+// Memory is kept busy while blocks compute: a block asks the L2 cache for rows of one that is yet to begin. That is so
+// many bytes of all inputs later: with fewer they come too late, and more do not stay in the cache.
+constexpr int AHEAD = 5 << 20;
+constexpr int CLUSTER_AHEAD = 4 << 20;
+__device__ inline i64 rows_ahead(int ahead, i64 bytes_of_row) {
+  return max(i64(f32(ahead) / f32(bytes_of_row)), i64(1));
+}
+template <typename E> __device__ inline void ask_for(const storage_t<E>* first, i64 elements) {
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+  const u64 at = u64(first), begin = (at + 15) & ~15ull, end = (at + elements * storage<E>::bits / 8) & ~15ull;
+  if (begin < end)
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(begin), "r"(u32(end - begin)) : "memory");
+#endif
+}
+
 // What counts the elements of a row: 32 bits where threads hold all of it.
 template <bool KEEP> struct index { using type = i64; };
 template <> struct index<true> { using type = i32; };

@@ -138,6 +138,10 @@ void mbarrier_try_wait_parity_shared__cta_b64(unsigned at);  // of the first pha
 inline void fence_mbarrier_init_release_cluster() {}
 inline long long slct_s64_s32(long long a, long long b, int c) { return c >= 0 ? a : b; }
 inline void prefetch_global_L2(const void* from) { (void)*static_cast<const volatile char*>(from); }
+inline void cp_async_bulk_prefetch_L2_global(unsigned long long from, unsigned size) {
+  if (from % 16 || size % 16) __builtin_trap();
+  for (unsigned i = 0; i < size; i += 16) prefetch_global_L2(reinterpret_cast<const void*>(from + i));
+}
 void cp_async(unsigned to, const void* from, int size);  // what it copies comes when it is waited for
 inline void cp_async_ca_shared_global(unsigned to, const void* from, int size) { cp_async(to, from, size); }
 inline void cp_async_cg_shared_global(unsigned to, const void* from, int size = 16) { cp_async(to, from, size); }

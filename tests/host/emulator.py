@@ -197,7 +197,8 @@ def _inlined(text: str, seen: set[str]) -> str:
 
 
 def _hosted(text: str) -> str:
-    """A source in which PTX is calls, and shared memory is a block's own."""
+    """A source in which PTX is calls, and shared memory is a block's own. Rows that are asked for ahead of their time are
+    so close that there are some in small arrays."""
 
     def name_of(instruction: str) -> str:
         return re.sub("[.:]", "_", instruction)
@@ -215,6 +216,7 @@ def _hosted(text: str) -> str:
 
     text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)
     text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", text)
+    text = re.sub(r"AHEAD = \d+ << 20;", "AHEAD = 1 << 10;", text)
     dynamic = r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());"
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", dynamic, text)
     return _SHARED.sub(shared, text)

@@ -35,7 +35,7 @@ template <typename How, typename V, bool SEVERAL> struct Segments {
   }
 };
 
-// Places of a row that a thread has, to which groups are dealt: of every chunk it has a group of another one.
+// How many places of a row a thread has: groups of its even chunks go to one, of its odd chunks to another if it has two.
 __device__ constexpr int places_each(int threads, int chunks) { return chunks > 4 && threads < PLACES ? 2 : 1; }
 
 // What a thread has of a row that THREADS hold: one or two of its places.
@@ -43,7 +43,7 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   static constexpr bool TWO = EACH == 2 && ordered<How>;
   V place = How::template nothing<V>();
-  V other = place;      // where there are two: that of odd chunks
+  V other = place;     // the place of odd chunks, where there are two
   bool finite = true;  // whether all values were, for a reduction that asks
 
   // ASKED: whether all values are finite is asked of each group; otherwise once, of all groups: where `sure` is false,
@@ -87,8 +87,8 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
     }
   }
 
-  // The value of the whole row, in every thread of it. `scratch` has room for the places of a warp of each warp of the
-  // block, and no thread may still read what another reduction left there.
+  // The value of the whole row, in every thread of it. `scratch` has room for EACH values of each warp of the block, and
+  // no thread may still read what another reduction left there.
   __device__ V total(V* scratch) const {
     constexpr int LANES = THREADS < 32 ? THREADS : 32, PARTS = TWO ? 2 * WARPS : WARPS;
     V value;

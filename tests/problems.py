@@ -6,7 +6,7 @@ without a GPU; the tests under tests/gpu make the arrays and run it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product
@@ -355,17 +355,21 @@ def fill(operand: Operand, word: str, count: int, rng: np.random.Generator) -> n
     return np.frombuffer(rng.bytes(count * dtype.storage.itemsize), dtype.storage).copy()
 
 
-def covering(skus: list[KernelSku]) -> list[KernelSku]:
+def covering(skus: list[KernelSku], wanted: Callable[[KernelSku], bool] = lambda sku: True) -> list[KernelSku]:
     """Few SKUs in which each operation, each schedule, and each schedule with each element type in each role
-    occurs: at each step the one that has the most of what is missing.
+    occurs: at each step the one that has the most of what is missing, if it is wanted.
     """
     having = {sku: features(sku) for sku in skus}
     missing = set().union(*having.values())
     chosen = []
-    while missing:
-        best = max(skus, key=lambda sku: len(having[sku] & missing))
-        chosen.append(best)
-        missing -= having[best]
+    while having:
+        best = max(having, key=lambda sku: len(having[sku] & missing))
+        found = having.pop(best)
+        if not found & missing:
+            break
+        if wanted(best):
+            chosen.append(best)
+            missing -= found
     return chosen
 
 

@@ -229,6 +229,11 @@ def _lerp_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, torch.
     return backward
 
 
+def _lerp_tensor_backward(problem: Problem) -> Callable[..., tuple[torch.Tensor, ...]]:
+    ends, wide, out = _lerp_backward(problem), wide_of(problem), dtype_of(problem.case.operands[-1].word)
+    return lambda g, a, b, weight: (*ends(g, weight), (g.to(wide) * (b.to(wide) - a.to(wide))).to(out))
+
+
 _MAKERS = {
     "quantize_fp8": _quantize_fp8,
     "quantize_fp8_backward": _quantize_fp8_backward,
@@ -243,7 +248,7 @@ _MAKERS = {
     "lerp": _lerp,
     "lerp_backward": _lerp_backward,
     "lerp_tensor": _lerp,
-    "lerp_tensor_backward": _lerp_backward,
+    "lerp_tensor_backward": _lerp_tensor_backward,
     **activation_formulas.MAKERS,
 }
 

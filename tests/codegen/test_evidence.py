@@ -338,12 +338,12 @@ def test_what_sanitizers_say_is_kept(monkeypatch, tmp_path, capsys):
         tool = command[command.index("--tool") + 1] if "--tool" in command else ""
         found = tool == "racecheck"
         output = f"========= COMPUTE-SANITIZER\ncompiling a.cu for sm_90 took 1 s\n{tool}: {int(found)} errors\n"
-        assert command[-1] == "softmax_*" and "--launch-timeout" in (command if tool else ["--launch-timeout"])
+        assert command[-1] == "softmax_f16" and "--launch-timeout" in (command if tool else ["--launch-timeout"])
         return SimpleNamespace(returncode=int(found), stdout=output)
 
     records = SimpleNamespace(path=lambda kind, gpu: tmp_path / f"{kind}-{gpu}")
     monkeypatch.setattr(sanitizers.subprocess, "run", ran)
-    monkeypatch.setattr(sanitizers, "compile_first", lambda arguments: None)
+    monkeypatch.setattr(sanitizers, "compiled", lambda arguments: [each.replace("*", "f16") for each in arguments])
     monkeypatch.setattr(sanitizers.evidence, "Records", lambda package: records)
     monkeypatch.setattr("gpu.conftest.machine", lambda: {**MACHINE, "gpu": "it"})
     assert sanitizers.main(["softmax_*"]) == 1

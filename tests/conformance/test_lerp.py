@@ -64,13 +64,14 @@ def test_tensor_weight(backend, element):
 
 @pytest.mark.parametrize("element", FORMATS)
 def test_tensor_weight_backward(backend, element):
-    d_output, weight = problem(element, 5)
-    rows = zip(d_output.tolist(), weight.tolist())
-    rows = [lerp.lerp_backward(*row, **kinds(element, element)) for row in rows]
-    arrays = [floats(each, element) for each in (d_output, weight)]
+    (a, b), (d_output, weight) = problem(element, 3), problem(element, 5)
+    rows = zip(d_output.tolist(), a.tolist(), b.tolist(), weight.tolist())
+    rows = [lerp.lerp_tensor_backward(*row, element=element) for row in rows]
+    arrays = [floats(each, element) for each in (d_output, a, b, weight)]
     gradients = skuda.lerp_tensor_backward(*[backend.array(each) for each in arrays])
+    names = ("d_output", "a", "b", "weight")
     for actual, expected in zip(gradients, zip(*rows), strict=True):
-        assert_floats(backend.numpy(actual), expected, element, d_output=arrays[0], weight=arrays[1])
+        assert_floats(backend.numpy(actual), expected, element, **dict(zip(names, arrays)))
 
 
 def test_f64_keeps_every_bit_of_the_weight(backend):

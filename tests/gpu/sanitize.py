@@ -30,10 +30,11 @@ def chosen(arguments: list[str]) -> list[KernelSku]:
     """The kernels that the command line asks for."""
     patterns = [argument for argument in arguments if not argument.startswith("--")]
     skus = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
-    if patterns:
-        skus = [sku for sku in skus if any(fnmatchcase(sku.symbol, pattern) for pattern in patterns)]
-    skus = [sku for sku in skus if calls(sku)]
-    return skus if patterns or "--all" in arguments else covering(skus)
+    if not patterns and "--all" not in arguments:
+        return covering(skus, wanted=lambda sku: bool(calls(sku)))
+    symbols = {*patterns}
+    skus = [s for s in skus if not patterns or s.symbol in symbols or any(fnmatchcase(s.symbol, p) for p in patterns)]
+    return [sku for sku in skus if calls(sku)]
 
 
 def main() -> None:

@@ -23,9 +23,9 @@ PROGRAM = Path(__file__).with_name("sanitize.py")
 _NOISE = re.compile(r"=* *(COMPUTE-SANITIZER)?|compiling .*")  # lines that say nothing of a kernel
 
 
-def commands(arguments: Sequence[str]) -> dict[str, list[str]]:
+def commands(symbols: Sequence[str]) -> dict[str, list[str]]:
     """What to run by tool; without the timeout of 0 a tool gives up where imports take long."""
-    program = [sys.executable, str(PROGRAM), *arguments]
+    program = [sys.executable, str(PROGRAM), *symbols]
     options = ["--launch-timeout", "0", "--error-exitcode", "1"]
     return {tool: ["compute-sanitizer", "--tool", tool, *options, *program] for tool in TOOLS}
 
@@ -50,31 +50,34 @@ def text(machine: Mapping[str, str], arguments: Sequence[str], said: Mapping[str
     return "\n".join(lines) + "\n"
 
 
-def compile_first(arguments: Sequence[str]) -> None:
-    """Brings the kernels into the cache on all processors: under a tool each would take seconds."""
+def compiled(arguments: Sequence[str]) -> list[str]:
+    """The symbols of the kernels, which are brought into the cache on all processors: under a tool each would take
+    seconds."""
     from gpu import sanitize
 
     arch = gpus.find().devices[0][1]
+    skus = sanitize.chosen([*arguments])
     jobs = [
         build.Job(found.catalog, found.operation.source, entry, arch)
-        for found in map(dispatch.entry_of, sanitize.chosen([*arguments]))
+        for found in map(dispatch.entry_of, skus)
         for entry in schedules.entries(found.operation, found.types, found.variant)
     ]
     build.compile_all(jobs, os.cpu_count() or 1)
+    return [sku.symbol for sku in skus]
 
 
 def main(arguments: Sequence[str]) -> int:
     from gpu.conftest import machine
 
-    compile_first(arguments)
-    subprocess.run([sys.executable, str(PROGRAM), *arguments], check=True)  # what stages add, and that all is well
+    symbols = compiled(arguments)
+    subprocess.run([sys.executable, str(PROGRAM), *symbols], check=True)  # what stages add, and that all is well
 
     def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     status, said = 0, {}
     with ThreadPoolExecutor() as at_once:  # a tool keeps one processor busy, and the GPU hardly
-        runs = {tool: at_once.submit(run, command) for tool, command in commands(arguments).items()}
+        runs = {tool: at_once.submit(run, command) for tool, command in commands(symbols).items()}
     for tool, done in ((tool, future.result()) for tool, future in runs.items()):
         status, said[tool] = status or done.returncode, done.stdout
         print(f"{tool}: {done.stdout.strip().splitlines()[-1]}", flush=True)

@@ -197,8 +197,8 @@ def _inlined(text: str, seen: set[str]) -> str:
 
 
 def _hosted(text: str) -> str:
-    """A source in which PTX is calls, and shared memory is a block's own. Rows that are asked for ahead of their time are
-    so close that there are some in small arrays."""
+    """A source in which PTX is calls, and shared memory is a block's own. Rows that the L2 cache is asked for are near
+    enough to be there in small arrays."""
 
     def name_of(instruction: str) -> str:
         return re.sub("[.:]", "_", instruction)

@@ -22,3 +22,11 @@ def lerp_backward(d_output, weight, *, element, weight_element) -> tuple[int, in
     gradient, share = decode(d_output, form), decode(weight, FORMATS[weight_element])
     rest = subtract(integer(1, compute), share, compute)
     return encode(multiply(rest, gradient, compute), form), encode(multiply(share, gradient, compute), form)
+
+
+def lerp_tensor_backward(d_output, a, b, weight, *, element) -> tuple[int, int, int]:
+    """(d_a, d_b, d_weight); d_weight = d_output * (b - a)."""
+    form, compute = FORMATS[element], compute_format(element)
+    span = subtract(decode(b, form), decode(a, form), compute)
+    ends = lerp_backward(d_output, weight, element=element, weight_element=element)
+    return *ends, encode(multiply(decode(d_output, form), span, compute), form)

@@ -22,7 +22,7 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.row_mapping import INNER
 from skuda.rows import GROUP, places
-from skuda.schedules import ClusterVariant, PartVariant, RowMode, row_variants
+from skuda.schedules import ClusterVariant, PartVariant, RowMode, row_variants, variant_name
 from skuda.sku import BackendKind
 
 PLANS = [
@@ -172,6 +172,28 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
                 assert places(max(1, variant.elements - GROUP)) == variant.threads * variant.places
             if not plan_class.operation.reduced:  # else parts take long rows
                 assert places(1 << 20) == found[-1].threads and not found[-1].keep
+
+
+@pytest.mark.parametrize(
+    ("name", "element", "length", "held"),
+    [
+        ("DynamicQuantizePerToken", "f16", 8192, "row256x4"),
+        ("DynamicQuantizePerToken", "f16", 11008, "row256x8"),
+        ("LayerNorm", "bf16", 16384, "row256x8"),
+        ("LogSoftmax", "f16", 32768, "row512x8"),
+        ("LogSoftmax", "f16", 11001, "row512x4_unaligned"),  # the words around each share take registers
+        ("LogSoftmax", "f32", 11008, "row512x4"),
+        ("Softmax", "f16", 11008, "row512x4"),  # holds exponentials
+        ("AddRmsNorm", "f16", 11008, "row512x4"),  # two inputs
+    ],
+)
+def test_long_narrow_rows_are_held_by_half_as_many_threads(name, element, length, held):
+    plan_class = getattr(skuda, f"{name}Plan")
+    types = next(each for each in plan_class.operation.combinations if each["T"] == element)
+    variants = row_variants(plan_class.operation, types)
+    mode = RowMode.UNIT if "unaligned" in held else RowMode.WHOLE
+    served = next(each for each in variants if each.mode is mode and length <= each.elements)
+    assert variant_name(plan_class.operation, types, served) == held
 
 
 @pytest.mark.parametrize("axis", [None, -1, (1, 2), (2, 1), (0, 1, 2)])

@@ -52,7 +52,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--record", action="store_true",
         help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; with --op, the "
-        "rows of these operations in it",
+        "rows of these operations in it; with --host, what calls cost",
     )  # fmt: skip
     parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
     parser.add_argument(
@@ -77,8 +77,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidProblem(f"--gpus is {args.gpus}: expected a positive number, and 1 with --host")
     if args.host and (args.operations or args.elements or args.plot):
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
-    if args.record and (args.elements or args.host or args.quick):
-        raise InvalidProblem("--record is for all rows of operations: give none of --dtype, --host and --quick with it")
+    if args.record and (args.elements or args.quick):
+        raise InvalidProblem("--record is for all rows of operations: give none of --dtype and --quick with it")
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
@@ -101,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.record:
         stem = _records().path("bench", result["machine"]["gpu"])
         stem.parent.mkdir(exist_ok=True)
-        if args.operations and stem.with_suffix(".json").exists():
+        if (args.operations or args.host) and stem.with_suffix(".json").exists():
             known = json.loads(stem.with_suffix(".json").read_text(encoding="utf-8"))
             result = joined(known, result, suite.cases(CATALOG))
         written |= {stem.with_suffix(".json"): as_json(result), stem.with_suffix(".txt"): report.text(result) + "\n"}
@@ -122,18 +122,19 @@ def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.
 
     Args:
         known: the record so far.
-        result: all rows of some operations.
+        result: all rows of some operations, or none and what calls cost.
         cases: the whole suite, which says in what order rows stand; of what it has no more, none are kept.
     """
-    measured = {row["operation"] for row in result["rows"]}
+    rows = result.get("rows", [])
+    measured = {row["operation"] for row in rows}
     kept = [row for row in known.get("rows", ()) if row["operation"] not in measured]
     place = {(c.operation.function, c.dtype, c.element, str(c.shape), c.variant): i for i, c in enumerate(cases)}
     found = {}
-    for row in (*kept, *result["rows"]):
+    for row in (*kept, *rows):
         key = tuple(row[name] for name in ("operation", "dtype", "element", "shape", "variant"))
         if key in place:
             found[place[key]] = row
-    sources = {**known.get("sources", {}), **result["sources"]}
+    sources = {**known.get("sources", {}), **result.get("sources", {})}
     return {**known, **result, "sources": sources, "rows": [found[index] for index in sorted(found)]}
 
 

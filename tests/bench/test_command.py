@@ -83,6 +83,8 @@ def test_rows_of_some_operations_take_their_places_in_the_record(monkeypatch, tm
     assert sorted(found["rows"], key=str) == sorted(rows(one, 2) + rows(other, 1), key=str)
     order = [c.operation.function for c in suite.cases(CATALOG) if c in one + other]
     assert [row["operation"] for row in found["rows"]] == order
+    host = cli.joined(found, {"machine": "newest", "host": 2}, suite.cases(CATALOG))
+    assert host == {**found, "machine": "newest", "host": 2}
 
 
 def test_what_was_measured_before_an_interrupt_is_kept(result, monkeypatch, tmp_path, capsys):

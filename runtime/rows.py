@@ -27,14 +27,14 @@ from skuda.operation import Types
 PLACED = ("argmax", "argmin")  # reductions that go on with a value and its place
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
-_GROUPS = 4  # of a place, at most, until there are all places
+PLACE_GROUPS = 4  # of a place, at most, until there are all places
 MOST_PLACES = 1024  # of a row; like the fewest a power of two
 _FEWEST_PLACES = 4
 
 
 def places(length: int) -> int:
     """To how many places the groups of a row of this length are dealt. A place is a thread of a kernel."""
-    wanted = 1 << (-(-length // (GROUP * _GROUPS)) - 1).bit_length() if length else 0
+    wanted = 1 << (-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length() if length else 0
     return min(MOST_PLACES, max(_FEWEST_PLACES, wanted))
 
 

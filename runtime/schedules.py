@@ -8,7 +8,7 @@ from functools import cache
 from skuda.dtypes import DTYPES
 from skuda.operation import Operand, Operation, Types
 from skuda.records import Record
-from skuda.rows import GROUP, MOST_PLACES, PLACED, places
+from skuda.rows import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
 from skuda.sku import Layout
 
 BLOCK = 128  # threads
@@ -84,7 +84,7 @@ class RowVariant(Variant):
     @property
     def places(self) -> int:
         """Places of a thread in the order of sums; as in runtime/cuda/reduce.cuh."""
-        return 2 if self.keep and self.chunks > _GROUPS and self.threads < MOST_PLACES else 1
+        return 2 if self.keep and self.chunks > PLACE_GROUPS and self.threads < MOST_PLACES else 1
 
 
 class ClusterVariant(Variant):
@@ -121,8 +121,7 @@ class PartVariant(Variant):
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
 # its elements, so there are few threads; the order of sums says how many, or half as many of two places each.
-_GROUPS = 4
-_CHUNKS = (*((1 << log, _GROUPS) for log in range(2, 11)), (1024, 8))
+_CHUNKS = (*((1 << log, PLACE_GROUPS) for log in range(2, 11)), (1024, 8))
 _REREAD = (1024, 8)
 _HALVED = 512  # threads, and more: a multiprocessor has room for few such rows
 _NARROW = 16  # bits
@@ -175,7 +174,8 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in _CHUNKS:
-            if mode is RowMode.WHOLE and bits <= _NARROW and not costly and threads >= _HALVED and chunks == _GROUPS:
+            long = threads >= _HALVED and chunks == PLACE_GROUPS
+            if long and mode is RowMode.WHOLE and bits <= _NARROW and not costly:
                 threads, chunks = threads // 2, chunks * 2
             most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
             if chunks * GROUP * bits // 32 <= most:

@@ -18,7 +18,7 @@ class Reduction:
     Attributes:
         name: how a formula calls it.
         kinds: what it takes; its value is of the same kind, if nothing else is said.
-        cuda: a class of runtime/cuda/reduce.cuh.
+        cuda: a class of runtime/cuda/reductions.cuh.
         numpy: a method of skuda.reference.Rows.
         latex: spelling in documentation, `{0}` being what it is over and `{1}` what is reduced.
         rule: NaN, order, and what the reduction of nothing is.

@@ -250,7 +250,7 @@ def _class_of(reduction: Node) -> str:
 
 
 def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
-    """What a reduction is of, and its class of runtime/cuda/reduce.cuh.
+    """What a reduction is of, and its class of runtime/cuda/reductions.cuh.
 
     Extremes of what is finite ask whether elements are finite group by group.
     """

@@ -22,7 +22,7 @@ class Value:
         type: in C++, of an element's value.
         parameters: the operands that it is made of.
         formula: its expression.
-        how: class of runtime/cuda/reduce.cuh; empty for an output.
+        how: class of runtime/cuda/reductions.cuh; empty for an output.
         operand: the output.
         result: in C++, the type of a reduction's value.
         raw: the input that is reduced as it stands.
@@ -152,7 +152,7 @@ class Extreme:
 
     Attributes:
         name: of the reduction.
-        how: class of runtime/cuda/reduce.cuh that finds it, where what is found is finite if that matters.
+        how: class of reductions.cuh that finds it, where what is found is finite if that matters.
         joined: class that joins what was found with the extremes of other elements.
         raw: the input.
     """

@@ -253,7 +253,7 @@ class PartKernels:
         return Geometry(variant, grid, tuple(head), strides, threads, finish, self._bytes(cut))
 
     def _reach(self, place: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
-        """Slots of parts.cuh's Reach."""
+        """Slots of part_moves.cuh's Reach."""
         slots: list[int] = []
         low, high = 0, 1
         for axes in (kept, along):

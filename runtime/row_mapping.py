@@ -26,7 +26,7 @@ from skuda.schedules import (
 
 LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_ALONE = 1 << 15
+_ALONE = 1 << 15  # elements of a row that one block does better than a cluster
 _FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
 INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
 

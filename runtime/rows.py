@@ -33,7 +33,7 @@ _FEWEST_PLACES = 4
 
 
 def places(length: int) -> int:
-    """To how many places the groups of a row of this length are dealt. A place is a thread of a kernel."""
+    """To how many places the groups of a row of this length are dealt. A thread of a kernel is one place, or two."""
     wanted = 1 << (-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length() if length else 0
     return min(MOST_PLACES, max(_FEWEST_PLACES, wanted))
 

@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from problems import covering, each_schedule
+from problems import covering, each_schedule, features
 
 import skuda.compile as compiler
 from skuda import dispatch, schedules
@@ -117,6 +117,15 @@ def kernel_of(name: str) -> str:
 
 def shape_of(sku: KernelSku) -> tuple:
     return re.sub(r"\d+", "", sku.variant), sku.layout
+
+
+def test_what_is_not_wanted_is_covered_by_others():
+    some = [sku for sku in SKUS if sku.op == "softmax"]
+    first = covering(some)[0]
+    chosen = covering(some, wanted=lambda sku: sku is not first)
+    others = [sku for sku in some if sku is not first]
+    assert first not in chosen
+    assert set().union(*map(features, chosen)) == set().union(*map(features, others))
 
 
 def test_the_covering_set_covers():

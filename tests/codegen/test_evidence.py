@@ -331,6 +331,14 @@ def test_what_is_committed_is_what_the_records_give():
     assert readme.partition(f"{BEGIN}\n")[2].partition(END)[0] == block(records)
 
 
+def test_kernels_are_sanitized_by_names_and_patterns():
+    from gpu import sanitize
+
+    along = ["sum_f16__along", "sum_f16__along_strided", "sum_f16__along_unaligned"]
+    chosen = sanitize.chosen(["softmax_f16__row4x4", "sum_f16__along*"])
+    assert sorted(sku.symbol for sku in chosen) == ["softmax_f16__row4x4", *along]
+
+
 def test_what_sanitizers_say_is_kept(monkeypatch, tmp_path, capsys):
     """Everything but banners and what was compiled; the exit status is that of a tool that found something."""
 

@@ -32,8 +32,9 @@ def chosen(arguments: list[str]) -> list[KernelSku]:
     skus = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
     if not patterns and "--all" not in arguments:
         return covering(skus, wanted=lambda sku: bool(calls(sku)))
-    symbols = {*patterns}
-    skus = [s for s in skus if not patterns or s.symbol in symbols or any(fnmatchcase(s.symbol, p) for p in patterns)]
+    if patterns:
+        symbols, wild = {*patterns}, [each for each in patterns if {*each} & {*"*?["}]
+        skus = [s for s in skus if s.symbol in symbols or any(fnmatchcase(s.symbol, each) for each in wild)]
     return [sku for sku in skus if calls(sku)]
 
 

@@ -168,10 +168,10 @@ def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Sp
     y = _centered(x, compute)
     r = _one_over_root(y, eps, compute)
     h = [spans.multiply(each, r, compute) for each in y]
-    middle, share = _mean(g, compute), _mean(_products(g, h, compute), compute)
+    share = _mean(_products(g, h, compute), compute)
     rest = [
-        spans.subtract(spans.subtract(a, middle, compute), spans.multiply(b, share, compute), compute)
-        for a, b in zip(g, h, strict=True)
+        spans.subtract(a, spans.multiply(b, share, compute), compute)
+        for a, b in zip(_centered(g, compute), h, strict=True)
     ]
     return [spans.multiply(r, each, compute) for each in rest], h
 
@@ -318,11 +318,14 @@ def norm2(row, *, element) -> Span:
 
 
 def logsumexp(row, *, element) -> Span:
-    """max + log(sum(e^(x - max)))."""
+    """max + log(sum(e^(x - max))); of infinities -inf where all are that, +inf where any is."""
     compute = compute_format(element)
     x = _points(row, element)
+    highest = spans.largest(x)
+    if highest.low.kind == "inf":
+        return highest
     rest = spans.log(spans.total(_raised(x, compute), compute), compute)
-    return spans.add(spans.largest(x), rest, compute)
+    return spans.add(highest, rest, compute)
 
 
 def variance(row, correction: Fraction = Fraction(1), *, element) -> Span:
@@ -484,18 +487,21 @@ def gelu_tanh(row, *, element) -> list[Span]:
 
 
 def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
-    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u)."""
+    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u); s is 0 or 1 from
+    |x| = 32 on, and so is the slope."""
     return _products(_points(d_output, element), _gelu_tanh_slopes(row, element), compute_format(element))
 
 
 def _gelu_tanh_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
-    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.134145"))
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.21406444881780073"))
     found = []
     for x in _points(row, element):
         s = spans.sigmoid(_twice_u(x, compute), compute)
-        square = spans.multiply(cubic, spans.multiply(x, x, compute), compute)
-        inner = spans.multiply(doubled, spans.add(_one(compute), square, compute), compute)
+        if x.low.kind == "inf" or (x.finite and x.low.magnitude >= 32):
+            found.append(point(real(not x.low.negative, compute)))
+            continue
+        inner = spans.add(doubled, spans.multiply(cubic, spans.multiply(x, x, compute), compute), compute)
         rest = spans.multiply(x, spans.subtract(_one(compute), s, compute), compute)
         bent = spans.add(_one(compute), spans.multiply(rest, inner, compute), compute)
         found.append(spans.multiply(s, bent, compute))
@@ -564,9 +570,9 @@ def _let_through(d_output, active, slopes, parameters, element: str, scale_eleme
 
 def _twice_u(x: Span, compute) -> Span:
     """2 sqrt(2 / pi) (x + 0.044715 x^3)."""
-    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.044715"))
-    cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
-    return spans.multiply(doubled, spans.add(x, spans.multiply(cubic, cube, compute), compute), compute)
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.07135481627260025"))
+    inner = spans.add(doubled, spans.multiply(cubic, spans.multiply(x, x, compute), compute), compute)
+    return spans.multiply(x, inner, compute)
 
 
 def _silu(values: Sequence[Span], compute) -> list[Span]:
@@ -590,7 +596,10 @@ def _stored_sums(row, other, element: str) -> list[int]:
 
 
 def _centered(values: Sequence[Span], compute) -> list[Span]:
-    mean = _mean(values, compute)
+    """x - the mean of x, which lies between the least and the greatest: equal elements deviate by 0."""
+    if len(set(values)) == 1 and values[0].exact and values[0].finite:
+        return [point(ZERO)] * len(values)
+    mean = spans.cut(_mean(values, compute), spans.smallest(values), spans.largest(values))
     return [spans.subtract(each, mean, compute) for each in values]
 
 

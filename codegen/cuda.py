@@ -52,6 +52,9 @@ class CppPrinter(Printer):
     def number(self, node: Node) -> str:
         return f"{node.text}ll" if node.kind == INT else super().number(node)
 
+    def smallest(self, node: Node) -> str:
+        return f"C(::smallest<{node.text}>)"
+
     def written(self, node: Node, own: int) -> str:
         if node.op == "stored":
             return f"::stored<{node.text}>({self.text(node.args[0])})"

@@ -346,6 +346,10 @@ class Declarations(TreeReader):
             return INT, max(DTYPES[word].bits + (not DTYPES[word].signed) for word in words)
         return (BOOL, 0) if kinds == {"bool"} else (REAL, 0)
 
+    def kinds_of_types(self) -> dict[str, str]:
+        """Of what kind the values of each type letter are, and those of C."""
+        return {letter: self.kind_of(letter)[0] for letter in (*self.types, COMPUTE)}
+
     def of_codes(self, element: str) -> bool:
         """Whether an operand of this element holds what a quantization gives: no gradient has its type."""
         return all(DTYPES[word].code for word in self.words(element))

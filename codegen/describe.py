@@ -170,7 +170,7 @@ class DescribedProgram:
     def reference_parameters(self) -> str:
         """Parameters of the generated reference."""
         op = self.operation
-        row = ["row"] if op.over or op.chained else []
+        row = ["row"] if op.takes_row else []
         counted = [COUNTED] if op.counted else []
         return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes, *counted])
 

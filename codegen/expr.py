@@ -18,7 +18,7 @@ from math import inf
 
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
 from skuda.codegen.yaml_tree import Text
@@ -143,7 +143,7 @@ class _Reader:
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
         if node.id == COUNT:
             raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
-        if node.id in INTRINSICS or node.id in self.scope.functions:
+        if node.id in (*INTRINSICS, SMALLEST) or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
             )
@@ -252,6 +252,8 @@ class _Reader:
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
+        if name == SMALLEST:
+            return self.smallest(node)
         if name not in INTRINSICS:
             with suppress(_Refused):
                 self.all(node.args, depth)
@@ -261,7 +263,7 @@ class _Reader:
             raise self.refuse(
                 node.func,
                 f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *REDUCTION_NAMES, COUNT, *self.scope.functions]),
+                meant(name, [*INTRINSICS, *REDUCTION_NAMES, COUNT, SMALLEST, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
@@ -392,6 +394,18 @@ class _Reader:
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)
         return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def smallest(self, node: ast.Call) -> Node:
+        """`smallest(S)`: the least positive value of a type."""
+        self.arity(node, SMALLEST, 1)
+        (at,) = node.args
+        kinds = {letter: kind for letter, kind in self.scope.types.items() if kind != BOOL}
+        if not isinstance(at, ast.Name) or at.id not in kinds:
+            help = f"types of numbers here: {', '.join(kinds)}" if kinds else "a row says it, and passes it on"
+            raise self.refuse(at, f"`{SMALLEST}` needs a type of the row", help)
+        if kinds[at.id] == INT:
+            return Node("number", (), INT, bits=2, text="1", place=self.place(node))
+        return Node(SMALLEST, (), REAL, text=at.id, place=self.place(node))
 
     def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
         if dim.kind == DIM and dim.dims:

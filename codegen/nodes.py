@@ -11,6 +11,7 @@ from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
 CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
+SMALLEST = "smallest"  # of a type: takes a type letter, or C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
 
@@ -22,13 +23,13 @@ class Node:
     Attributes:
         op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), the name of an intrinsic; `reduce max` and
             the like; "count", the number of elements that a reduction is over; "stored", a value as an output
-            holds it.
+            holds it; "smallest", the least positive value of a type.
         args: the operands.
         kind: REAL, INT, BOOL, or DIM.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
-        text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), or
-            the element type of what is stored.
+        text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the
+            element type of what is stored, or the type whose smallest value it is.
         place: where it stands in the spec; no part of its identity.
     """
 
@@ -56,6 +57,10 @@ class Node:
     def counts(self) -> list[Node]:
         """The counts of elements in it, outside of means too."""
         return [part for part in self.parts() if part.op == "count"]
+
+    def types(self) -> set[str]:
+        """The type letters whose smallest values it asks for."""
+        return {part.text for part in self.parts() if part.op == SMALLEST}
 
     def parts(self) -> set[Node]:
         """The value and everything that it is made of."""
@@ -93,6 +98,7 @@ class Scope:
         hidden: names that are declared and have no value here: why, or None if their own mistake has been
             reported.
         dims: the dimensions in the order in which several of them are named; that of `values`, if not given.
+        types: the type letters and C, each with whether it is a real, an integer or a boolean.
     """
 
     def __init__(
@@ -101,11 +107,13 @@ class Scope:
         functions: Mapping[str, Function],
         hidden: Mapping[str, str | None] | None = None,
         dims: Sequence[str] | None = None,
+        types: Mapping[str, str] | None = None,
     ):
         self.values = values
         self.functions = functions
         self.hidden = hidden or {}
         self.dims = [*values] if dims is None else dims
+        self.types = types or {}
 
 
 def promote(node: Node) -> Node:

@@ -7,7 +7,7 @@ every target.
 from __future__ import annotations
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import REAL, REDUCE, Node
+from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COUNTED
 
@@ -45,6 +45,8 @@ class Printer:
             return self.reduction(node)
         if node.op == "count":
             return self.count(node)
+        if node.op == SMALLEST:
+            return self.smallest(node)
         sign = self.spelled.get(node.op, node.op)
         if len(node.args) == 1:
             return f"{sign}{self.text(node.args[0], own)}"
@@ -68,6 +70,10 @@ class Printer:
         """The number of elements that a reduction is over."""
         raise NotImplementedError
 
+    def smallest(self, node: Node) -> str:
+        """The least positive value of a type."""
+        return f"{SMALLEST}({node.text})"
+
 
 class NumpyPrinter(Printer):
     """NumPy expressions over arrays that were widened to C, or to int64.
@@ -86,6 +92,9 @@ class NumpyPrinter(Printer):
 
     def count(self, node: Node) -> str:
         return "row.count" if self.reduced else COUNTED
+
+    def smallest(self, node: Node) -> str:
+        return f'row.smallest("{node.text}")'
 
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
     # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |
@@ -133,6 +142,9 @@ class LatexPrinter(Printer):
 
     def count(self, node: Node) -> str:
         return f"|{self.over(node)}|"
+
+    def smallest(self, node: Node) -> str:
+        return rf"\operatorname{{{SMALLEST}}}({node.text})"
 
     def over(self, node: Node) -> str:
         """What a reduction is over."""

@@ -131,7 +131,8 @@ class RowReader(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **found}
             own = {name.value: "is this formula's own name"}
-            value = parse(text, Scope(values, self.functions, hidden | own), self.diagnostics)
+            scope = Scope(values, self.functions, hidden | own, types=self.kinds_of_types())
+            value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
                 self.lets_used |= _words(text) & found.keys()
@@ -170,7 +171,8 @@ class RowReader(Declarations):
             starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
-            value = parse(formula, Scope(values, self.functions, hidden | own), self.diagnostics)
+            scope = Scope(values, self.functions, hidden | own, types=self.kinds_of_types())
+            value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
             value = self.fitted(operand, value, formula)
@@ -372,7 +374,7 @@ class RowReader(Declarations):
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
         made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
-        needed = self.needed(letters)
+        needed = self.needed(letters | {*program.operation.asks_of})
         operation = replace(
             program.operation,
             types={letter: words for letter, words in op.types.items() if letter in needed},
@@ -416,6 +418,7 @@ class RowReader(Declarations):
             over=next(iter(over), "") if len(over) == 1 else "",
             counted=next(iter(counted), ""),
             chained=bool(used & formulas.keys()),
+            asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
             of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:

@@ -12,7 +12,7 @@ from pathlib import Path
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier, check_name
-from skuda.codegen.nodes import Function
+from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.row_reader import RowReader
@@ -105,10 +105,11 @@ class _FileReader(TreeReader):
             if len(set(parts)) != len(parts):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
                 continue
-            reductions = (*REDUCTION_NAMES, COUNT)
+            reductions = (*REDUCTION_NAMES, COUNT, SMALLEST)
             if match["name"] in INTRINSICS or match["name"] in reductions or match["name"] in functions:
                 other = "an intrinsic" if match["name"] in INTRINSICS else "another function"
-                other = "a reduction" if match["name"] in reductions else other
+                other = "a reduction" if match["name"] in REDUCTION_NAMES else other
+                other = "a word of the language" if match["name"] in (COUNT, SMALLEST) else other
                 self.error(
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"
                 )

@@ -150,7 +150,8 @@ class _Splitter:
         self.values += len(names)
         self.left = {name: node.replaced(names.get) for name, node in self.left.items()}
         self.made += made
-        operation = self._operation(number, inputs, tuple(made), used, over)
+        asks_of = set().union(*(node.types() for node in formulas.values()))
+        operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         operation = replace(operation, chained=bool(used & formulas.keys()))
         stage = Program(operation, formulas, texts, ())
         kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
@@ -159,10 +160,11 @@ class _Splitter:
         operation = replace(operation, reduced=stage.in_parts, reductions=many, of_some=of_some)
         return replace(stage, operation=replace(operation, kept=kept_of(replace(stage, operation=operation))))
 
-    def _operation(self, number: int, inputs, outputs, used: set[str], over: str) -> Operation:
+    def _operation(self, number: int, inputs, outputs, used: set[str], over: str, asks_of: set[str]) -> Operation:
         op = self.op
         attributes = tuple(attribute for attribute in op.attributes if attribute.name in used)
         letters = {operand.element for operand in (*inputs, *outputs)} | {attribute.type for attribute in attributes}
+        letters |= asks_of
         first = next(iter(op.types))  # C follows from it
         letters |= {first} if COMPUTE in letters else set()
         letters |= {word for letter in letters & op.types.keys() for word in op.types[letter]}
@@ -177,6 +179,7 @@ class _Splitter:
             requirements=(),
             formula_attributes=tuple(name for name in op.formula_attributes if name in used),
             over=over,
+            asks_of=tuple(sorted(asks_of)),
             updated=(),
             keeps=(),
             stage=number,

@@ -76,6 +76,11 @@ class DType(Record):
             return (1 << (self.bits - self.signed)) - 1
         return True if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).max)
 
+    @cached_property
+    def smallest(self) -> int | float:
+        """The least positive value, of floats subnormal."""
+        return 1 if self.kind != "float" else float(ml_dtypes.finfo(self.storage).smallest_subnormal)
+
     def rounded(self, values: np.ndarray) -> np.ndarray:
         """Reals as elements of this float type: each rounded once, ties to even.
 

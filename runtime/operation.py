@@ -127,6 +127,7 @@ class Operation(Record):
             Kernels and references take that number behind the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
+        asks_of: the type letters whose smallest values its formulas ask for, C among them.
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
@@ -158,6 +159,7 @@ class Operation(Record):
     counted: str = ""
     keeps: tuple[str, ...] = ()
     chained: bool = False
+    asks_of: tuple[str, ...] = ()
     of_some: bool = False
     reduced: tuple[str, ...] = ()
     reductions: int = 0
@@ -194,9 +196,11 @@ class Operation(Record):
 
     @cached_property
     def kernel_letters(self) -> tuple[str, ...]:
-        """Type letters that some operand has, in operand order: the parameters of the kernel template."""
-        letters = dict.fromkeys(o.element for o in self.operands if o.element in self.types)
-        return tuple(letters)
+        """Type letters that some operand has, in operand order, then those that formulas alone name: parameters of the
+        kernel template.
+        """
+        letters = dict.fromkeys([*(o.element for o in self.operands), *self.asks_of])
+        return tuple([letter for letter in letters if letter in self.types])
 
     @cached_property
     def asked(self) -> dict[str, str]:
@@ -217,6 +221,11 @@ class Operation(Record):
     def space(self) -> tuple[Dim, ...]:
         """The dimensions that a kernel runs over: those of the operand that has most of them."""
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
+
+    @property
+    def takes_row(self) -> bool:
+        """Whether its reference asks about rows, or about types."""
+        return bool(self.over or self.chained or self.asks_of)
 
     @property
     def reduces(self) -> bool:

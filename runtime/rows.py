@@ -146,6 +146,10 @@ class Rows:
             return values
         return dtype.rounded(values).astype(self._C)
 
+    def smallest(self, element: str):
+        """The least positive value of an element type, in the compute type."""
+        return self._C(DTYPES[self._types.get(element, element)].smallest)
+
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)
         kept = [axis for axis in range(full.ndim) if axis not in self.axes]

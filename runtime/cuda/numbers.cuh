@@ -34,6 +34,15 @@ template <> struct storage<s4> { using type = u8; static constexpr int bits = 4;
 template <> struct storage<u4> { using type = u8; static constexpr int bits = 4; };
 template <typename E> using storage_t = typename storage<E>::type;
 
+// The least positive value of a type, subnormal.
+template <typename E> constexpr compute_t<E> smallest = 0;
+template <> constexpr f32 smallest<e4m3> = 0x1p-9f;
+template <> constexpr f32 smallest<e5m2> = 0x1p-16f;
+template <> constexpr f32 smallest<f16> = 0x1p-24f;
+template <> constexpr f32 smallest<bf16> = 0x1p-133f;
+template <> constexpr f32 smallest<f32> = 0x1p-149f;
+template <> constexpr f64 smallest<f64> = 0x1p-1074;
+
 __device__ inline i64 widen(s8 x) { return x; }
 __device__ inline i64 widen(u8 x) { return x; }
 __device__ inline i64 widen(i32 x) { return x; }

@@ -27,8 +27,7 @@ struct Largest {
     return y;
   }
   static __device__ f64 of(f64 a, f64 b) {
-    if (a == b) return __longlong_as_double(__double_as_longlong(a) & __double_as_longlong(b));
-    return a > b || is_nan(a) ? a : b;
+    return (a > b) | ((a == b) & (__double_as_longlong(b) < 0)) | is_nan(a) ? a : b;  // of zeros, a where b is -0
   }
 };
 template <> __device__ inline i64 Largest::nothing<i64>() { return i64(1ull << 63); }
@@ -44,8 +43,7 @@ struct Smallest {
     return y;
   }
   static __device__ f64 of(f64 a, f64 b) {
-    if (a == b) return __longlong_as_double(__double_as_longlong(a) | __double_as_longlong(b));
-    return a < b || is_nan(a) ? a : b;
+    return (a < b) | ((a == b) & (__double_as_longlong(a) < 0)) | is_nan(a) ? a : b;  // of zeros, a where it is -0
   }
 };
 template <> __device__ inline i64 Smallest::nothing<i64>() { return i64(~0ull >> 1); }

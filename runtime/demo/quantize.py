@@ -201,13 +201,14 @@ def parameters(values: np.ndarray, scheme: Scheme) -> tuple[np.ndarray, np.ndarr
         values = np.where(finite, values, values.dtype.type(0))
     q_max = values.dtype.type(scheme.dtype.highest)
     if scheme.symmetric:
-        span = scheme.reduce(np.maximum, np.abs(values)) / q_max
+        high = scheme.reduce(np.maximum, np.abs(values))
+        low, span = -high, high / q_max
     else:
         low = np.minimum(scheme.reduce(np.minimum, values), 0)
         high = np.maximum(scheme.reduce(np.maximum, values), 0)
         span = high / q_max - low / q_max  # not (high - low) / q_max, whose difference may overflow
     one, least = span.dtype.type(1), np.finfo(span.dtype).tiny
-    scale = np.where(span == 0, one, np.maximum(span, least))
+    scale = np.where(low == high, one, np.maximum(span, least))
     if scheme.symmetric:
         return scale, np.zeros(scale.shape, np.int32)
     return scale, np.clip(np.rint(-low / scale), 0, q_max).astype(np.int32)

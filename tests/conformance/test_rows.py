@@ -525,7 +525,8 @@ def test_quantized_in_one_pass(backend, name, element):
         assert codes.shape == ((len(row) + 1) // 2 if word == "s4" else len(row),)
         codes = unpack(codes, len(row), True) if word == "s4" else codes
         stored = int(bits_of(scale.astype(STORAGE[compute_word]), compute_word))
-        *sums, expected, admitted = oracle(*given, *eps, q_min, q_max, stored, element=element)
+        kinds = {"element": element, "scale_element": scale_word}
+        *sums, expected, admitted = oracle(*given, *eps, q_min, q_max, stored, **kinds)
         for mine, other in zip(totals, sums, strict=True):
             assert_floats(mine, other, element)
         assert_admitted(scale, [expected], scale_word, f"{name} {what}")

@@ -60,8 +60,9 @@ def dequantize_backward(d_output, scale, *, element, scale_element) -> int:
 
 
 def dynamic_quantize(row: Sequence[int], q_max, *, element, word, scale_element=None) -> tuple[int, list[int]]:
-    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0. The codes are made with the
-    scale as `scale_element` (the compute type if None) holds it.
+    """(scale, codes): scale = the largest finite magnitude / q_max as `scale_element` (the compute type if None) holds
+    it, the least positive value of that type (bit pattern 1) in the place of 0; 1 where the magnitude is 0. The codes
+    are made with the scale as it is stored.
     """
     compute = compute_format(element)
     scale_form = FORMATS[scale_element or compute.word]
@@ -70,6 +71,6 @@ def dynamic_quantize(row: Sequence[int], q_max, *, element, word, scale_element=
     scale = encode_fraction(1, scale_form)
     if size:
         divisor = rounded(Value("finite", False, Fraction(q_max)), compute)
-        scale = encode(divide(Value("finite", False, size), divisor, compute), scale_form)
+        scale = encode(divide(Value("finite", False, size), divisor, compute), scale_form) or 1
     kinds = {"element": element, "scale_element": scale_form.word, "word": word}
     return scale, [quantize(x, scale, q_max, **kinds) for x in row]

@@ -15,6 +15,7 @@ from .floats import FORMATS, Value, add, compute_format, decode, divide, encode,
 from .spans import ANY, ZERO, Span, point, real
 
 Codes = list[tuple[int, int]]
+LEAST = 1  # the bit pattern of the least positive value of every type
 
 
 def remembered(oracle: Callable) -> Callable:
@@ -32,8 +33,9 @@ def remembered(oracle: Callable) -> Callable:
 
 
 def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None) -> tuple[int, list[int]]:
-    """(scale, codes): scale = the largest finite magnitude / q_max, or 1 where that is 0; zero point 0. The codes are
-    made with the scale as `scale_element` (the compute type if None) holds it.
+    """(scale, codes): scale = the largest finite magnitude / q_max as `scale_element` (the compute type if None) holds
+    it, the least positive value of that type in the place of 0; 1 where the magnitude is 0. Zero point 0. The codes are
+    made with the scale as it is stored.
     """
     compute = compute_format(element)
     scale_form = FORMATS[scale_element or compute.word]
@@ -41,6 +43,7 @@ def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None
     scale = encode_fraction(1, scale_form)
     if max(sizes, default=0):
         scale = encode(divide(Value("finite", False, max(sizes)), integer(q_max, compute), compute), scale_form)
+        scale = scale or LEAST
     kinds = {"element": element, "scale_element": scale_form.word}
     return scale, [affine.quantize(x, scale, 0, q_min, q_max, **kinds) for x in row]
 
@@ -48,7 +51,7 @@ def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None
 def dynamic_quantize_asymmetric(row, q_min, q_max, *, element, scale_element=None) -> tuple[int, int, list[int]]:
     """(scale, zero point, codes): low and high are those of the finite values and 0. The scale is high / (q_max -
     q_min) - low / (q_max - q_min), each step rounded, or 1 where low = high; the zero point is q_min - low / scale.
-    `scale_element` as above.
+    `scale_element` and a scale of 0 as above.
     """
     compute = compute_format(element)
     scale_form = FORMATS[scale_element or compute.word]
@@ -58,7 +61,7 @@ def dynamic_quantize_asymmetric(row, q_min, q_max, *, element, scale_element=Non
     scale = encode_fraction(1, scale_form)
     if low.signed != high.signed:
         parts = [divide(each, levels, compute) for each in (high, low)]
-        scale = encode(subtract(*parts, compute), scale_form)
+        scale = encode(subtract(*parts, compute), scale_form) or LEAST
     kinds = {"element": compute.word, "scale_element": scale_form.word}
     zero_point = affine.clamp(q_min - affine.steps(encode(low, compute), scale, **kinds), q_min, q_max)
     kinds["element"] = element
@@ -168,10 +171,10 @@ def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Sp
     y = _centered(x, compute)
     r = _one_over_root(y, eps, compute)
     h = [spans.multiply(each, r, compute) for each in y]
-    middle, share = _mean(g, compute), _mean(_products(g, h, compute), compute)
+    share = _mean(_products(g, h, compute), compute)
     rest = [
-        spans.subtract(spans.subtract(a, middle, compute), spans.multiply(b, share, compute), compute)
-        for a, b in zip(g, h, strict=True)
+        spans.subtract(a, spans.multiply(b, share, compute), compute)
+        for a, b in zip(_centered(g, compute), h, strict=True)
     ]
     return [spans.multiply(r, each, compute) for each in rest], h
 
@@ -243,43 +246,56 @@ def log_softmax_backward(d_output, output, *, element, wanted=None) -> list[Span
     return found
 
 
-def rms_norm_dynamic_quantize(row, weight, eps, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
-    """(scale, codes) of rms_norm before it is stored; `scale` is the one that was stored beside the codes."""
-    return _quantized(rms_norm(row, weight, eps, element=element), q_min, q_max, scale, element, wanted)
+def rms_norm_dynamic_quantize(
+    row, weight, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+) -> tuple[Span, Codes]:
+    """(scale, codes) of rms_norm before it is stored; `scale` is the one that was stored beside the codes
+    in the type `scale_element` (the compute type if None), widened."""
+    return _quantized(rms_norm(row, weight, eps, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
-def silu_mul_dynamic_quantize(gate, up, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+def silu_mul_dynamic_quantize(
+    gate, up, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+) -> tuple[Span, Codes]:
     """(scale, codes) of gate / (1 + e^-gate) * up before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    return _quantized(silu_mul(gate, up, element=element), q_min, q_max, scale, element, wanted)
+    return _quantized(silu_mul(gate, up, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
-def add_rms_norm_dynamic_quantize(row, residual, weight, eps, q_min, q_max, scale, *, element, wanted=None):
+def add_rms_norm_dynamic_quantize(
+    row, residual, weight, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+):
     """(x + residual as it is stored, scale, codes of rms_norm of that); `scale` as in rms_norm_dynamic_quantize."""
     stored = _stored_sums(row, residual, element)
     return stored, *rms_norm_dynamic_quantize(
-        stored, weight, eps, q_min, q_max, scale, element=element, wanted=wanted
+        stored, weight, eps, q_min, q_max, scale, element=element, scale_element=scale_element, wanted=wanted
     )
 
 
-def layer_norm_dynamic_quantize(row, weight, bias, eps, q_min, q_max, scale, *, element, wanted=None):
+def layer_norm_dynamic_quantize(
+    row, weight, bias, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+):
     """(scale, codes) of layer_norm before it is stored; `scale` as in rms_norm_dynamic_quantize."""
     values = layer_norm(row, weight, bias, eps, element=element)
-    return _quantized(values, q_min, q_max, scale, element, wanted)
+    return _quantized(values, q_min, q_max, scale, element, scale_element, wanted)
 
 
-def softmax_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+def softmax_dynamic_quantize(
+    row, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+) -> tuple[Span, Codes]:
     """(scale, codes) of softmax before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    return _quantized(softmax(row, element=element), q_min, q_max, scale, element, wanted)
+    return _quantized(softmax(row, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
-def gelu_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+def gelu_dynamic_quantize(row, q_min, q_max, scale, *, element, scale_element=None, wanted=None) -> tuple[Span, Codes]:
     """(scale, codes) of gelu before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    return _quantized(gelu(row, element=element), q_min, q_max, scale, element, wanted)
+    return _quantized(gelu(row, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
-def gelu_tanh_dynamic_quantize(row, q_min, q_max, scale, *, element, wanted=None) -> tuple[Span, Codes]:
+def gelu_tanh_dynamic_quantize(
+    row, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+) -> tuple[Span, Codes]:
     """(scale, codes) of gelu_tanh before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    return _quantized(gelu_tanh(row, element=element), q_min, q_max, scale, element, wanted)
+    return _quantized(gelu_tanh(row, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
 def total(row, *, element) -> Span:
@@ -318,11 +334,14 @@ def norm2(row, *, element) -> Span:
 
 
 def logsumexp(row, *, element) -> Span:
-    """max + log(sum(e^(x - max)))."""
+    """max + log(sum(e^(x - max))); of infinities -inf where all are that, +inf where any is."""
     compute = compute_format(element)
     x = _points(row, element)
+    highest = spans.largest(x)
+    if highest.low.kind == "inf":
+        return highest
     rest = spans.log(spans.total(_raised(x, compute), compute), compute)
-    return spans.add(spans.largest(x), rest, compute)
+    return spans.add(highest, rest, compute)
 
 
 def variance(row, correction: Fraction = Fraction(1), *, element) -> Span:
@@ -484,18 +503,21 @@ def gelu_tanh(row, *, element) -> list[Span]:
 
 
 def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
-    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u)."""
+    """gradient * (s * (1 + x * (1 - s) * (2 sqrt(2 / pi) (1 + 3 * 0.044715 x^2)))), s = sigmoid(2u); s is 0 or 1 from
+    |x| = 32 on, and so is the slope."""
     return _products(_points(d_output, element), _gelu_tanh_slopes(row, element), compute_format(element))
 
 
 def _gelu_tanh_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
-    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.134145"))
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.21406444881780073"))
     found = []
     for x in _points(row, element):
         s = spans.sigmoid(_twice_u(x, compute), compute)
-        square = spans.multiply(cubic, spans.multiply(x, x, compute), compute)
-        inner = spans.multiply(doubled, spans.add(_one(compute), square, compute), compute)
+        if x.low.kind == "inf" or (x.finite and x.low.magnitude >= 32):
+            found.append(point(real(not x.low.negative, compute)))
+            continue
+        inner = spans.add(doubled, spans.multiply(cubic, spans.multiply(x, x, compute), compute), compute)
         rest = spans.multiply(x, spans.subtract(_one(compute), s, compute), compute)
         bent = spans.add(_one(compute), spans.multiply(rest, inner, compute), compute)
         found.append(spans.multiply(s, bent, compute))
@@ -564,9 +586,9 @@ def _let_through(d_output, active, slopes, parameters, element: str, scale_eleme
 
 def _twice_u(x: Span, compute) -> Span:
     """2 sqrt(2 / pi) (x + 0.044715 x^3)."""
-    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.044715"))
-    cube = spans.multiply(spans.multiply(x, x, compute), x, compute)
-    return spans.multiply(doubled, spans.add(x, spans.multiply(cubic, cube, compute), compute), compute)
+    doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.07135481627260025"))
+    inner = spans.add(doubled, spans.multiply(cubic, spans.multiply(x, x, compute), compute), compute)
+    return spans.multiply(x, inner, compute)
 
 
 def _silu(values: Sequence[Span], compute) -> list[Span]:
@@ -590,7 +612,10 @@ def _stored_sums(row, other, element: str) -> list[int]:
 
 
 def _centered(values: Sequence[Span], compute) -> list[Span]:
-    mean = _mean(values, compute)
+    """x - the mean of x, which lies between the least and the greatest: equal elements deviate by 0."""
+    if len(set(values)) == 1 and values[0].exact and values[0].finite:
+        return [point(ZERO)] * len(values)
+    mean = spans.cut(_mean(values, compute), spans.smallest(values), spans.largest(values))
     return [spans.subtract(each, mean, compute) for each in values]
 
 
@@ -641,7 +666,7 @@ def _raised(x: Sequence[Span], compute) -> list[Span]:
     return [spans.exp(spans.subtract(each, highest, compute), compute) for each in x]
 
 
-def _quantized(values: Sequence[Span], q_min, q_max, scale: int, element, wanted) -> tuple[Span, Codes]:
+def _quantized(values: Sequence[Span], q_min, q_max, scale, element, scale_element, wanted) -> tuple[Span, Codes]:
     """Where the scale may lie, and from which code to which each code by the scale that was stored.
 
     A code is the exact quantization of some value of a span, so more than one code is admitted only where a span
@@ -649,7 +674,8 @@ def _quantized(values: Sequence[Span], q_min, q_max, scale: int, element, wanted
     """
     compute = compute_format(element)
     wanted = [values[i] for i in _places(values, wanted)]
-    return _scale(values, q_max, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
+    least = decode(LEAST, FORMATS[scale_element or compute.word])
+    return _scale(values, q_max, least, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
 
 
 def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, element, scale_element: str) -> Codes:
@@ -666,11 +692,14 @@ def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, el
     return codes
 
 
-def _scale(values: Sequence[Span], q_max: int, compute) -> Span:
+def _scale(values: Sequence[Span], q_max: int, least: Value, compute) -> Span:
     if any(not each.finite and not each.exact or each is ANY for each in values):
         return ANY  # finite or not: the largest is of these or of others
     sizes = [spans.magnitude(each) for each in values if each.finite]
     if not sizes or all(size.high.zero for size in sizes):
         return _one(compute)
     size = spans.largest(sizes)
-    return ANY if size.low.zero else spans.divide(size, point(integer(q_max, compute)), compute)
+    if size.low.zero:
+        return ANY
+    scale = spans.divide(size, point(integer(q_max, compute)), compute)
+    return spans.largest([scale, point(least)])

@@ -283,6 +283,16 @@ def smallest(spans: Sequence[Span]) -> Span:
     return negate(largest([negate(span) for span in spans]))
 
 
+def cut(a: Span, least: Span, most: Span) -> Span:
+    """What lies between two others, each of which may be any value of its span; NaN if any is NaN."""
+    if ANY in (a, least, most):
+        return ANY
+    if a.nan or least.nan or most.nan:
+        return point(NAN)
+    ends = ((a.low, least.low, most.low), (a.high, least.high, most.high))
+    return Span(*(min(max(end, low, key=order), high, key=order) for end, low, high in ends))
+
+
 def total(spans: Sequence[Span], form: Format) -> Span:
     """The sum, in any order that keeps to the bound above; of nothing +0."""
     if ANY in spans:

@@ -13,7 +13,7 @@ from skuda.codegen.diagnostics import closest
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
 from skuda.evidence import Records, kernels, package_of
-from skuda.operation import COMPUTE, SCALE, Operation
+from skuda.operation import COMPUTE, SCALE, WEIGHT, Operation
 from skuda.plan import Plan
 from skuda.sku import BackendKind
 
@@ -92,7 +92,8 @@ def _given(row: Operation, words: str | None) -> dict[str, str] | None:
     """
     if words is None:
         return None
-    letters = sorted(row.types, key=lambda letter: letter == SCALE)  # the scale's is asked for last
+    last = (WEIGHT, SCALE)  # these are asked for last, as in a symbol
+    letters = sorted(row.types, key=lambda letter: last.index(letter) if letter in last else -1)
     split = [word.strip() for word in words.split(",")]
     if len(split) > len(letters):
         raise InvalidProblem(f"--types {words}: expected at most {len(letters)}, for {', '.join(letters)}")

@@ -100,6 +100,9 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
     Raises:
         InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
     """
+    if without is not None and not isinstance(without, str):
+        known = ", ".join(map(repr, plan_class.operation.numbers))
+        raise InvalidProblem(f"{plan_class.__name__}: without is {without!r}, expected {known} or None")
     form, kept, chosen = _form(plan_class, tuple([value is None for value in values[:-1]]), without)
     return call(
         form,
@@ -121,10 +124,10 @@ def _form(plan_class: type[Plan], absent: tuple[bool, ...], without: str | None)
     behind = [*operation.numbers][[*operation.numbers].index(first) :]
     given = [name for name in behind if missing.get(name) is False]
     if given:
-        raise InvalidProblem(
-            f"{plan_class.__name__}: {given[0]} is given without {first}: what stands behind an input that is left out "
-            "must be left out too"
-        )
+        name, behind = plan_class.__name__, "what stands behind an input that is left out must be left out too"
+        if given[0] == first:
+            raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
+        raise InvalidProblem(f"{name}: {given[0]} is given, but {first} is not: {behind}")
     places = {operand.name: index for index, operand in enumerate(operation.inputs)}
     of_attributes = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
     kept = tuple(places[operand.name] for operand in form.operation.inputs)

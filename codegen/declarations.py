@@ -8,16 +8,18 @@ from dataclasses import replace
 from keyword import iskeyword
 from math import isfinite
 
+from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
-from skuda.codegen.names import check_identifier
+from skuda.codegen.names import LONGEST, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.dtypes import DTYPES
-from skuda.operation import ALL, COMPUTE, SCALE, Attribute, Dim, Operand
+from skuda.operation import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand
 
 DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
+_INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
 _DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
 _ATTRIBUTE = re.compile(
     r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?"
@@ -30,19 +32,27 @@ class Declarations(TreeReader):
     """Reads what stands in a row beside the formulas.
 
     Attributes:
-        types: what each type letter may be.
+        types: what each type letter may be; `shown`: those that the operation has, fewer in a form.
         dims: the inputs' whole dimensions, by their names.
         places: of the names of inputs and attributes, faulty ones included.
         meanings: what each name of the row is, such as "an input", faulty ones included.
         texts: what stands behind these names, and behind those of outputs.
+        optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
+        absent: of a form of a row, the operands that it lacks and their numbers.
     """
 
-    def __init__(self, diagnostics: Diagnostics, name: Text, fields: dict):
+    def __init__(
+        self, diagnostics: Diagnostics, name: Text, fields: dict, absent: Mapping[Operand, int | float] = {}
+    ):
         super().__init__(diagnostics)
+        self.optional: dict[str, int | float] = {}
+        self.defaults: dict[str, Place] = {}
+        self.absent = absent
         self.name = name
         self.place = name.place
         self.fields = fields
         self.types: dict[str, tuple[str, ...]] = {}
+        self.shown: dict[str, tuple[str, ...]] = {}
         self.dims: dict[str, Dim] = {}
         self.places: dict[str, Place] = {}
         self.meanings: dict[str, str] = {}
@@ -105,9 +115,10 @@ class Declarations(TreeReader):
             kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
             if len(kinds) > 1:
                 self.error(node.place, f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types")
-        others = [letter for letter in types if letter != SCALE]
+        others = [letter for letter in types if letter not in (SCALE, WEIGHT)]
         if len(others) > 2:
-            self.error(self.fields["types"].place, "a row has at most two type letters beside S (scale)")
+            message = "a row has at most two type letters beside S (scale) and W (weight)"
+            self.error(self.fields["types"].place, message)
         return types
 
     def entries(self, section: str) -> tuple[tuple[Text, object], ...]:
@@ -117,20 +128,60 @@ class Declarations(TreeReader):
         entries = self.mapping(node, f"`{section}:`") if node is not None else ()
         if not entries and len(self.diagnostics) == before:
             self.error(self.place, f"`{self.name.value}` has no `{section}:`")
-        return entries
+        prefix = {"inputs": "", "backward": "d_"}.get(section)
+        left_out = {f"{prefix}{operand.name}" for operand in self.absent} if prefix is not None else ()
+        return tuple(entry for entry in entries if entry[0].value not in left_out)
 
     def operands(self) -> tuple[Operand, ...]:
         found = []
+        required = None
         for name, node in self.entries("inputs"):
             self.places[name.value] = name.place
             self.meanings[name.value] = "an input"
             text = self.text(node, f"`{name.value}`")
             if check_identifier(name, "the input's name", self.diagnostics) and text is not None:
                 self.texts[name.value] = text
-                operand = self.operand(name, text, OPERAND.fullmatch(text.value))
+                match = _INPUT.fullmatch(text.value)
+                operand = self.operand(name, text, match)
                 if operand is not None:
                     found.append(operand)
+                    if match["default"] is not None:
+                        self.read_optional(operand, text, match)
+                if match is not None and match["default"] is None:
+                    required = name
+                    if self.optional:
+                        last = next(reversed(self.optional))
+                        message = f"`{name.value}` stands behind `{last}`, which may be left out"
+                        self.error(name.place, message, "inputs with a default stand behind those without")
+        if found and required is None and self.optional:
+            self.error(self.place, f"`{self.name.value}` has no input that must be there", "remove a default")
         return tuple(found)
+
+    def read_optional(self, operand: Operand, text: Text, match: re.Match) -> None:
+        """What an input is where it is left out, checked: exactly a value of each type that it may have."""
+        default, name = match["default"], operand.name
+        at = text.at(match.start("default"), max(len(default), 1))
+        kind, _ = self.kind_of(operand.element)
+        if kind == BOOL or not _NUMBER.fullmatch(default) or len(default) > 40:
+            self.error(at, f"`{default}` is not what `{operand.signature}` can be without an array", "write a number")
+            return
+        value = float(default) if re.search(r"[.eE]", default) else int(default)
+        if kind == INT and not isinstance(value, int):
+            self.error(at, f"`{name}` holds integers, its default is `{default}`")
+            return
+        if not isfinite(value):
+            self.error(at, f"`{default}` does not fit a double")
+            return
+        for word in self.words(operand.element):
+            exact = kind == REAL and DTYPES[word].bits >= 32  # is computed with as it is
+            if not (abs(value) <= DTYPES[word].highest if exact else DTYPES[word].holds(value)):
+                self.error(at, f"`{default}` is not a value of {word}", "what is left out is exactly this number")
+                return
+        self.optional[name] = value
+        self.defaults[name] = at
+        if len(forms.form_name(self.name.value, [*self.optional])) > LONGEST:
+            message = f"what the row is without its optional inputs would have a name of more than {LONGEST} letters"
+            self.error(at, message, "choose a shorter name")
 
     def operand(self, name: Text, text: Text, match: re.Match | None) -> Operand | None:
         if match is None:
@@ -257,6 +308,16 @@ class Declarations(TreeReader):
                 self.error(place, f"`{value}` does not fit {word}: {limits}", help)
                 break
 
+    def last_axis(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
+        """The attributes of a form; where an operand that it lacks alone said which axes `*d` is, `*d` is the last axis."""
+        alone = {operand.dims[0].name for operand in self.absent if len(operand.dims) == 1 and operand.dims[0].many}
+        alone -= {operand.dims[0].name for operand in inputs if len(operand.dims) == 1}
+        named = {attribute.axis_of for attribute in attributes}
+        for dim in (operand.dims[1] for operand in inputs if len(operand.dims) == 2 and operand.dims[0].many):
+            if dim.name in alone - named and dim.many and "axis" not in self.meanings:
+                return (Attribute("axis", "axes", -1, dim.name), *attributes)
+        return attributes
+
     def check_dims(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> None:
         """Blocks need a size attribute; two `*names` need what says where the one ends and the other begins."""
         sizes = {attribute.name for attribute in attributes if attribute.type == "size"}
@@ -325,6 +386,8 @@ class Declarations(TreeReader):
         own = [name for name in self.dims if name not in self.places]
         values = {name: Node("name", (), DIM, frozenset({name}), text=name) for name in own}
         values |= {operand.name: self.value_of(operand) for operand in inputs}
+        for operand, value in self.absent.items():
+            values[operand.name] = forms.number_of(value, self.kind_of(operand.element)[0])
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)

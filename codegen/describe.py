@@ -12,7 +12,7 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand
+from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
 
@@ -24,6 +24,7 @@ class Heading:
     name: str
     doc: str
     origin: str
+    is_form: bool
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Described:
 
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
-        return Heading(self.row.name, self.row.doc, f"{file_name} [{self.row.name}]")
+        whole = self.row.forward.operation.row
+        return Heading(self.row.name, self.row.doc, f"{file_name} [{whole}]", self.row.name != whole)
 
     @property
     def plans(self) -> tuple[DescribedProgram, ...]:
@@ -148,7 +150,10 @@ class DescribedProgram:
     def signature(self) -> str:
         """Parameters of the function form."""
         op = self.operation
-        parts = [*(operand.name for operand in op.inputs), "*"]
+        parts = [operand.name for operand in op.inputs]
+        first = next((index for index, name in enumerate(parts) if name in op.numbers), len(parts))
+        parts[first:] = [f"{name}=None" for name in parts[first:]]  # behind one that may be left out, all have defaults
+        parts.append("*")
         required = ["shape"] if op.shaped else []
         required += [a.name for a in op.attributes if a.default is None]
         parts += required
@@ -157,9 +162,21 @@ class DescribedProgram:
                 default = attribute.default if attribute.places and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
         defaults = {"keepdims": False}
-        rest = [name for name in (*self.options, "out", "stream") if name not in required]
+        said = ["without"] if self.unread else []
+        rest = [name for name in (*said, *self.options, "out", "stream") if name not in required]
         options = [f"{name}={defaults.get(name)}" for name in rest]
         return ", ".join([*parts, *options])
+
+    @cached_property
+    def unread(self) -> list[str]:
+        """Optional inputs that a backward pass does not read: a call says by name that it wants no gradient of them."""
+        return [name for name in self.operation.numbers if name not in {o.name for o in self.operation.inputs}]
+
+    @cached_property
+    def left_out(self) -> str:
+        """Whether a call leaves out some input, as Python."""
+        asked = [f"{o.name} is None" for o in self.operation.inputs if o.name in self.operation.numbers]
+        return " or ".join([*asked, *(["without is not None"] if self.unread else [])])
 
     @cached_property
     def attribute_names(self) -> list[str]:
@@ -193,13 +210,17 @@ class DescribedProgram:
     def argument_rows(self) -> list[tuple[str, str, str]]:
         """(name, type, meaning) of each argument of the function form."""
         op = self.operation
-        rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
+        rows = [(o.name, o.signature, _operand_meaning(o, op)) for o in op.inputs]
         if op.shaped:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
         for letter, keyword in op.asked.items():
             rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}."))
+        if self.unread:
+            names = " or ".join(f'"{name}"' for name in self.unread)
+            meaning = f"{names} where the forward pass went without: no gradient of it is made."
+            rows.append(("without", "str", meaning))
         if self.reads_packed:
             rows.append(
                 ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
@@ -306,7 +327,10 @@ def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
     return list(steps.items()), results
 
 
-def _operand_meaning(operand: Operand) -> str:
+def _operand_meaning(operand: Operand, operation: Operation) -> str:
+    meaning = "array, any strides"
     if operand.scalar:
-        return "one value: a number, or an array of one element (read on the device, no synchronisation)."
-    return "array, any strides."
+        meaning = "one value: a number, or an array of one element (read on the device, no synchronisation)"
+    if operand.name in operation.numbers:
+        meaning += f"; None is {operation.numbers[operand.name]}, by a kernel that reads none"
+    return f"{meaning}."

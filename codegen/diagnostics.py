@@ -61,6 +61,11 @@ class Diagnostics:
         """How often `error` was called: it grows with each mistake, also with one that is there already."""
         return len(self._mistakes)
 
+    @property
+    def first(self) -> tuple[str, str | None] | None:
+        """Message and help of the mistake that was reported first; None if there is none."""
+        return (self._mistakes[0].message, self._mistakes[0].help) if self._mistakes else None
+
     def render(self) -> str:
         """All mistakes, sorted by place, each once, then their number; the empty text if there is none."""
         if not self._mistakes:

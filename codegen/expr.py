@@ -16,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from math import inf
 
+from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, SMALLEST, Function, Node, Scope, promote
@@ -193,6 +194,8 @@ class _Reader:
                     node, "`/` of two integers has no exact integer value", "write `to_real(a) / to_real(b)`"
                 )
         left, right = self.same_kind(left, right)
+        if (operand := forms.unchanged(sign, left, right)) is not None:
+            return operand
         bits = left.bits + right.bits if sign == "*" else max(left.bits, right.bits) + 1
         bits = self.width(node, left.kind, bits)
         return Node(sign, (left, right), left.kind, left.dims | right.dims, bits, place=self.place(node))
@@ -272,6 +275,8 @@ class _Reader:
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
         intrinsic = INTRINSICS[name]
+        if (real := forms.converted(name, values)) is not None:
+            return real
         for at, value in zip(node.args, values, strict=True):
             if value.kind == DIM:
                 self.want_number(at, value, f"`{name}`")

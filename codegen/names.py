@@ -10,7 +10,9 @@ from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.yaml_tree import Text
 from skuda.dtypes import DTYPES
+from skuda.operation import FORM
 
+LONGEST = 64  # letters of a name
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
 # Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`. A name of
@@ -50,6 +52,11 @@ def check_name(name: Text, diagnostics: Diagnostics) -> bool:
             name.place, f"an operation's name cannot end with `_{tail}`", "kernel symbols add that part"
         )
         return False
+    if FORM in f"{name.value}_":
+        message = f"an operation's name cannot have `{FORM}` in it"
+        help = "so is called what a row is without an optional input"
+        diagnostics.error(name.place, message, help)
+        return False
     return True
 
 
@@ -66,9 +73,9 @@ def check_identifier(text: Text, what: str, diagnostics: Diagnostics) -> bool:
 def check_spelling(text: Text, what: str, diagnostics: Diagnostics) -> bool:
     """Whether a text has the form of a name; reports why not."""
     word = text.value
-    if IDENTIFIER.fullmatch(word) and len(word) <= 64:
+    if IDENTIFIER.fullmatch(word) and len(word) <= LONGEST:
         return True
-    help = "use a-z, 0-9 and single _ between them, 64 at most"
+    help = f"use a-z, 0-9 and single _ between them, {LONGEST} at most"
     diagnostics.error(text.place, f"{what} {_quoted(word)} is not a name", help)
     return False
 

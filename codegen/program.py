@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
@@ -89,7 +89,12 @@ class Program:
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of the spec."""
+    """One operation of the spec, or a form of one.
+
+    Attributes:
+        optional: inputs that may be left out, and the number that each then is.
+        forms: the operations of its own that it is without one of them and those behind it.
+    """
 
     name: str
     kind: str
@@ -98,6 +103,8 @@ class Row:
     backward: Program | None
     line: int
     source: str = ""
+    optional: Mapping[str, int | float] = field(default_factory=dict)
+    forms: Mapping[str, Row] = field(default_factory=dict)
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -33,11 +33,12 @@ class Template:
     statement: str
 
 
+PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
 ROW_TEMPLATES = (
     Template("map.cu.jinja", "cuda/{name}.cu", "//%"),
     Template("plan.py.jinja", "plans/{name}.py", "#%"),
     Template("reference.py.jinja", "reference/{name}.py", "#%"),
-    Template("doc.md.jinja", "docs/{name}.md", "%%"),
+    PAGE,
 )
 SECOND_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
@@ -46,7 +47,7 @@ CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     files: dict[str, str] = {}
-    for row in spec.rows:
+    for row, whole in [(each, row) for row in spec.rows for each in (row, *row.forms.values())]:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),
@@ -57,8 +58,9 @@ def render(spec: Spec) -> dict[str, str]:
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
         context["headers"] = sorted({header for program in row.programs for header in program.headers})
-        inputs = _row_inputs(row, spec)
-        for template in (*ROW_TEMPLATES, SECOND_PLANS) if described.second_plans else ROW_TEMPLATES:
+        inputs = _row_inputs(whole, spec)
+        templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
+        for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
             context["programs"] = {
                 "cuda/{name}.cu": in_cuda,
                 "plans/{name}.py": described.plans,
@@ -67,9 +69,9 @@ def render(spec: Spec) -> dict[str, str]:
             }.get(template.path, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
-    files[CATALOG_TEMPLATE.path] = _rendered(
-        CATALOG_TEMPLATE, {"rows": names, "origin": spec.file_name}, "\n".join(names)
-    )
+    forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
+    context = {"rows": names, "forms": forms, "origin": spec.file_name}
+    files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, "\n".join((*names, *map(str, forms.values()))))
     for folder in ("plans", "reference"):
         files[f"{folder}/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()

@@ -9,6 +9,7 @@ from dataclasses import replace
 from skuda.codegen.declarations import OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.expr import parse
+from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
@@ -34,6 +35,8 @@ class RowReader(Declarations):
         fields: its sections, by their names.
         functions: the spec's functions.
         broken_functions: names of functions whose mistakes have been reported: calls of them are none.
+        absent: of a form of the row, the operands that it lacks and their numbers.
+        declared: of a form, the inputs of the row.
     """
 
     def __init__(
@@ -43,8 +46,11 @@ class RowReader(Declarations):
         fields: dict,
         functions: Mapping[str, Function],
         broken_functions: Collection[str],
+        absent: Mapping[Operand, int | float] = {},
+        declared: tuple[Operand, ...] = (),
     ):
-        super().__init__(diagnostics, name, fields)
+        super().__init__(diagnostics, name, fields, absent)
+        self.declared = declared
         self.functions = functions
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
@@ -57,8 +63,8 @@ class RowReader(Declarations):
         if "let" in self.fields:
             self.let_entries = self.mapping(self.fields["let"], "`let:`")
         kind = self.kind()
-        doc = self.doc()
-        self.types = self.read_types()
+        doc = " ".join([self.doc(), *([f"Without {self.lacking}."] if self.absent else [])])
+        self.types = self.shown = self.read_types()
         inputs = self.operands()
         if not self.places:
             self.entries("outputs")
@@ -66,13 +72,16 @@ class RowReader(Declarations):
         for dim in (dim for operand in inputs for dim in operand.dims if dim.block is None):
             self.dims.setdefault(dim.name, dim)
             self.meanings.setdefault(dim.name, "a dimension")
-        attributes = self.attributes()
+        attributes = self.last_axis(inputs, self.attributes())
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
         requirements = self.requirements(attributes)
         if len(self.diagnostics) > before or len(outputs) < len(self.entries("outputs")):
             return None
+        if self.absent:
+            letters = {o.element for o in (*inputs, *outputs)} | {attribute.type for attribute in attributes}
+            self.shown = {letter: self.types[letter] for letter in self.types if letter in self.needed(letters)}
         forward = self.program(
             Direction.FORWARD, kind, doc, inputs, outputs, attributes, requirements, formulas
         )
@@ -83,22 +92,61 @@ class RowReader(Declarations):
         used |= {a.name for a in attributes if a.places and a.axis_of in placed}
         backward = None
         of_backward = set()  # the attributes that the backward pass alone has
-        if "backward" in self.fields:
+        if "backward" in self.fields and (not self.absent or self.entries("backward")):
             backward = self.backward(kind, doc, forward)
             named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
             of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
-        for name, place in self.places.items():
+        for name, place in self.places.items() if not self.absent else ():
             if name not in used | of_backward:
                 message = f"`{self.name.value}` never uses `{name}`"
                 self.error(place, message, "remove it, or use it in an output")
-        for name in self.lets.keys() - self.lets_used:
+        for name in self.lets.keys() - self.lets_used if not self.absent else ():
             message = f"`{self.name.value}` never uses `{name}`"
             self.error(self.texts[name].place, message, "remove it, or use it in an output")
         if len(self.diagnostics) > before:
             return None
-        own = tuple(a for a in forward.operation.attributes if a.name not in of_backward)
+        lacking = {a.name for a in attributes if a.name not in used} if self.absent else of_backward
+        own = tuple(a for a in forward.operation.attributes if a.name not in lacking)
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
-        return Row(self.name.value, kind, doc, forward, backward, self.place.line)
+        row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
+        return row if self.absent else replace(row, forms=self.forms(row))
+
+    def forms(self, row: Row) -> dict[str, Row]:
+        """The operations that the row is without an optional input and those behind it, by the first of them."""
+        inputs = row.forward.operation.inputs
+        found: dict[str, Row] = {}
+        for absent in suffixes([*self.optional]):
+            diagnostics = Diagnostics(self.diagnostics.file_name, "")
+            name = Text(form_name(row.name, absent), self.name.place, self.name.spots)
+            numbers = {each: self.optional[each.name] for each in inputs if each.name in absent}
+            reader = RowReader(
+                diagnostics, name, self.fields, self.functions, self.broken_functions, numbers, inputs
+            )
+            form = reader.row()
+            mistake = diagnostics.first or (self.lost(row, form) if form is not None else None)
+            if mistake is not None:
+                names = " and ".join(f"`{each}`" for each in absent)
+                self.error(self.defaults[absent[0]], f"without {names}, {mistake[0]}", mistake[1])
+            elif form is not None:
+                backward = form.backward if absent[0] in of_backward(row) else None  # that of another form, or the row's
+                found[absent[0]] = replace(form, backward=backward, optional={})
+        return found
+
+    @property
+    def lacking(self) -> str:
+        """What a form lacks, in words."""
+        return " and ".join(operand.name for operand in self.absent)
+
+    def lost(self, row: Row, form: Row) -> tuple[str, str] | None:
+        """What a call would have to say of a form that it need not say of the row: message and help."""
+        for program in (form.forward, form.backward):
+            whole = row.forward if program is form.forward else row.backward
+            if program is not None and program.operation.asked != whole.operation.asked:
+                letter = next(each for each in program.operation.asked if each not in whole.operation.asked)
+                return f"no input shows the type {letter}", "an input that must be there shows it"
+            if program is not None and (program.operation.shaped is None) != (whole.operation.shaped is None):
+                return "no input shows how long an output is", "an input that must be there shows it"
+        return None
 
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
         """Names that the row or the file declares and that have no value in a formula: see Scope."""
@@ -332,7 +380,7 @@ class RowReader(Declarations):
             if name.value not in names:
                 help = suggestion(name.value, names, f"gradients: {', '.join(sorted(names))}")
                 self.error(name.place, f"`{name.value}` is the gradient of no input", help)
-        floats = next((o.element for o in op.inputs if not self.of_codes(o.element)), "T")
+        floats = next((o.element for o in self.declared or op.inputs if not self.of_codes(o.element)), "T")
         for operand in op.outputs:  # the gradient of codes flows in the type of the values they came from
             element = floats if self.of_codes(operand.element) else operand.element
             gradients.append(Operand(f"d_{operand.name}", element, operand.dims))
@@ -403,7 +451,7 @@ class RowReader(Declarations):
             category=kind.partition(".")[0],
             direction=direction,
             doc=doc,
-            types=self.types,
+            types=self.shown,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             attributes=tuple(attributes),
@@ -442,16 +490,18 @@ class RowReader(Declarations):
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""
+        absent = {operand.name: value for operand, value in self.absent.items()}
+        formula = spelled(formula, absent)
         needed: list[str] = []
         for name in reversed(self.lets):
-            text = " ".join(self.texts[name].value.split())
+            text = spelled(" ".join(self.texts[name].value.split()), absent)
             if any(re.search(rf"\b{name}\b", each) for each in (formula, *needed)):
                 needed.insert(0, f"{name} = {text}")
         return formula + "".join(f", {'where' if not i else 'and'} {line}" for i, line in enumerate(needed))
 
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}
-        hidden = [letter for letter in self.types if letter not in shown]
+        hidden = [letter for letter in self.shown if letter not in shown]
         unnamed = [letter for letter in hidden if letter not in operation.asked]
         if unnamed:
             self.error(
@@ -475,7 +525,7 @@ class RowReader(Declarations):
         for operand in operands:
             if operand.element in self.types:
                 first.setdefault(operand.element, f"{operand.name}_element")
-        for letter in self.types:
+        for letter in self.shown:
             first.setdefault(letter, f"{letter.lower()}_element")
         if len(first) == 1:
             return {letter: "element" for letter in first}

@@ -17,7 +17,7 @@ def schema_text() -> str:
 
 def _schema() -> dict:
     names = f"^{IDENTIFIER.pattern}$"
-    operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*$"
+    operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*(=\s*[-+.\d][-+.eE\d]*\s*)?$"
     formula = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*=[\s\S]+$"
     words = {"type": "string", "anyOf": [{"enum": list(DTYPES)}, {"pattern": "^[A-Z]$"}]}
     calls = ", ".join(INTRINSICS)
@@ -55,7 +55,8 @@ def _schema() -> dict:
                 "additionalProperties": False,
             },
             "inputs": table(
-                operand, "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block."
+                operand,
+                "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block; `= 0`: may be left out.",
             ),
             "attrs": table(
                 r"^.+$", "name: type = default; types are a letter, i32, C, size, `axis of d`, or `axes of d`."

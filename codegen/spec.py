@@ -9,6 +9,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier, check_name
@@ -53,7 +54,7 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     sourced = tuple(
         replace(row, source="\n".join(lines[row.line - 1 : end])) for row, end in zip(rows, ends, strict=True)
     )
-    return Spec(file_name, sourced, reader.known_functions)
+    return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions)
 
 
 class _FileReader(TreeReader):

@@ -184,6 +184,8 @@ class _Splitter:
             keeps=(),
             stage=number,
             stages=0,
+            optional=(),
+            forms=(),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
 from importlib import resources
 from types import ModuleType
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from skuda import schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
-from skuda.operation import COMPUTE, SCALE, Operation, Types
+from skuda.operation import COMPUTE, SCALE, WEIGHT, Operation, Types
 from skuda.records import Record
 from skuda.sku import BackendKind, KernelSku, Layout, split_symbol
 
@@ -34,12 +34,15 @@ class Catalog:
     Args:
         package: its import name.
         modules: its plan modules, one a row.
+        forms: of rows with optional inputs, the modules of what these are without some of them.
     """
 
-    def __init__(self, package: str, modules: tuple[str, ...]):
+    def __init__(self, package: str, modules: tuple[str, ...], forms: Mapping[str, tuple[str, ...]] = {}):
         self.package = package
         self.modules = modules
-        self._stems = {"".join(word.capitalize() for word in name.split("_")): name for name in modules}
+        self.forms = forms
+        every = (*modules, *(name for names in forms.values() for name in names))
+        self._stems = {"".join(word.capitalize() for word in name.split("_")): name for name in every}
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -47,14 +50,18 @@ class Catalog:
         return tuple(plan.operation for module in self.modules for plan in self.plans(module))
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
-        """The plan classes of a row, those of stages too."""
+        """The plan classes of a row, those of stages and of forms too."""
+        own = self._plans(name)
+        return own + tuple([plan for form in self.forms.get(name, ()) for plan in self._plans(form)])
+
+    def _plans(self, name: str) -> tuple[type[Plan], ...]:
         found = self.module(name).PLANS
         if any(plan.operation.second for plan in found):
             found += importlib.import_module(f"{self.package}.plans._{name}").PLANS
         return found
 
     def module(self, name: str) -> ModuleType:
-        """The plan module of a row."""
+        """The plan module of a row, or of a form of one."""
         return importlib.import_module(f"{self.package}.plans.{name}")
 
     def source(self, name: str) -> str:
@@ -69,7 +76,7 @@ class Catalog:
         """
         stem = re.sub(r"(Backward)?(Plan|Args|Descriptor)$", "", name)
         row = self._stems.get(stem) or name.removesuffix("_backward")
-        if row in self.modules:
+        if row in self.modules or stem in self._stems:
             found = getattr(self.module(row), name, None)
             if found is not None:
                 return found
@@ -109,7 +116,7 @@ def catalogs() -> tuple[Catalog, ...]:
 
 def make_sku(operation: Operation, types: Types, variant: schedules.Variant) -> KernelSku:
     """The SKU of an operation at some types, as one variant runs it."""
-    words = [types[letter] for letter in operation.kernel_letters if letter != SCALE]
+    words = [types[letter] for letter in operation.kernel_letters if letter not in (SCALE, WEIGHT)]
     packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
     layout = variant.layout
     if packed:
@@ -121,6 +128,7 @@ def make_sku(operation: Operation, types: Types, variant: schedules.Variant) -> 
         element=words[0] if words else types[COMPUTE],
         aux_element=words[1] if len(words) > 1 else None,
         scale_element=types[SCALE] if SCALE in operation.kernel_letters else None,
+        weight_element=types[WEIGHT] if WEIGHT in operation.kernel_letters else None,
         layout=layout,
         epilogue=None,
         variant=variant.kernel if variant is REFERENCE else schedules.variant_name(operation, types, variant),

@@ -17,6 +17,8 @@ from skuda.sku import Direction, PrecisionGuarantee
 
 COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
+WEIGHT = "W"  # that of a weight's
+FORM = "_without_"  # between the name of a row and the optional inputs that a form of it lacks
 ALL = "all"  # the default of an attribute of axes
 COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
 
@@ -140,6 +142,9 @@ class Operation(Record):
         stage: which one of such it is, from 1 on; else 0.
         second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
             few and long; of such a stage the same; else 0.
+        optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
+            number that each then is.
+        forms: for each of these, the module of what runs where it and those behind it are left out.
     """
 
     name: str
@@ -168,6 +173,8 @@ class Operation(Record):
     stages: int = 0
     stage: int = 0
     second: int = 0
+    optional: tuple[tuple[str, int | float], ...] = ()
+    forms: tuple[tuple[str, str], ...] = ()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -178,6 +185,16 @@ class Operation(Record):
     def function(self) -> str:
         """Name of the function form."""
         return self.name + ("_backward" if self.direction is Direction.BACKWARD else "")
+
+    @cached_property
+    def numbers(self) -> dict[str, int | float]:
+        """What each optional input is where it is left out."""
+        return dict(self.optional)
+
+    @cached_property
+    def row(self) -> str:
+        """Name of the row that it is a direction, a form or a stage of."""
+        return self.source.removesuffix(".cu").partition(FORM)[0]
 
     @property
     def of_second(self) -> bool:

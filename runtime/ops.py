@@ -6,6 +6,7 @@ Every generated function is one line that calls `call`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -88,9 +89,71 @@ def call(
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
+def call_without(plan_class: type[Plan], values, attributes, stream, without: str | None = None, **options):
+    """`call` of an operation without some of its optional inputs: the first that is None, and those behind it.
+
+    Args:
+        plan_class, values, attributes, stream: as of `call`.
+        without: of a backward pass, the first optional input that it is without, where it reads none of these.
+        options: as of `call`.
+
+    Raises:
+        InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
+    """
+    if without is not None and not isinstance(without, str):
+        known = ", ".join(map(repr, plan_class.operation.numbers))
+        raise InvalidProblem(f"{plan_class.__name__}: without is {without!r}, expected {known} or None")
+    form, kept, chosen = _form(plan_class, tuple([value is None for value in values[:-1]]), without)
+    return call(
+        form,
+        (*[values[index] for index in kept], values[-1]),
+        tuple([attributes[each] if type(each) is int else each.default for each in chosen]),
+        stream,
+        **options,
+    )
+
+
+@cache
+def _form(plan_class: type[Plan], absent: tuple[bool, ...], without: str | None):
+    """The plan of a form, where its inputs stand among the operation's, and where its attributes do: one that the
+    operation lacks stands for its default."""
+    operation = plan_class.operation
+    missing = {operand.name: each for operand, each in zip(operation.inputs, absent, strict=True)}
+    first = next((name for name in operation.numbers if missing.get(name) or name == without), without)
+    form = plan_class.without(first)
+    behind = [*operation.numbers][[*operation.numbers].index(first) :]
+    given = [name for name in behind if missing.get(name) is False]
+    if given:
+        name, behind = plan_class.__name__, "what stands behind an input that is left out must be left out too"
+        if given[0] == first:
+            raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
+        raise InvalidProblem(f"{name}: {given[0]} is given, but {first} is not: {behind}")
+    places = {operand.name: index for index, operand in enumerate(operation.inputs)}
+    of_attributes = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
+    kept = tuple(places[operand.name] for operand in form.operation.inputs)
+    return form, kept, tuple(of_attributes.get(a.name, a) for a in form.operation.attributes)
+
+
+def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
+    """The inputs, None in the place of arrays for which a call has the number that they are when they are left out; None
+    if there is no such number."""
+    optional = plan_class.operation.numbers
+    found = list(inputs)
+    for index, operand in enumerate(plan_class.operation.inputs):
+        value = inputs[index]
+        if operand.name not in optional or operand.scalar or not is_number(value) or value != optional[operand.name]:
+            continue
+        if isinstance(value, (int, np.integer)) or plan_class.operation.is_float(operand.element):
+            found[index] = None
+    return found if any(new is not old for new, old in zip(found, inputs)) else None
+
+
 def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key):
     """`call` of what no short way serves yet."""
     *inputs, out = values
+    if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
+        options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
+        return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
     shape = _checked_shape(plan_class, shape)
     views = _values(plan_class, inputs)
     first = next((value for value in views if isinstance(value, View)), None)

@@ -77,6 +77,23 @@ class Plan:
             raise Unsupported(f"{cls.__name__}: no CUDA device here; `skuda doctor` says what is missing")
         return cls(descriptor, stream, preference)
 
+    @classmethod
+    def without(cls, name: str) -> type[Plan]:
+        """The plan of this operation without an optional input and those behind it.
+
+        Raises:
+            InvalidProblem: it has no such optional input, or does nothing without it.
+        """
+        operation = cls.operation
+        if name not in operation.numbers:
+            known = ", ".join(operation.numbers) or "none"
+            raise InvalidProblem(f"{cls.__name__}: without {name!r}, expected an optional input ({known})")
+        module = dict(operation.forms).get(name)
+        if module is None:
+            raise InvalidProblem(f"{cls.__name__}: without {name} there is nothing to compute")
+        plans = import_module(f"{cls.package}.plans.{module}").PLANS
+        return next(p for p in plans if p.operation.direction is operation.direction and not p.operation.stage)
+
     def __init__(self, descriptor, stream, backend: BackendKind):
         operation = self.operation
         name = type(self).__name__

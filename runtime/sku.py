@@ -74,7 +74,8 @@ class KernelSku(Record):
         direction: forward or backward.
         element: word of the first type variable (T).
         aux_element: word of the second one (Q), or None.
-        scale_element: word of the scale's element where the row has one, else None.
+        scale_element: word of the scale's element (S) where the row has one, else None.
+        weight_element: word of the weight's element (W) where the row has one, else None.
         layout: contiguous or strided, and whether elements are packed.
         epilogue: name of a fused last stage, or None.
         variant: the schedule: `vec16`, `strided`, ... or `reference`.
@@ -89,6 +90,7 @@ class KernelSku(Record):
     element: str
     aux_element: str | None
     scale_element: str | None
+    weight_element: str | None
     layout: Layout
     epilogue: str | None
     variant: str
@@ -105,6 +107,8 @@ class KernelSku(Record):
         parts.append(self.element)
         if self.aux_element is not None:
             parts.append(self.aux_element)
+        if self.weight_element is not None and self.weight_element != self.element:
+            parts += ["weight", self.weight_element]
         if self.scale_element is not None and self.scale_element != self.element:
             parts += ["scale", self.scale_element]
         how = [self.variant] if self.epilogue is None else [self.variant, self.epilogue]
@@ -133,7 +137,7 @@ def _symbol() -> re.Pattern:
     element = "|".join(DTYPES)
     return re.compile(
         rf"(?P<op>[a-z][a-z0-9_]*?)(?P<backward>_backward)?_(?P<element>{element})(?:_(?P<aux>{element}))?"
-        rf"(?:_scale_(?P<scale>{element}))?__(?P<variant>[a-z0-9]+(?:_[a-z0-9]+)*)"
+        rf"(?:_weight_(?P<weight>{element}))?(?:_scale_(?P<scale>{element}))?__(?P<variant>[a-z0-9]+(?:_[a-z0-9]+)*)"
     )
 
 
@@ -145,6 +149,7 @@ class SymbolParts(Record):
     element: str
     aux_element: str | None
     scale_element: str | None
+    weight_element: str | None
     variant: str
 
 
@@ -158,7 +163,7 @@ def split_symbol(symbol: str) -> SymbolParts:
     if match is None:
         raise UnknownSymbol(
             f"{symbol!r} is not a kernel symbol: "
-            "expected op[_backward]_element[_element][_scale_element]__variant, "
+            "expected op[_backward]_element[_element][_weight_element][_scale_element]__variant, "
             "such as quantize_per_token_f16_s8__vec16"
         )
     return SymbolParts(
@@ -167,5 +172,6 @@ def split_symbol(symbol: str) -> SymbolParts:
         element=match["element"],
         aux_element=match["aux"],
         scale_element=match["scale"],
+        weight_element=match["weight"],
         variant=match["variant"],
     )

@@ -93,11 +93,16 @@ def jobs_of(
             near = closest(name, names)
             help = f"; did you mean {near}?" if near else "; `skuda list` shows what there is"
             raise InvalidProblem(f"no operation {name!r} in the catalogs that are loaded{help}")
+    wanted = set(operations)
+    for _, operation in every:  # a form may be another row
+        if _called(operation) & set(operations):
+            end = operation.function.removeprefix(operation.name)
+            wanted |= {module + end for _, module in operation.forms}
     jobs = dict.fromkeys(
         Job(catalog, operation.source, entry, arch)
         for arch in dict.fromkeys(archs)
         for catalog, operation in every
-        if not operations or _called(operation) & set(operations)
+        if not operations or _called(operation) & wanted
         for types in operation.kernel_combinations()
         for variant in schedules.variants(operation, types)
         if schedules.runs_on(variant, arch)
@@ -107,10 +112,10 @@ def jobs_of(
 
 
 def _called(operation: Operation) -> set[str]:
-    """The names that choose an operation: its own, and as a stage those of what it is one of."""
-    row = operation.source.removesuffix(".cu")
-    whole = row + operation.function.removeprefix(operation.name)
-    return {operation.name, operation.function, row, whole}
+    """The names that choose an operation: its own, as a stage those of what it is one of, as a form those of the row."""
+    form = operation.source.removesuffix(".cu")
+    backward = operation.function.removeprefix(operation.name)
+    return {name + end for name in (operation.name, form, operation.row) for end in ("", backward)}
 
 
 def compile_all(jobs: Sequence[Job], workers: int) -> None:

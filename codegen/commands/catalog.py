@@ -66,7 +66,7 @@ def _cells(operations: list[Operation], kernels: int) -> tuple[str, ...]:
     """A row's line of the table."""
     forward = operations[0]
     types = ", ".join(f"{letter}: {' '.join(words)}" for letter, words in forward.types.items())
-    passes = "+".join(operation.direction.value for operation in operations if not operation.stage)
+    passes = "+".join(dict.fromkeys(operation.direction.value for operation in operations if not operation.stage))
     return forward.name, forward.category, passes, str(kernels), types, signature(forward)
 
 

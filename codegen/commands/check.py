@@ -83,7 +83,7 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     from skuda.evidence import Records, kernels
 
     records = Records(args.out.resolve())
-    programs = [program for row in spec.rows for program in row.programs]
+    programs = [program for row in spec.rows for each in (row, *row.forms.values()) for program in each.programs]
     programs += [stage for program in programs for stage in stages(program)]
     wanted = kernels(program.operation for program in programs)
     for line in verified.complaints(records, wanted, args.full):

@@ -13,6 +13,7 @@ from skuda.codegen.commands import growth, places
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile
 from skuda.evidence import Records, Run, statements
+from skuda.operation import FORM
 from skuda.sku import Direction, split_symbol
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
@@ -121,7 +122,7 @@ def page(records: Records, package: str) -> str:
         lines += ["| operation | kernels | calls | result | share of copy | run | source |"]
         lines += ["|---|---|---|---|---|---|---|"]
         for (function, source, run, verdict), cases in _grouped(record).items():
-            name = source.removesuffix(".cu")
+            name = source.removesuffix(".cu").partition(FORM)[0]  # the page of a row is that of its forms
             where = f"{run.date}, driver {run.driver}, CUDA {run.cuda}"
             lines.append(
                 f"| [{function}](../{package}/docs/{name}.md) | {len(cases)} | {sum(cases)} | {verdict} "

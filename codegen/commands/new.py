@@ -14,9 +14,11 @@ ROW = """\
     # what each type letter may be, preferred first; T is [f32, f64, f16, bf16] if nothing is said
     # s8 u8 s4 u4 i32 i64 are exact integers, e4m3 e5m2 floats of 8 bits that saturate when they are stored
     # types: {{T: [f32, f16], Q: [s8, u8, s4, u4], S: [T, f32]}}
+    # at most two letters beside S, the type of scales, and W, that of weights
     inputs:
       # name: Type[dimensions]
       # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `[]` one value
+      # `bias: T[c] = 0` may be left out, and is then that number: by a kernel of its own, without that operand
       x: T[*shape]
       y: T[*shape]
     # name: type = default

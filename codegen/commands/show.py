@@ -13,7 +13,7 @@ from skuda.codegen.diagnostics import closest
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
 from skuda.evidence import Records, kernels, package_of
-from skuda.operation import COMPUTE, SCALE, Operation
+from skuda.operation import COMPUTE, SCALE, WEIGHT, Operation
 from skuda.plan import Plan
 from skuda.sku import BackendKind
 
@@ -50,9 +50,11 @@ def run(args: argparse.Namespace) -> int:
     if args.cuda:
         print(catalog.source(plans[0].operation.source), end="")
         return 0
-    row = loaded.plans(catalog, plans[0].operation.name)[0].operation
+    row = plans[0].operation
+    row = next(plan for plan in loaded.plans(catalog, row.row) if plan.operation.name == row.name).operation
     given = _given(row, args.types)
-    records, every = Records(package_of(catalog)), kernels(plan.operation for plan in plans)
+    forms = dict.fromkeys(plan.without(name) for plan in plans for name, _ in plan.operation.forms)
+    records, every = Records(package_of(catalog)), kernels(plan.operation for plan in (*plans, *forms))
     report = [f"{row.name} ({row.category}): {row.doc}", f"evidence: {verified.summary(records, every)}"]
     for plan in plans:
         report += ["", f"== {plan.operation.function} =="]
@@ -92,7 +94,8 @@ def _given(row: Operation, words: str | None) -> dict[str, str] | None:
     """
     if words is None:
         return None
-    letters = sorted(row.types, key=lambda letter: letter == SCALE)  # the scale's is asked for last
+    last = (WEIGHT, SCALE)  # these are asked for last, as in a symbol
+    letters = sorted(row.types, key=lambda letter: last.index(letter) if letter in last else -1)
     split = [word.strip() for word in words.split(",")]
     if len(split) > len(letters):
         raise InvalidProblem(f"--types {words}: expected at most {len(letters)}, for {', '.join(letters)}")
@@ -106,7 +109,7 @@ def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan],
     for catalog in loaded.catalogs(args):
         for name in catalog.modules:
             plans = tuple(plan for plan in loaded.plans(catalog, name) if not plan.operation.stage)
-            found[name] = (catalog, plans)
+            found[name] = (catalog, tuple(plan for plan in plans if plan.operation.name == name))
             found |= {plan.operation.function: (catalog, (plan,)) for plan in plans[1:]}
     if args.operation not in found:
         near = closest(args.operation, found)
@@ -119,8 +122,10 @@ def _sections(
     catalog: dispatch.Catalog, plan: type[Plan], given: dict[str, str] | None, records: Records
 ) -> Iterator[tuple[str, list[str]]]:
     operation = plan.operation
-    function = getattr(catalog.module(operation.name), operation.function)
-    yield "function", [f"{operation.function}{inspect.signature(function)}"]
+    called = operation.function.replace(operation.name, operation.row, 1)  # a form is called as its row
+    function = getattr(catalog.module(operation.row), called)
+    yield "function", [f"{called}{inspect.signature(function)}"]
+    yield "without optional inputs", _forms(plan)
     stages = plan.stages if operation.stages else (plan,)
     written, rules = {}, {}
     for stage in stages:
@@ -131,7 +136,7 @@ def _sections(
     yield "types", _types(operation)
     yield "precision guarantee", _guarantee(operation)
     yield "rules", [f"{name}: {rule}" for name, rule in rules.items()]
-    special = probe.special_values(plan, function)
+    special = probe.special_values(plan, function) if called == operation.function else None
     if special is not None:
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
@@ -144,6 +149,17 @@ def _sections(
         yield "evidence, by types", [line for each in own for line in verified.by_types(records, kernels([each]))]
     structs = [line for each in own for line in _struct(catalog, each)]
     yield "cuda: what one element computes (--cuda shows the whole source)", structs
+
+
+def _forms(plan: type[Plan]) -> list[str]:
+    """What runs where optional inputs are left out: each is an operation with kernels of its own."""
+    numbers = plan.operation.numbers
+    lines = []
+    for name, _ in plan.operation.forms:
+        behind = [*numbers][[*numbers].index(name) :]
+        given = ", ".join(f"{each} = {numbers[each]}" for each in behind)
+        lines.append(f"{given}: {plan.without(name).operation.function}")
+    return lines
 
 
 def _types(operation: Operation) -> list[str]:

@@ -1,6 +1,7 @@
 """Operations on a row, from their definitions: plain dynamic quantization to the bit, the others as spans.
 
-Rows, parameters and `eps` are bit patterns; `eps` and scales are of the compute type. A span is where the value may
+Rows, parameters and `eps` are bit patterns; `eps` and scales are of the compute type, weights and biases of
+`weight_element`, that of the row if None. A span is where the value may
 lie before it is stored (spans.py says why); `wanted` are the places of the row whose outputs are asked for.
 """
 
@@ -69,10 +70,10 @@ def dynamic_quantize_asymmetric(row, q_min, q_max, *, element, scale_element=Non
 
 
 @remembered
-def rms_norm(row, weight, eps: int, *, element, wanted=None) -> list[Span]:
+def rms_norm(row, weight, eps: int, *, element, weight_element=None, wanted=None) -> list[Span]:
     """x * (1 / sqrt(mean(x^2) + eps)) * weight."""
     compute = compute_format(element)
-    x, weight = _points(row, element), _points(weight, element)
+    x, weight = _points(row, element), _points(weight, weight_element or element)
     factor = _one_over_root(x, eps, compute)
     places = _places(row, wanted)
     return [spans.multiply(spans.multiply(x[i], factor, compute), weight[i], compute) for i in places]
@@ -86,17 +87,17 @@ def rms_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
     return [spans.multiply(x[i], factor, compute) for i in _places(row, wanted)]
 
 
-def add_rms_norm(row, residual, weight, eps: int, *, element, wanted=None) -> tuple[list[int], list[Span]]:
+def add_rms_norm(row, residual, weight, eps: int, **kinds) -> tuple[list[int], list[Span]]:
     """(x + residual as it is stored, rms_norm of that)."""
-    stored = _stored_sums(row, residual, element)
-    return stored, rms_norm(stored, weight, eps, element=element, wanted=wanted)
+    stored = _stored_sums(row, residual, kinds["element"])
+    return stored, rms_norm(stored, weight, eps, **kinds)
 
 
 @remembered
-def layer_norm(row, weight, bias, eps: int, *, element, wanted=None) -> list[Span]:
+def layer_norm(row, weight, bias, eps: int, *, element, weight_element=None, wanted=None) -> list[Span]:
     """y * (1 / sqrt(mean(y^2) + eps)) * weight + bias, y = x - mean(x)."""
     compute = compute_format(element)
-    weight, bias = (_points(each, element) for each in (weight, bias))
+    weight, bias = (_points(each, weight_element or element) for each in (weight, bias))
     places = _places(row, wanted)
     return [
         spans.add(spans.multiply(y, weight[i], compute), bias[i], compute)
@@ -112,11 +113,13 @@ def standardize(row, eps: int, *, element, wanted=None) -> list[Span]:
     return [spans.multiply(y[i], factor, compute) for i in _places(row, wanted)]
 
 
-def rms_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list[list[Span]], list[Span]]:
+def rms_norm_backward(
+    d_output, rows, weight, eps: int, *, element, weight_element=None
+) -> tuple[list[list[Span]], list[Span]]:
     """(of the input, of the weight), with r = 1 / sqrt(mean(x^2) + eps) of each row and g = dy * weight:
     r * (g - x * (r * r * mean(g * x))), and the sum of dy * (x * r) over the rows."""
     compute = compute_format(element)
-    weight = _points(weight, element)
+    weight = _points(weight, weight_element or element)
     of_input, of_weight = [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
         r = _one_over_root(x, eps, compute)
@@ -125,10 +128,11 @@ def rms_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[lis
     return of_input, [spans.total(column, compute) for column in zip(*of_weight, strict=True)]
 
 
-def add_rms_norm_backward(d_total, d_output, weight, totals, eps: int, *, element):
+def add_rms_norm_backward(d_total, d_output, weight, totals, eps: int, *, element, weight_element=None):
     """(of the input, of the weight): what the total passes on itself, and what rms_norm of it does."""
     compute = compute_format(element)
-    by_norm, of_weight = rms_norm_backward(d_output, totals, weight, eps, element=element)
+    kinds = {"element": element, "weight_element": weight_element}
+    by_norm, of_weight = rms_norm_backward(d_output, totals, weight, eps, **kinds)
     pairs = zip(d_total, by_norm, strict=True)
     return [_sums(_points(own, element), other, compute) for own, other in pairs], of_weight
 
@@ -146,11 +150,13 @@ def _rms_gradient(g: Sequence[Span], x: Sequence[Span], r: Span, compute) -> lis
     return [spans.multiply(r, each, compute) for each in rest]
 
 
-def layer_norm_backward(d_output, rows, weight, eps: int, *, element) -> tuple[list, list[Span], list[Span]]:
+def layer_norm_backward(
+    d_output, rows, weight, eps: int, *, element, weight_element=None
+) -> tuple[list, list[Span], list[Span]]:
     """(of the input, of the weight, of the bias), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps), h = y * r and
     g = dy * weight: r * (g - mean(g) - h * mean(g * h)), the sum of dy * h over the rows, and that of dy."""
     compute = compute_format(element)
-    weight = _points(weight, element)
+    weight = _points(weight, weight_element or element)
     of_input, of_weight, of_bias = [], [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
         gradient, h = _standardized_gradient(_products(dy, weight, compute), x, eps, compute)
@@ -247,11 +253,12 @@ def log_softmax_backward(d_output, output, *, element, wanted=None) -> list[Span
 
 
 def rms_norm_dynamic_quantize(
-    row, weight, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+    row, weight, eps, q_min, q_max, scale, *, element, scale_element=None, weight_element=None, wanted=None
 ) -> tuple[Span, Codes]:
     """(scale, codes) of rms_norm before it is stored; `scale` is the one that was stored beside the codes
     in the type `scale_element` (the compute type if None), widened."""
-    return _quantized(rms_norm(row, weight, eps, element=element), q_min, q_max, scale, element, scale_element, wanted)
+    values = rms_norm(row, weight, eps, element=element, weight_element=weight_element)
+    return _quantized(values, q_min, q_max, scale, element, scale_element, wanted)
 
 
 def silu_mul_dynamic_quantize(
@@ -261,21 +268,17 @@ def silu_mul_dynamic_quantize(
     return _quantized(silu_mul(gate, up, element=element), q_min, q_max, scale, element, scale_element, wanted)
 
 
-def add_rms_norm_dynamic_quantize(
-    row, residual, weight, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
-):
+def add_rms_norm_dynamic_quantize(row, residual, weight, eps, q_min, q_max, scale, **kinds):
     """(x + residual as it is stored, scale, codes of rms_norm of that); `scale` as in rms_norm_dynamic_quantize."""
-    stored = _stored_sums(row, residual, element)
-    return stored, *rms_norm_dynamic_quantize(
-        stored, weight, eps, q_min, q_max, scale, element=element, scale_element=scale_element, wanted=wanted
-    )
+    stored = _stored_sums(row, residual, kinds["element"])
+    return stored, *rms_norm_dynamic_quantize(stored, weight, eps, q_min, q_max, scale, **kinds)
 
 
 def layer_norm_dynamic_quantize(
-    row, weight, bias, eps, q_min, q_max, scale, *, element, scale_element=None, wanted=None
+    row, weight, bias, eps, q_min, q_max, scale, *, element, scale_element=None, weight_element=None, wanted=None
 ):
     """(scale, codes) of layer_norm before it is stored; `scale` as in rms_norm_dynamic_quantize."""
-    values = layer_norm(row, weight, bias, eps, element=element)
+    values = layer_norm(row, weight, bias, eps, element=element, weight_element=weight_element)
     return _quantized(values, q_min, q_max, scale, element, scale_element, wanted)
 
 

@@ -38,6 +38,7 @@ def test_the_text_alone_says_what_the_kernel_is():
         assert (parts.op, parts.direction, parts.element) == (each.op, each.direction, each.element)
         assert parts.aux_element == each.aux_element
         assert parts.scale_element == (None if each.scale_element == each.element else each.scale_element)
+        assert parts.weight_element == (None if each.weight_element == each.element else each.weight_element)
         assert parts.variant == each.variant
 
 
@@ -60,6 +61,7 @@ def test_every_field():
         "element": "f16",
         "aux_element": "s4",
         "scale_element": "f32",
+        "weight_element": None,
         "layout": Layout.STRIDED_PACKED4,
         "epilogue": None,
         "variant": "strided",
@@ -97,7 +99,7 @@ def test_each_field_is_part_of_the_identity(field):
 
 def test_fields_agree_with_each_other():
     for each in SKUS:
-        words = [word for word in (each.element, each.aux_element, each.scale_element) if word]
+        words = [word for word in (each.element, each.aux_element, each.scale_element, each.weight_element) if word]
         assert all(word in DTYPES for word in words)
         packed = each.layout in (Layout.CONTIGUOUS_PACKED4, Layout.STRIDED_PACKED4)
         operation = dispatch.entry_of(each).operation

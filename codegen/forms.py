@@ -1,0 +1,121 @@
+"""Forms of a row: the operations that it becomes where some of its optional inputs are left out.
+
+`bias: W[*d] = 0` is an optional input. A call leaves out one and those behind it, and for each of them the row has a
+form: an operation of its own without these operands, whose formulas have their numbers in their place. What such a
+number does not change is not computed: neither a sum with 0, nor a product with 1, nor a gradient of what is not there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from skuda.codegen.diagnostics import Place
+from skuda.codegen.nodes import INT, REAL, Node, promote
+from skuda.operation import FORM
+from skuda.sku import Direction
+
+if TYPE_CHECKING:
+    from skuda.codegen.program import Program, Row
+
+_ABSENT = Place(0, 0)  # of a number that stands for an absent operand
+
+
+def number_of(value: int | float, kind: str) -> Node:
+    """What stands for an absent operand in formulas, a real or an integer."""
+    magnitude = abs(value)
+    bits = magnitude.bit_length() + 1 if isinstance(value, int) else 0
+    node = Node("number", (), INT if isinstance(value, int) else REAL, bits=bits, text=repr(magnitude), place=_ABSENT)
+    node = promote(node) if kind == REAL else node
+    return node if value == magnitude else Node("neg", (node,), kind, bits=bits and bits + 1)
+
+
+def unchanged(sign: str, left: Node, right: Node) -> Node | None:
+    """The operand that a sum or a product with an absent one leaves as it is; None where it is computed.
+
+    A floating sum with 0 makes +0 of -0, and this does not: what is absent is not added.
+    """
+    neutral = {"+": 0, "-": 0, "*": 1, "/": 1}[sign]
+    if _is_absent(right, neutral):
+        return left
+    return right if sign in "+*" and _is_absent(left, neutral) else None
+
+
+def converted(name: str, values: Sequence[Node]) -> Node | None:
+    """An absent integer as a real, where an intrinsic would convert it; else None."""
+    is_absent = name == "to_real" and values[0].op == "number" and values[0].place is _ABSENT
+    return promote(values[0]) if is_absent else None
+
+
+def _is_absent(node: Node, value: int) -> bool:
+    return node.op == "number" and node.place is _ABSENT and float(node.text) == value
+
+
+def suffixes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
+    """What may be left out together: as with arguments of Python, one input and those behind it."""
+    for index in range(len(names)):
+        yield tuple(names[index:])
+
+
+def form_name(row: str, absent: Sequence[str]) -> str:
+    """`layer_norm_without_weight_and_bias`."""
+    return row + FORM + "_and_".join(absent)
+
+
+def of_backward(row: Row) -> tuple[str, ...]:
+    """The optional inputs without which the backward pass is another one: it reads them, or makes their gradients."""
+    if row.backward is None:
+        return ()
+    operation = row.backward.operation
+    names = {operand.name for operand in operation.inputs}
+    names |= {operand.name.removeprefix("d_") for operand in operation.outputs}
+    return tuple(name for name in row.optional if name in names)
+
+
+def linked(rows: Sequence[Row]) -> list[Row]:
+    """Rows whose operations know their forms. A form that is another row of the file is that row, and has no kernels
+    of its own."""
+    plain = [row for row in rows if not row.optional]
+    return [_linked(row, plain) if row.optional else row for row in rows]
+
+
+def _linked(row: Row, plain: Sequence[Row]) -> Row:
+    forms = {first: next((other for other in plain if same(form, other)), form) for first, form in row.forms.items()}
+
+    def with_forms(program: Program, names: Sequence[str]) -> Program:
+        backward = program.operation.direction is Direction.BACKWARD
+        modules = tuple((name, forms[name].name) for name in names if not backward or forms[name].backward is not None)
+        optional = tuple((name, row.optional[name]) for name in names)
+        return replace(program, operation=replace(program.operation, optional=optional, forms=modules))
+
+    forward = with_forms(row.forward, tuple(row.optional))
+    backward = row.backward and with_forms(row.backward, of_backward(row))
+    own = {first: form for first, form in forms.items() if form is row.forms[first]}
+    return replace(row, forward=forward, backward=backward, forms=own)
+
+
+def same(form: Row, other: Row) -> bool:
+    """Whether another row has the programs of a form: operands, types, attributes and formulas."""
+    pairs = [(form.forward, other.forward)]
+    if form.backward is not None:
+        pairs.append((form.backward, other.backward))
+    return all(b is not None and _meaning(a) == _meaning(b) for a, b in pairs)
+
+
+def _meaning(program: Program) -> tuple:
+    operation = program.operation
+    conditions = tuple(node for _, node in program.requirements)
+    return (
+        operation.types, operation.inputs, operation.outputs, operation.attributes, conditions,
+        list(program.formulas.items()),
+    )  # fmt: skip
+
+
+def spelled(formula: str, absent: Mapping[str, int | float]) -> str:
+    """A formula's text with the numbers of what is absent."""
+    for name, value in absent.items():
+        number = f"({value})" if value < 0 else str(value)
+        formula = re.sub(rf"\b{name}\b(?!\s*\()", number, formula)
+    return formula

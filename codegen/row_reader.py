@@ -7,12 +7,13 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from skuda.codegen.declarations import OPERAND, Declarations
-from skuda.codegen.diagnostics import Diagnostics, suggestion
+from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
+from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
@@ -49,6 +50,7 @@ class RowReader(Declarations):
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
         self.lets_used: set[str] = set()
+        self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
 
     def row(self) -> Row | None:
@@ -70,7 +72,10 @@ class RowReader(Declarations):
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
+        wrong = len(self.diagnostics)
         requirements = self.requirements(attributes)
+        if len(self.diagnostics) == wrong:
+            self.check_fit((*inputs, *outputs), attributes, outputs, formulas, requirements)
         if len(self.diagnostics) > before or len(outputs) < len(self.entries("outputs")):
             return None
         forward = self.program(
@@ -176,6 +181,7 @@ class RowReader(Declarations):
             value = self.fitted(operand, value, formula)
             if value is not None:
                 found.append(operand)
+                self.formula_places[name.value] = formula.place
                 formulas[name.value] = (" ".join(tail.split()), value)
                 values[name.value] = self.value_of(operand)
                 self.lets_used |= _words(formula) & self.lets.keys()
@@ -275,7 +281,13 @@ class RowReader(Declarations):
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
-        kind, _ = self.kind_of(operand.element)
+        kind, bits = self.kind_of(operand.element)
+        if value.op in CONVERSIONS and kind == INT:
+            value = replace(value, text=operand.element, bits=bits)
+        elif value.op in CONVERSIONS:
+            message = f"`{value.op}` converts to an integer type, `{operand.signature}` holds {_KINDS[kind]}"
+            self.error(formula.place, message, "store the formula without it")
+            return None
         if kind == REAL:
             value = promote(value)
         if value.kind != kind:
@@ -299,6 +311,20 @@ class RowReader(Declarations):
             )
             return None
         return value
+
+    def check_fit(self, operands, attributes, outputs, formulas, requirements) -> None:
+        """Whether integer outputs hold every integer that their formulas may give, whatever types the letters are."""
+        elements = {operand.name: operand.element for operand in operands}
+        elements |= {a.name: a.type for a in attributes if a.type != "size" and not a.places}
+        words = {name: self.words(element) for name, element in elements.items() if self.kind_of(element)[0] == INT}
+        nodes = {operand.name: formulas[operand.name][1] for operand in outputs if operand.name in words}
+        for name, found in misfits(nodes, elements, words, [node for _, node in requirements]).items():
+            message = f"the integer may be {found.least} to {found.most}, {found.holds}"
+            help = "write `clamp(i, low, high)` to bound it, `saturate(i)` for the nearest integer that fits, or "
+            help += "`wrap(i)` for two's complement"
+            if found.unordered:
+                help = "nothing says that the bounds of `clamp` are in order: add `requires: low <= high` for these"
+            self.error(self.formula_places[name], message, help)
 
     def requirements(self, attributes: tuple[Attribute, ...]) -> tuple[tuple[str, Node], ...]:
         if "requires" not in self.fields:
@@ -342,6 +368,8 @@ class RowReader(Declarations):
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None
+        operands = (*gradients, *op.inputs, *op.outputs, *outputs)
+        self.check_fit(operands, op.attributes, outputs, formulas, forward.requirements)
         inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
         for operand in outputs:
             of = inputs_by_name.get(operand.name, operand)
@@ -389,7 +417,8 @@ class RowReader(Declarations):
         return {dim.name for dim in widest.dims} if widest in outputs and not packed else set()
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
-        called = {INTRINSICS[name] for _, node in formulas.values() for name in node.intrinsics()}
+        table = {**INTRINSICS, **CONVERSIONS}
+        called = {table[name] for _, node in formulas.values() for name in node.intrinsics()}
         exact = all(intrinsic.exact or intrinsic.common for intrinsic in called)
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
@@ -416,6 +445,7 @@ class RowReader(Declarations):
             over=next(iter(over), "") if len(over) == 1 else "",
             counted=next(iter(counted), ""),
             chained=bool(used & formulas.keys()),
+            converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
             of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:

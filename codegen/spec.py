@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from skuda.codegen.diagnostics import Diagnostics
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier, check_name
 from skuda.codegen.nodes import Function
 from skuda.codegen.program import Row, Spec
@@ -106,8 +106,9 @@ class _FileReader(TreeReader):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
                 continue
             reductions = (*REDUCTION_NAMES, COUNT)
-            if match["name"] in INTRINSICS or match["name"] in reductions or match["name"] in functions:
-                other = "an intrinsic" if match["name"] in INTRINSICS else "another function"
+            intrinsics = (*INTRINSICS, *CONVERSIONS)
+            if match["name"] in intrinsics or match["name"] in reductions or match["name"] in functions:
+                other = "an intrinsic" if match["name"] in intrinsics else "another function"
                 other = "a reduction" if match["name"] in reductions else other
                 self.error(
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"

@@ -127,6 +127,7 @@ class Operation(Record):
             Kernels and references take that number behind the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
+        converts: whether some formula converts an integer to the type of its output.
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
@@ -158,6 +159,7 @@ class Operation(Record):
     counted: str = ""
     keeps: tuple[str, ...] = ()
     chained: bool = False
+    converts: bool = False
     of_some: bool = False
     reduced: tuple[str, ...] = ()
     reductions: int = 0
@@ -194,8 +196,12 @@ class Operation(Record):
 
     @cached_property
     def kernel_letters(self) -> tuple[str, ...]:
-        """Type letters that some operand has, in operand order: the parameters of the kernel template."""
+        """Type letters that some operand has, in operand order, and the one that the compute type follows from: the
+        parameters of the kernel template."""
         letters = dict.fromkeys(o.element for o in self.operands if o.element in self.types)
+        if not any(map(self.is_float, letters)):
+            floats = [letter for letter in self.types if self.is_float(letter)]
+            letters |= dict.fromkeys((floats or [*self.types][: not letters])[:1])
         return tuple(letters)
 
     @cached_property

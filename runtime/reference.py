@@ -163,7 +163,7 @@ def run(
         for rows in _chunks(space, whole):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
-            if along or operation.chained:
+            if along or operation.chained or operation.converts:
                 arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C)
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:

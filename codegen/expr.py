@@ -14,11 +14,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
@@ -49,9 +50,20 @@ def parse(text: Text, scope: Scope, diagnostics: Diagnostics) -> Node | None:
         if _size(value, {}) > _MAX_NODES:
             message = "the formula is too long with its functions written out"
             raise reader.refuse(tree, message, "call fewer of them")
+        for part in set().union(*(argument.parts() for argument in value.args)):
+            if part.op in CONVERSIONS:
+                message = f"`{part.op}` converts what an output stores: it stands outermost in the output's formula"
+                diagnostics.error(part.place, message, f"write `output: Q[n] = {part.op}(...)`, around all of it")
+                return None
     except _Refused:
         return None
     return value
+
+
+def negative(number: Node, place: Place) -> Node:
+    """A number with the other sign: -0.0 keeps it, the integer 0 has none."""
+    text = number.text.removeprefix("-") if number.text.startswith("-") else f"-{number.text}"
+    return replace(number, text="0" if text == "-0" else text, place=place)
 
 
 def _size(node: Node, known: dict[int, int]) -> int:
@@ -104,7 +116,8 @@ class _Reader:
         return reader(node, depth + 1)
 
     def place(self, node: ast.expr) -> Place:
-        return self.text.at(offset_of(self.text, node))
+        length = len(node.id) if isinstance(node, ast.Name) else 1
+        return self.text.at(offset_of(self.text, node), length)
 
     def all(self, nodes, depth: int, several: bool = False) -> list[Node]:
         """Every operand, so that the mistakes of all of them are reported in one run; `several`: a tuple of dimensions
@@ -144,7 +157,7 @@ class _Reader:
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
         if node.id == COUNT:
             raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
-        if node.id in (*INTRINSICS, SMALLEST) or node.id in self.scope.functions:
+        if node.id in (*INTRINSICS, *CONVERSIONS, SMALLEST) or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
             )
@@ -166,6 +179,8 @@ class _Reader:
             return Node("not", (value,), BOOL, value.dims, place=self.place(node))
         if isinstance(node.op, ast.USub):
             self.want_number(node.operand, value, "unary minus")
+            if value.op == "number":
+                return negative(value, self.place(node))
             bits = self.width(node, value.kind, value.bits + 1)
             return Node("neg", (value,), value.kind, value.dims, bits, place=self.place(node))
         raise self.refuse(
@@ -257,6 +272,8 @@ class _Reader:
             return self.expanded(self.scope.functions[name], node, depth)
         if name == SMALLEST:
             return self.smallest(node)
+        if name in CONVERSIONS:
+            return self.converted(name, node, depth)
         if name not in INTRINSICS:
             with suppress(_Refused):
                 self.all(node.args, depth)
@@ -266,12 +283,22 @@ class _Reader:
             raise self.refuse(
                 node.func,
                 f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *REDUCTION_NAMES, COUNT, SMALLEST, *self.scope.functions]),
+                meant(name, [*INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT, SMALLEST, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
         self.arity(node, name, len(intrinsic.arguments))
         return self.called(name, node, values)
+
+    def converted(self, name: str, node: ast.Call, depth: int) -> Node:
+        """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
+        self.arity(node, name, 1)
+        (value,) = self.all(node.args, depth)
+        if value.kind == REAL:
+            help = f"write `{name}(round_to_int(x))`"
+            raise self.refuse(node.args[0], f"`{name}` needs an integer, this is a real", help)
+        self.want_number(node.args[0], value, f"`{name}`")
+        return Node(name, (value,), INT, value.dims, value.bits, place=self.place(node.func))
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
         intrinsic = INTRINSICS[name]
@@ -304,6 +331,8 @@ class _Reader:
             typed.append(value)
         kind = {"r": REAL, "i": INT, "b": BOOL}.get(intrinsic.result) or kinds.pop()
         bits = intrinsic.bits or max(value.bits for value in typed)
+        if name == "abs" and kind == INT:  # the least has no counterpart
+            bits = self.width(node, kind, bits + 1)
         if name == "clamp" and kind == INT:  # the bounds bound it; the value itself may be wider
             bits = max(typed[1].bits, typed[2].bits)
         dims = frozenset().union(*(value.dims for value in typed))

@@ -157,6 +157,17 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "infinite if either is infinite", arity=2),
 )
 
+# What converts an exact integer to the type that an output stores, `{1}`: outermost in the formula of that output.
+CONVERSIONS: dict[str, Intrinsic] = _table(
+    Intrinsic("saturate", "i", "i", "::saturated<{1}>({0})", 'row.saturated({0}, "{1}")',
+              r"\operatorname{{saturate}}_{{{1}}}({0})",
+              "the integer of the output's type that is nearest", exact=True, header="integers.cuh"),
+    Intrinsic("wrap", "i", "i", "::wrapped<{1}>({0})", 'row.wrapped({0}, "{1}")',
+              r"\operatorname{{wrap}}_{{{1}}}({0})",
+              "the integer of the output's type with the same lowest bits: two's complement",
+              exact=True, header="integers.cuh"),
+)
+
 TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)
 
 # What an author may try first, and what to write instead: only used for the help of an error.

@@ -26,25 +26,22 @@ RESERVED = frozenset(
     co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert
     thread_local linux unix
     f64 f32 f16 bf16 e4m3 e5m2 s8 u8 s4 u4 i32 i64 self
-    call dtype input_dtype keepdims np out reference row shape stream""".split()
+    dtype input_dtype keepdims np out reference row shape stream""".split()
 ) | frozenset(
     word
     for row in INTRINSICS.values()
     for text in (row.cuda, row.numpy)
     for word in re.findall(r"[a-z_]\w*", text)
 )
-# Names of functions must not hide what the generated plan modules import, nor modules of skuda itself.
-_TAKEN = frozenset({"call", "reference"}) | skuda.MODULES
 
 
 def check_name(name: Text, diagnostics: Diagnostics) -> bool:
     """Whether a text can be the name of an operation; reports why not."""
     if not check_spelling(name, "the operation's name", diagnostics):
         return False
-    if keyword.iskeyword(name.value) or name.value in _TAKEN:
-        diagnostics.error(
-            name.place, f"the operation's name `{name.value}` is a reserved word", "choose another name"
-        )
+    if keyword.iskeyword(name.value) or name.value in skuda.PUBLIC:
+        what = "a reserved word" if keyword.iskeyword(name.value) else "a public name of skuda or of a catalog"
+        diagnostics.error(name.place, f"the operation's name `{name.value}` is {what}", "choose another name")
         return False
     tail = name.value.rsplit("_", 1)[-1]
     if tail in DTYPES or tail in ("backward", "scale"):

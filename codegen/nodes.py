@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.diagnostics import Place
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
@@ -29,7 +29,7 @@ class Node:
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
         text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the
-            element type of what is stored, or the type whose smallest value it is.
+            element type of what is stored or converted, or the type whose smallest value it is.
         place: where it stands in the spec; no part of its identity.
     """
 
@@ -76,7 +76,7 @@ class Node:
 
     def intrinsics(self) -> set[str]:
         """The intrinsics that it calls."""
-        own = {self.op} & INTRINSICS.keys()
+        own = {self.op} & (INTRINSICS.keys() | CONVERSIONS.keys())
         return own.union(*(argument.intrinsics() for argument in self.args))
 
 

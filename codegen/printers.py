@@ -6,7 +6,7 @@ every target.
 
 from __future__ import annotations
 
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COUNTED
@@ -30,6 +30,8 @@ class Printer:
         """The text of a value, in parentheses where its surroundings bind tighter than `outer`."""
         own = self.precedence.get(node.op, _ATOM)
         written = self.written(node, own)
+        if node.op == "number" and written.startswith("-"):
+            own = self.precedence["neg"]
         return f"({written})" if own < outer else written
 
     def written(self, node: Node, own: int) -> str:
@@ -41,6 +43,8 @@ class Printer:
         if node.op in INTRINSICS:
             spelling = getattr(INTRINSICS[node.op], self.target)
             return spelling.format(*(self.text(argument) for argument in node.args))
+        if node.op in CONVERSIONS:
+            return getattr(CONVERSIONS[node.op], self.target).format(self.text(node.args[0]), node.text)
         if node.op.startswith(REDUCE):
             return self.reduction(node)
         if node.op == "count":

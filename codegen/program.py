@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.operation import COMPUTE, Operation
 
@@ -79,7 +79,7 @@ class Program:
     def headers(self) -> set[str]:
         """What its source includes beside the headers that all include."""
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
-        return {INTRINSICS[name].header for name in called} - {""}
+        return {({**INTRINSICS, **CONVERSIONS})[name].header for name in called} - {""}
 
     @property
     def named(self) -> set[str]:

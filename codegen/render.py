@@ -21,6 +21,7 @@ from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
+from skuda.dtypes import DTYPES
 from skuda.operation import Attribute, Operand
 
 
@@ -139,7 +140,8 @@ def _environment(statement: str) -> jinja2.Environment:
         lanes=lambda parameters: ", ".join(f"{p.name}.get(lane_)" for p in parameters),
         row_of=_row_of,
         share_of=_share_of,
-        packs=lambda letters: " || ".join(f"storage<{letter}>::bits < 8" for letter in letters) or "false",
+        packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
+        writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
         row_lanes=_row_lanes,
         row_share=_row_share,
@@ -178,6 +180,12 @@ def _plan_base(program: DescribedProgram) -> str:
     if program.operation.stages:
         return "StagedPlan"
     return "TwoFormsPlan" if program.operation.second and not program.operation.stage else "Plan"
+
+
+def _packed(elements: Sequence[str]) -> str:
+    """Whether two elements share a byte, of some type letters or types: a condition in C++."""
+    asked = [each for each in dict.fromkeys(elements) if each not in DTYPES or DTYPES[each].packed]
+    return " || ".join(f"storage<{each}>::bits < 8" for each in asked) or "false"
 
 
 def _cpp(element: str, program: CudaProgram) -> str:

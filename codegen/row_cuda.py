@@ -257,7 +257,7 @@ def _reduced(reduction: Node, names: Mapping[Node, Node]) -> tuple[Node, str]:
     node, how = reduction.args[0], _class_of(reduction)
     if how in ("Largest", "Smallest") and node.op == "where" and node.args[0].op == "isfinite":
         (x,), chosen, other = node.args[0].args, *node.args[1:]
-        zero = other.op == "number" and float(other.text) == 0
+        zero = other.op == "number" and float(other.text) == 0 and not other.text.startswith("-")
         if zero and how == "Largest" and chosen == Node("abs", (x,), REAL, x.dims):
             return _named(x, names), "LargestMagnitude"
         if zero and chosen == x:

@@ -7,13 +7,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from skuda.codegen.declarations import OPERAND, Declarations
-from skuda.codegen.diagnostics import Diagnostics, suggestion
+from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
+from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
@@ -55,6 +56,7 @@ class RowReader(Declarations):
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
         self.lets_used: set[str] = set()
+        self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
 
     def row(self) -> Row | None:
@@ -76,7 +78,10 @@ class RowReader(Declarations):
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
+        wrong = len(self.diagnostics)
         requirements = self.requirements(attributes)
+        if len(self.diagnostics) == wrong:
+            self.check_fit((*inputs, *outputs), attributes, outputs, formulas, requirements)
         if len(self.diagnostics) > before or len(outputs) < len(self.entries("outputs")):
             return None
         if self.absent:
@@ -226,6 +231,7 @@ class RowReader(Declarations):
             value = self.fitted(operand, value, formula)
             if value is not None:
                 found.append(operand)
+                self.formula_places[name.value] = formula.place
                 formulas[name.value] = (" ".join(tail.split()), value)
                 values[name.value] = self.value_of(operand)
                 self.lets_used |= _words(formula) & self.lets.keys()
@@ -325,7 +331,13 @@ class RowReader(Declarations):
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
-        kind, _ = self.kind_of(operand.element)
+        kind, bits = self.kind_of(operand.element)
+        if value.op in CONVERSIONS and kind == INT:
+            value = replace(value, text=operand.element, bits=bits)
+        elif value.op in CONVERSIONS:
+            message = f"`{value.op}` converts to an integer type, `{operand.signature}` holds {_KINDS[kind]}"
+            self.error(formula.place, message, "store the formula without it")
+            return None
         if kind == REAL:
             value = promote(value)
         if value.kind != kind:
@@ -349,6 +361,20 @@ class RowReader(Declarations):
             )
             return None
         return value
+
+    def check_fit(self, operands, attributes, outputs, formulas, requirements) -> None:
+        """Whether integer outputs hold every integer that their formulas may give, whatever types the letters are."""
+        elements = {operand.name: operand.element for operand in operands}
+        elements |= {a.name: a.type for a in attributes if a.type != "size" and not a.places}
+        words = {name: self.words(element) for name, element in elements.items() if self.kind_of(element)[0] == INT}
+        nodes = {operand.name: formulas[operand.name][1] for operand in outputs if operand.name in words}
+        for name, found in misfits(nodes, elements, words, [node for _, node in requirements]).items():
+            message = f"the integer may be {found.least} to {found.most}, {found.holds}"
+            help = "write `clamp(i, low, high)` to bound it, `saturate(i)` for the nearest integer that fits, or "
+            help += "`wrap(i)` for two's complement"
+            if found.unordered:
+                help = "nothing says that the bounds of `clamp` are in order: add `requires: low <= high` for these"
+            self.error(self.formula_places[name], message, help)
 
     def requirements(self, attributes: tuple[Attribute, ...]) -> tuple[tuple[str, Node], ...]:
         if "requires" not in self.fields:
@@ -392,6 +418,8 @@ class RowReader(Declarations):
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None
+        operands = (*gradients, *op.inputs, *op.outputs, *outputs)
+        self.check_fit(operands, op.attributes, outputs, formulas, forward.requirements)
         inputs_by_name = {f"d_{operand.name}": operand for operand in op.inputs}
         for operand in outputs:
             of = inputs_by_name.get(operand.name, operand)
@@ -439,7 +467,8 @@ class RowReader(Declarations):
         return {dim.name for dim in widest.dims} if widest in outputs and not packed else set()
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
-        called = {INTRINSICS[name] for _, node in formulas.values() for name in node.intrinsics()}
+        table = {**INTRINSICS, **CONVERSIONS}
+        called = {table[name] for _, node in formulas.values() for name in node.intrinsics()}
         exact = all(intrinsic.exact or intrinsic.common for intrinsic in called)
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
@@ -467,6 +496,7 @@ class RowReader(Declarations):
             counted=next(iter(counted), ""),
             chained=bool(used & formulas.keys()),
             asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
+            converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
             of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:

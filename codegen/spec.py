@@ -11,7 +11,7 @@ from pathlib import Path
 
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier, check_name
 from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.program import Row, Spec
@@ -107,8 +107,9 @@ class _FileReader(TreeReader):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
                 continue
             reductions = (*REDUCTION_NAMES, COUNT, SMALLEST)
-            if match["name"] in INTRINSICS or match["name"] in reductions or match["name"] in functions:
-                other = "an intrinsic" if match["name"] in INTRINSICS else "another function"
+            intrinsics = (*INTRINSICS, *CONVERSIONS)
+            if match["name"] in intrinsics or match["name"] in reductions or match["name"] in functions:
+                other = "an intrinsic" if match["name"] in intrinsics else "another function"
                 other = "a reduction" if match["name"] in REDUCTION_NAMES else other
                 other = "a word of the language" if match["name"] in (COUNT, SMALLEST) else other
                 self.error(

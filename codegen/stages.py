@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
@@ -124,7 +125,8 @@ class _Splitter:
         if not reductions:
             return
         along = set(over.split(", "))
-        if set(reductions) <= set(ready) and not node.dims & along and not node.names() & self.left.keys():
+        known = set(reductions) <= set(ready) and not node.names() & self.left.keys()
+        if known and not node.dims & along and node.op not in CONVERSIONS:  # these know the type of an output alone
             yield node
             return
         for argument in node.args:
@@ -152,7 +154,8 @@ class _Splitter:
         self.made += made
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
-        operation = replace(operation, chained=bool(used & formulas.keys()))
+        converts = any(node.op in CONVERSIONS for node in formulas.values())
+        operation = replace(operation, chained=bool(used & formulas.keys()), converts=converts)
         stage = Program(operation, formulas, texts, ())
         kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
         of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
@@ -165,8 +168,7 @@ class _Splitter:
         attributes = tuple(attribute for attribute in op.attributes if attribute.name in used)
         letters = {operand.element for operand in (*inputs, *outputs)} | {attribute.type for attribute in attributes}
         letters |= asks_of
-        first = next(iter(op.types))  # C follows from it
-        letters |= {first} if COMPUTE in letters else set()
+        letters |= {*[letter for letter in op.types if op.is_float(letter)][:1]}  # C follows from it
         letters |= {word for letter in letters & op.types.keys() for word in op.types[letter]}
         return replace(
             op,

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Collection
 
 from skuda.codegen.diagnostics import Diagnostics, suggestion
-from skuda.codegen.intrinsics import INSTEAD, INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INSTEAD, INTRINSICS
 from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.yaml_tree import Text
@@ -123,7 +123,7 @@ def check_function(function: Function, functions: Collection[str], diagnostics: 
     if tree is None:
         return
     used = set()
-    known = [*function.parameters, *functions, *INTRINSICS, *REDUCTION_NAMES, COUNT, SMALLEST]
+    known = [*function.parameters, *functions, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT, SMALLEST]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             used.add(node.id)

@@ -14,6 +14,7 @@ from importlib import resources
 from types import ModuleType
 from typing import TYPE_CHECKING
 
+import skuda
 from skuda import schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
@@ -103,6 +104,9 @@ _CATALOGS: dict[str, Catalog] = {}
 def register(catalog: Catalog) -> Catalog:
     """Makes a catalog's kernels known; a package that is generated again replaces itself."""
     _CATALOGS[catalog.package] = catalog
+    if catalog.package == "skuda.generated":
+        for name in skuda.MODULES.intersection(catalog.modules):
+            skuda.also_operation(name)
     _tables.cache_clear()
     kernel.cache_clear()
     return catalog

@@ -130,6 +130,7 @@ class Operation(Record):
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values its formulas ask for, C among them.
+        converts: whether some formula converts an integer to the type of its output.
         of_some: whether some reduction of no elements has no value.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
@@ -165,6 +166,7 @@ class Operation(Record):
     keeps: tuple[str, ...] = ()
     chained: bool = False
     asks_of: tuple[str, ...] = ()
+    converts: bool = False
     of_some: bool = False
     reduced: tuple[str, ...] = ()
     reductions: int = 0
@@ -213,11 +215,15 @@ class Operation(Record):
 
     @cached_property
     def kernel_letters(self) -> tuple[str, ...]:
-        """Type letters that some operand has, in operand order, then those that formulas alone name: parameters of the
-        kernel template.
+        """Type letters that some operand has, in operand order, those that formulas alone name, and the one that the
+        compute type follows from: parameters of the kernel template.
         """
-        letters = dict.fromkeys([*(o.element for o in self.operands), *self.asks_of])
-        return tuple([letter for letter in letters if letter in self.types])
+        named = [*(o.element for o in self.operands), *self.asks_of]
+        letters = dict.fromkeys(letter for letter in named if letter in self.types)
+        if not any(map(self.is_float, letters)):
+            floats = [letter for letter in self.types if self.is_float(letter)]
+            letters |= dict.fromkeys((floats or [*self.types][: not letters])[:1])
+        return tuple(letters)
 
     @cached_property
     def asked(self) -> dict[str, str]:
@@ -242,7 +248,7 @@ class Operation(Record):
     @property
     def takes_row(self) -> bool:
         """Whether its reference asks about rows, or about types."""
-        return bool(self.over or self.chained or self.asks_of)
+        return bool(self.over or self.chained or self.asks_of or self.converts)
 
     @property
     def reduces(self) -> bool:

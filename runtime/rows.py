@@ -150,6 +150,18 @@ class Rows:
         """The least positive value of an element type, in the compute type."""
         return self._C(DTYPES[self._types.get(element, element)].smallest)
 
+    def saturated(self, values, element: str):
+        """Integers as the nearest of an integer type."""
+        dtype = DTYPES[self._types.get(element, element)]
+        return np.clip(np.asarray(values, np.int64), dtype.lowest, dtype.highest)
+
+    def wrapped(self, values, element: str):
+        """The lowest bits of integers, as many as an integer type has: in two's complement where it has a sign."""
+        dtype = DTYPES[self._types.get(element, element)]
+        above = 64 - dtype.bits
+        shifted = np.left_shift(np.asarray(values, np.int64), above)
+        return np.right_shift(shifted if dtype.signed else shifted.view(np.uint64), above).astype(np.int64)
+
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)
         kept = [axis for axis in range(full.ndim) if axis not in self.axes]

@@ -355,7 +355,7 @@ def test_what_a_new_row_has_in_comments_can_be_switched_on(skuda_command):
 
 
 @pytest.mark.parametrize(
-    "name", ["Upper", "two__lines", "1st", "class", "call", "x_f32", "x_backward", "a b", "a\nb", ""]
+    "name", ["Upper", "two__lines", "1st", "class", "plans", "x_f32", "x_backward", "a b", "a\nb", ""]
 )
 def test_a_bad_name_is_refused_as_the_loader_does(skuda_command, name):
     status, out, err = skuda_command("new", name)

@@ -131,12 +131,12 @@ DIVISOR = {("Divisor", "quotient")}
         # nothing varies: computed once, by the plain division
         ("x + s / s", f"{X}; s: T[*n]", "T[*n, d]", set()),
         # Steps needs the divisor and both bounds
-        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", {("Steps", "value")}),
-        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n, d]", "Q[*n, d]", set()),
-        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n]", "Q[*n, d]", {("Steps", "value")}),
-        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n, d]", "Q[*n, d]", DIVISOR),
-        ("clamp(round_to_int(s / x), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
-        ("clamp(round_to_int(x * s), -8, 7)", f"{X}; s: T[*n]", "Q[*n, d]", set()),
+        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "i32[*n, d]", {("Steps", "value")}),
+        ("clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n, d]", "i32[*n, d]", set()),
+        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n]", "i32[*n, d]", {("Steps", "value")}),
+        ("clamp(round_to_int(x / s), z, 7)", f"{X}; s: T[*n]; z: i32[*n, d]", "i32[*n, d]", DIVISOR),
+        ("clamp(round_to_int(s / x), -8, 7)", f"{X}; s: T[*n]", "i32[*n, d]", set()),
+        ("clamp(round_to_int(x * s), -8, 7)", f"{X}; s: T[*n]", "i32[*n, d]", set()),
         ("x * clamp(round_to_int(x / s), -8, 7)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "real")}),
         ("where(-8 <= round_to_int(x / s) <= 7, x, 0)", f"{X}; s: T[*n]", "T[*n, d]", {("Steps", "inside")}),
         # the mask's two sides must be of one quotient

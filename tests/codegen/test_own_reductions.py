@@ -115,7 +115,7 @@ ops:
     outputs:
       total: i64[*n] = sum(q, over=d)
       place: i64[*n] = argmax(q, over=d)
-      low: i32[*n] = argmin(q, over=d)
+      low: i32[*n] = saturate(argmin(q, over=d))
       y: T[*n] = weight * sum(q, over=d) / count(over=d)
 
   group_places:
@@ -123,7 +123,7 @@ ops:
       x: T[*outer, d, *inner]
     attrs: {group_size: size, axis: axis of d = -1}
     outputs:
-      place: i32[*outer, d/group_size, *inner] = argmax(x, over=d/group_size)
+      place: i32[*outer, d/group_size, *inner] = wrap(argmax(x, over=d/group_size))
       length: T[*outer, d/group_size, *inner] = 0 * max(x, over=d/group_size) + count(over=d/group_size)
 
   one_hot:

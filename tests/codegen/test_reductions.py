@@ -308,7 +308,7 @@ def test_rows_along_several_dimensions_share_what_lacks_one_of_them():
     written = RowProgram(program)
     assert [[o.name for o in each] for each in (written.columns, written.parameters)] == [["w"], ["v"]]
 def test_a_value_of_a_row_is_made_once_and_named_where_others_use_it():
-    outputs = "s: C[*n] = max(abs(x), over=d) / 127; z: i32[*n] = round_to_int(1 / s); y: T[*n, d] = x / s + to_real(z)"
+    outputs = "s: C[*n] = max(abs(x), over=d) / 127; z: i64[*n] = round_to_int(1 / s); y: T[*n, d] = x / s + to_real(z)"
     written = RowProgram(forward(X, outputs))
     assert [value.formula for value in written.row_values] == [
         "::stored<C>(Reduced0 / C(127))", "round_to_int(C(1) / Stored0)",

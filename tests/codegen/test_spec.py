@@ -108,7 +108,7 @@ def test_kind_and_dimensions(text, kind, dims):
         ("i + j", 33),
         ("i * j", 40),
         ("i * i * j", 48),
-        ("abs(i)", 8),
+        ("abs(i)", 9),
         ("min(i, j)", 32),
         ("where(b, i, j)", 32),
         ("round_to_int(x)", 55),
@@ -220,6 +220,7 @@ def test_operands_dimensions_and_attributes():
       shift: i32[]
       gain: C[]
     attrs: {size: size = 32, axis: axis of d = -1, low: Q = lowest(Q), high: Q = 7, bias: C = -1e-3}
+    requires: low <= high
     outputs:
       y: Q[*outer, d, *inner] = 
         clamp(round_to_int(gain * x / scale + bias), low - shift, high - shift) + shift

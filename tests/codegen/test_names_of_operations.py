@@ -1,0 +1,110 @@
+"""An operation may have any name that is not public already: that of an internal file or function is no obstacle."""
+
+from __future__ import annotations
+
+import importlib
+import keyword
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from catalogs import forget_catalog, make_catalog
+
+import skuda
+from skuda import dispatch, schedules
+from skuda.codegen.cli import main
+from skuda.codegen.render import generate
+from skuda.codegen.spec import loads
+from skuda.compile import compile_cubin, headers
+from skuda.errors import SpecError
+
+REPOSITORY = Path(__file__).parents[2]
+ROW = "  {name}:\n    inputs: {{x: 'T[*n]'}}\n    outputs: {{y: 'T[*n] = {factor} * x'}}\n"
+ROW += "    backward: {{d_x: 'T[*n] = {factor} * d_y'}}\n"
+# What kernels of an operation are called behind its name; a function of a header may be called so too.
+ENDS = ("vec", "rows", "row", "groups", "columns", "strided", "tile", "formula", "part", "finish", "cluster")
+INTERNAL = sorted(
+    skuda.MODULES
+    | {path.stem for path in (REPOSITORY / "codegen").glob("*.py")}
+    | {match for text in headers().values() for match in re.findall(rf"\b([a-z]+)_(?:{'|'.join(ENDS)})\b", text)}
+    | {"register", "catalog", "call", "annotations", "forward", "backwards", "cuda", "docs", "globals", "importlib"}
+)
+NAMES = [name for name in INTERNAL if re.fullmatch("[a-z]+(_[a-z]+)*", name) and not keyword.iskeyword(name)]
+
+
+@pytest.fixture(scope="module")
+def ours(tmp_path_factory):
+    spec = "ops:\n" + "".join(ROW.format(name=name, factor=index + 2) for index, name in enumerate(NAMES))
+    module = make_catalog(tmp_path_factory.mktemp("names"), "skuda_names_of_operations", spec)
+    yield module
+    forget_catalog(module)
+
+
+def test_each_runs_forward_and_backward(ours, backend):
+    x = np.arange(5, dtype=np.float32)
+    for _ in range(2):  # also when all modules are imported
+        for index, name in enumerate(NAMES):
+            for function in (name, f"{name}_backward"):
+                actual = getattr(ours, function)(backend.array(x))
+                np.testing.assert_array_equal(backend.numpy(actual), (index + 2) * x)
+
+
+def test_each_compiles(ours, quickly_compiled):
+    found = dispatch._CATALOGS[ours.__name__]
+    for some in (NAMES[::2], NAMES[1::2]):
+        operations = [plan.operation for name in some for plan in found.plans(name)]
+        entries = [
+            schedules.entry(op, types, variant)
+            for op in operations
+            for types in [op.combinations[0]]
+            for variant in schedules.variants(op, types)[::4]
+        ]
+        text = "\n".join(found.source(f"{name}.cu") for name in some)
+        assert compile_cubin(text, "names.cu", entries, "sm_90").lowered.keys() == set(entries)
+
+
+@pytest.mark.parametrize("name", sorted(skuda.PUBLIC) + ["class", "lambda"])
+def test_public_names_are_refused(name, capsys):
+    assert main(["new", name]) == 1
+    said = capsys.readouterr().err
+    assert "choose another name" in said or "is not a name" in said
+    with pytest.raises(SpecError):
+        loads("ops:\n" + ROW.format(name=name, factor=2))
+
+
+def test_public_names_are_what_is_exported():
+    assert set(skuda._HOMES) <= skuda.PUBLIC
+    assert skuda.PUBLIC.isdisjoint(skuda.MODULES)
+    for name in skuda.PUBLIC - {"plans", "reference"}:
+        assert name in skuda._HOMES or importlib.import_module(f"skuda.{name}")
+    for name in ("plans", "reference"):
+        assert importlib.import_module(f"skuda.generated.{name}")
+
+
+def test_skudas_own_catalog_may_have_such_an_operation(tmp_path):
+    """In `skuda` the module and the operation share a name; whichever is asked for first, both are there."""
+    package = tmp_path / "skuda"
+    package.mkdir()
+    for path in (REPOSITORY / "runtime").iterdir():
+        (package / path.name).symlink_to(path)
+    names = sorted({"walk", "dispatch", "schedules", "mapping", "kernel", "tensor", "compile"} & skuda.MODULES)
+    assert len(names) > 3
+    text = "ops:\n" + "".join(ROW.format(name=name, factor=2) for name in names)
+    (tmp_path / "ops.yaml").write_text(text, encoding="utf-8")
+    generate(tmp_path / "ops.yaml", package / "generated")
+    first = "import numpy as np, skuda\nx = np.arange(4, dtype='f')\n"
+    first += f"assert skuda.__file__.startswith({str(tmp_path)!r}), skuda.__file__\n"
+    call = "assert (skuda.{0}(x) == 2 * x).all() and (skuda.{0}_backward(x) == 2 * x).all()\n"
+    module = "from skuda import {0}\nassert {0}.__name__ == 'skuda.{0}' and len(vars({0})) > 9\n"
+    called, imported = ("".join(map(each.format, names)) for each in (call, module))
+    for code in (called + imported + called, "import skuda.generated\n" + imported + called + imported):
+        for before in ("", "from skuda import BackendKind, SkudaError\n"):
+            environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+            ran = subprocess.run(
+                [sys.executable, "-c", first + before + code], capture_output=True, text=True, env=environment
+            )
+            assert ran.returncode == 0, ran.stderr

@@ -56,9 +56,12 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
         turns = -(-part.shape[-1] // (count * GROUP))
-        padded = np.full((*lead, turns * count * GROUP), identity, rows.dtype)
+        dealt = count
+        if turns == 1:  # places without a group leave the others' sum as it is, so they take no memory
+            dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
+        padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
-        groups = _joined(padded.reshape(*lead, turns, count, GROUP), combine)
+        groups = _joined(padded.reshape(*lead, turns, dealt, GROUP), combine)
         placed = groups[..., 0, :]
         for turn in range(1, turns):
             placed = combine(placed, groups[..., turn, :])
@@ -91,7 +94,8 @@ class Rows:
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
         self.shape = shape
         self.axes = axes
-        self.block = block
+        # A block that is longer than its axis is a short one: no memory may follow from its length.
+        self.block = block and min(block, max(shape[axes[0]], 1))
         self._types = types
         self._C = C
 
@@ -158,7 +162,7 @@ class Rows:
         parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
         if whole < length:
             parts.append(reduce(rows[..., whole:])[..., None])
-        each = np.repeat(np.concatenate(parts, axis=-1), self.block, axis=-1)[..., :length]
+        each = np.concatenate(parts, axis=-1)[..., np.arange(length) // self.block]
         return np.moveaxis(each, -1, self.axes[0])
 
 

@@ -127,7 +127,7 @@ class Operation(Record):
             Kernels and references take that number behind the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
-        of_some: whether some reduction of no elements has no value.
+        of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
         reductions: how many values its rows are reduced to; 0 where there are none.
@@ -158,7 +158,7 @@ class Operation(Record):
     counted: str = ""
     keeps: tuple[str, ...] = ()
     chained: bool = False
-    of_some: bool = False
+    of_some: str = ""
     reduced: tuple[str, ...] = ()
     reductions: int = 0
     kept: tuple[tuple[str, ...], ...] = ()

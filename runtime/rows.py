@@ -120,7 +120,7 @@ class Rows:
         return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
 
     def max(self, values):
-        """The largest; NaN if any is NaN; +0 is above -0."""
+        """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""
         return self._reduced(values, lambda rows: _extreme(rows, np.max, np.logical_and))
 
     def min(self, values):
@@ -168,6 +168,10 @@ class Rows:
 
 def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:
     """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min)."""
+    if not rows.shape[-1]:
+        limits = np.iinfo(rows.dtype) if rows.dtype.kind == "i" else np.finfo(rows.dtype)
+        nothing = limits.min if reduce is np.max else limits.max
+        return np.full(rows.shape[:-1], nothing * (1 if rows.dtype.kind == "i" else np.inf), rows.dtype)
     value = reduce(rows, axis=-1)
     if rows.dtype.kind != "f" or not np.any(value == 0):
         return value

@@ -62,6 +62,14 @@ class Node:
         """The type letters whose smallest values it asks for."""
         return {part.text for part in self.parts() if part.op == SMALLEST}
 
+    @property
+    def guard(self) -> Node | None:
+        """The count of `where(count(over=d) == 0, value, other)`, in which `other` is for rows with elements."""
+        if self.op != "where" or self.args[0].op != "==":
+            return None
+        count, zero = self.args[0].args
+        return count if count.op == "count" and zero.op == "number" and float(zero.text) == 0 else None
+
     def parts(self) -> set[Node]:
         """The value and everything that it is made of."""
         return {self}.union(*(argument.parts() for argument in self.args))

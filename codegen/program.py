@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COMPUTE, Operation
 
 
@@ -65,6 +66,20 @@ class Program:
         return tuple(f"{r.op.removeprefix(REDUCE)} {CPP.get(r.args[0].kind, COMPUTE)}" for r in reductions)
 
     @property
+    def of_some(self) -> str:
+        """What there is none of where a row has no elements, though an output has: "largest", "smallest" or both.
+
+        An extreme that stands behind `where(count(over=d) == 0, value, ...)` is not asked for there.
+        """
+        found: dict[str, None] = {}
+        for output in self.operation.outputs:
+            own = {dim.name for dim in output.dims}
+            for extreme in _unguarded(self.formulas[output.name], frozenset()):
+                if not own >= set(extreme.text.partition("/")[0].split(", ")):
+                    found[REDUCTIONS[extreme.op.removeprefix(REDUCE)].of_some] = None
+        return " or ".join(sorted(found))
+
+    @property
     def updated(self) -> tuple[str, ...]:
         """The inputs with the dimensions of an output that rows have one of, which no reduction and no output with an
         element for each of a row's is made of."""
@@ -85,6 +100,15 @@ class Program:
     def named(self) -> set[str]:
         """The outputs that formulas of other outputs name."""
         return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))
+
+
+def _unguarded(node: Node, guarded: frozenset[str]) -> Iterator[Node]:
+    """The extremes in a value that are asked for even where what they are over has no elements, but for `guarded`."""
+    if node.op.startswith(REDUCE) and REDUCTIONS[node.op.removeprefix(REDUCE)].of_some and node.text not in guarded:
+        yield node
+    for index, argument in enumerate(node.args):
+        behind = {node.guard.text} if node.guard is not None and index == 2 else set()
+        yield from _unguarded(argument, guarded | behind)
 
 
 @dataclass(frozen=True)

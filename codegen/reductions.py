@@ -22,7 +22,7 @@ class Reduction:
         numpy: a method of skuda.reference.Rows.
         latex: spelling in documentation, `{0}` being what it is over and `{1}` what is reduced.
         rule: NaN, order, and what the reduction of nothing is.
-        empty: whether there is a value for no elements at all.
+        of_some: of an extreme, the word for it: of no elements there is none.
         wider: how many bits more than an integer's own its value needs.
     """
 
@@ -32,7 +32,7 @@ class Reduction:
     numpy: str
     latex: str
     rule: str
-    empty: bool = True
+    of_some: str = ""
     wider: int = 0
 
     @property
@@ -52,17 +52,17 @@ REDUCTIONS: dict[str, Reduction] = {
     row.name: row
     for row in (
         Reduction("max", (REAL, INT), "Largest", "max", r"\max_{{{0}}} {1}",
-                  "NaN if any is NaN; +0 is above -0; of no elements an error", empty=False),
+                  "NaN if any is NaN; +0 is above -0; of no elements an error", of_some="largest"),
         Reduction("min", (REAL, INT), "Smallest", "min", r"\min_{{{0}}} {1}",
-                  "NaN if any is NaN; -0 is below +0; of no elements an error", empty=False),
+                  "NaN if any is NaN; -0 is below +0; of no elements an error", of_some="smallest"),
         Reduction("sum", (REAL, INT), "Sum", "sum", r"\sum_{{{0}}} {1}",
                   f"reals are added {_ORDER}, integers exactly; of no elements 0", wider=LENGTH_BITS),
         Reduction("prod", (REAL,), "Product", "prod", r"\prod_{{{0}}} {1}",
                   f"multiplied {_ORDER}; of no elements 1"),
         Reduction("argmax", (REAL, INT), "LargestPlace", "argmax", r"\arg\max_{{{0}}} {1}",
-                  f"the place of the largest {_PLACE}", empty=False),
+                  f"the place of the largest {_PLACE}", of_some="largest"),
         Reduction("argmin", (REAL, INT), "SmallestPlace", "argmin", r"\arg\min_{{{0}}} {1}",
-                  f"the place of the smallest {_PLACE}", empty=False),
+                  f"the place of the smallest {_PLACE}", of_some="smallest"),
         Reduction("any", (BOOL,), "Any", "any", r"\bigvee_{{{0}}} {1}", "of no elements false"),
         Reduction("all", (BOOL,), "All", "all", r"\bigwedge_{{{0}}} {1}", "of no elements true"),
     )

@@ -21,7 +21,7 @@ from skuda.operation import COMPUTE, COUNTED, Operand
 from skuda.schedules import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
-_EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if not row.empty)  # nothing has no extreme
+_EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
 
 
 class RowProgram(ProgramInCuda):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from skuda.codegen.declarations import OPERAND, Declarations
@@ -15,7 +15,7 @@ from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
 from skuda.codegen.ranges import misfits
-from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
@@ -280,14 +280,14 @@ class RowReader(Declarations):
         return over if reductions else []
 
     def check_counts(self, program: Program) -> None:
-        """Whether a program in stages counts elements in means alone: a kernel knows what it reduces over itself."""
-        for part in set().union(*(node.parts() for node in program.formulas.values())):
-            for argument in part.args:
-                of = part.args[0]
-                of_mean = part.op == "/" and of.op.startswith(REDUCE) and of.text == argument.text
-                if argument.op == COUNT and not of_mean:
-                    message = "a count that no sum over the same is divided by, where several kernels reduce"
-                    self.error(argument.place or self.place, message, "use `mean`, or divide the sum by the count")
+        """Whether a program in stages counts elements only in means, and to say what a reduction of none is: a kernel
+        knows what it reduces over itself."""
+        found: dict[Node, None] = {}
+        for node in program.formulas.values():
+            found |= dict.fromkeys(_counts_apart(node))
+        for count in found:
+            message = "a count that no sum over the same is divided by, where several kernels reduce"
+            self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 
     def check_stages(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether each output of a section that reduces over several things is one value for each element, or for each
@@ -497,7 +497,6 @@ class RowReader(Declarations):
             chained=bool(used & formulas.keys()),
             asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
             converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
-            of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
@@ -508,6 +507,7 @@ class RowReader(Declarations):
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
+        operation = replace(operation, of_some=program.of_some)
         whole = replace(
             operation, reduced=program.in_parts, reductions=len(program.reductions), updated=program.updated
         )
@@ -591,3 +591,18 @@ def _tail(text: Text, start: int) -> Text:
 
 def _never(**_) -> bool:
     raise AssertionError("a requirement is evaluated by the generated plan")
+
+
+def _counts_apart(node: Node) -> Iterator[Node]:
+    """The counts in a value that a stage might need without reducing over the same."""
+    if node.op == COUNT:
+        yield node
+        return
+    args = node.args
+    if node.op == "/" and args[0].op.startswith(REDUCE) and (args[1].op, args[1].text) == (COUNT, args[0].text):
+        args = args[:1]
+    over = {reduction.text for reduction in args[2].reductions()} if node.guard is not None else set()
+    if over and over == {node.guard.text} and not args[1].names():
+        args = args[2:]
+    for argument in args:
+        yield from _counts_apart(argument)

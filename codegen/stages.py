@@ -18,7 +18,6 @@ from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
-from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_cuda import kept_of
 from skuda.operation import COMPUTE, Operand, Operation
 
@@ -157,10 +156,8 @@ class _Splitter:
         converts = any(node.op in CONVERSIONS for node in formulas.values())
         operation = replace(operation, chained=bool(used & formulas.keys()), converts=converts)
         stage = Program(operation, formulas, texts, ())
-        kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
-        of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
         many = len(stage.reductions)
-        operation = replace(operation, reduced=stage.in_parts, reductions=many, of_some=of_some)
+        operation = replace(operation, reduced=stage.in_parts, reductions=many)
         return replace(stage, operation=replace(operation, kept=kept_of(replace(stage, operation=operation))))
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str, asks_of: set[str]) -> Operation:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from skuda.descriptor import is_number
+from skuda.descriptor import is_integer, is_number, rounded_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
-from skuda.errors import BufferTooSmall, DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand
+from skuda.errors import BufferTooSmall, DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, shown
+from skuda.family import is_tracked
 from skuda.operation import Operand, count
 from skuda.sku import BackendKind
-from skuda.tensor import CPU, View, view_of
+from skuda.tensor import CPU, View, view_of, with_axes
 
 if TYPE_CHECKING:
     from skuda.plan import Plan
@@ -30,7 +29,7 @@ def check(plan: Plan, values: Sequence) -> list[View | int | float]:
             checked.append(_number(plan, operand, plan.words[index], value))
             continue
         view = value if type(value) is View else view_of(value, f"{plan.name}: {operand.name}")
-        _check_view(plan, operand, index, view)
+        view = _checked_view(plan, operand, index, view)
         if device is None:
             device = view.device
             _check_device(plan, operand, device)
@@ -84,15 +83,19 @@ def may_coincide(plan: Plan, other: int, index: int) -> bool:
 def _number(plan: Plan, operand: Operand, word: str, value) -> int | float:
     """A Python number as an operand of one value, rounded to its element."""
     if DTYPES[word].kind == "int":
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool):
-            raise ElementMismatch(f"{plan.name}: {operand.name} is {value!r}, expected an integer ({word})")
+        if not is_integer(value):
+            raise ElementMismatch(f"{plan.name}: {operand.name} is {shown(value)}, expected an integer ({word})")
         if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
-            raise InvalidProblem(f"{plan.name}: {operand.name} is {value}, which {word} cannot hold")
+            raise InvalidProblem(f"{plan.name}: {operand.name} is {shown(value)}, which {word} cannot hold")
         return int(value)
-    return float(DTYPES[word].storage.type(value))
+    rounded = rounded_number(value, DTYPES[word])
+    if rounded is None:
+        raise InvalidProblem(f"{plan.name}: {operand.name} is {shown(value)}, which {word} cannot hold")
+    return rounded
 
 
-def _check_view(plan: Plan, operand: Operand, index: int, view: View) -> None:
+def _checked_view(plan: Plan, operand: Operand, index: int, view: View) -> View:
+    """The view without the axes that the operand lacks, where the array keeps them with one element each."""
     word = plan.words[index]
     storage = DTYPES[word].storage
     if view.storage != storage and not DTYPES[word].travels_as(view.storage):
@@ -100,12 +103,16 @@ def _check_view(plan: Plan, operand: Operand, index: int, view: View) -> None:
         travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
         raise ElementMismatch(f"{plan.name}: {operand.name} has elements {came}, expected {travels}")
     if view.shape != plan.stored[index] and not (operand.scalar and count(view.shape) == 1):
-        expected = _expected(plan, index)
-        raise InvalidProblem(f"{plan.name}: {operand.name} has shape {view.shape}, expected {expected}")
+        spread = plan.operation.spread(operand, plan.sizes)
+        if spread is None or view.shape != spread[0]:
+            expected = _expected(plan, index)
+            raise InvalidProblem(f"{plan.name}: {operand.name} has shape {view.shape}, expected {expected}")
+        view = with_axes(view, spread[1])
     if view.pointer % storage.itemsize and plan.backend is BackendKind.CUDA:
         raise MisalignedOperand(
             f"{plan.name}: {operand.name} starts at {view.pointer:#x}, expected a multiple of {storage.itemsize} bytes"
         )
+    return view
 
 
 def _expected(plan: Plan, index: int) -> str:
@@ -148,6 +155,11 @@ def _check_overlap(plan: Plan, checked: Sequence[View | int | float]) -> None:
         name = operands[index].name
         if output.readonly:
             raise InvalidProblem(f"{plan.name}: {name} is read-only, expected an array that can be written")
+        if is_tracked(output.owner):
+            raise InvalidProblem(
+                f"{plan.name}: {name} requires grad, and autograd would not see what is written to it; write to it "
+                "under torch.no_grad(), or to another tensor"
+            )
         if not output.contiguous and _overlaps_itself(output):
             raise InvalidProblem(f"{plan.name}: {name} has elements that share memory (strides {output.strides})")
         for other in range(index):

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from skuda.descriptor import is_integer
 from skuda.dtypes import DTYPES
-from skuda.errors import InvalidProblem, Unsupported
+from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.records import Record
 from skuda.straight import Straight, refuse
 from skuda.tensor import View, view_of, with_axes
@@ -49,7 +48,8 @@ def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> Chosen:
     """What an `axes` attribute means for an array: as in NumPy.
 
     Args:
-        axis: an integer, a tuple of them, or None for all axes; negative ones count from the end.
+        axis: an integer, a tuple of them, or None for all axes; negative ones count from the end. An array without
+            axes takes 0 and -1 too, as in NumPy and torch: it is a row of one element.
         shape: of the array.
         called: the plan and the attribute, for messages: `SumPlan: axis`.
         of: the array's name.
@@ -61,17 +61,20 @@ def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> Chosen:
     if axis is None:
         return Chosen((), tuple(range(rank)))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
+    most = max(rank, 1)  # one value is taken as a row of one
     for each in given:
-        if not isinstance(each, (int, np.integer)) or isinstance(each, bool):
+        if not is_integer(each):
             expected = "an integer, a tuple of integers, or None for all axes"
-            raise InvalidProblem(f"{called} is {axis!r}, expected {expected}")
-        if not -rank <= each < rank:
-            expected = f"{-rank} to {rank - 1}" if rank else "() or None"
-            raise InvalidProblem(f"{called} is {axis!r}, expected {expected} for {of} of shape {shape}")
-    reduced = sorted(int(each) % rank for each in given)
+            raise InvalidProblem(f"{called} is {shown(axis)}, expected {expected}")
+        if not -most <= each < most:
+            expected = f"{-rank} to {rank - 1}" if rank else "-1, 0, () or None"
+            raise InvalidProblem(f"{called} is {shown(axis)}, expected {expected} for {of} of shape {shape}")
+    reduced = sorted(int(each) % most for each in given)
     for first, second in zip(reduced, reduced[1:]):
         if first == second:
-            raise InvalidProblem(f"{called} is {axis!r}, which names axis {first} of {of} twice")
+            raise InvalidProblem(f"{called} is {shown(axis)}, which names axis {first} of {of} twice")
+    if not rank:
+        return Chosen((), ())
     return Chosen(tuple(each for each in range(rank) if each not in reduced), tuple(reduced))
 
 
@@ -84,7 +87,7 @@ class Arrangement:
         made: of each output, the shape and the element of an array that can hold it, as the caller wants it.
     """
 
-    def __init__(self, plan: Plan, places: tuple[Place, ...]):
+    def __init__(self, plan: Plan, places: tuple[Place, ...], spread: tuple[Place | None, ...]):
         self.plan = plan
         self.operation = plan.operation
         self.made = tuple(
@@ -93,6 +96,7 @@ class Arrangement:
         )
         self.stream_of = plan.stream_of
         self._places = places
+        self._spread = spread  # where else an operand may lie: in an array that keeps the axes it lacks
         self._straight: Straight = refuse  # the one that served last
 
     def execute(self, values: Sequence, stream=None) -> None:
@@ -113,6 +117,9 @@ class Arrangement:
         if operand.scalar and not place.shape:
             return value
         view = value if type(value) is View else view_of(value, f"{self.plan.name}: {operand.name}")
+        spread = self._spread[index]
+        if view.shape != place.shape and spread is not None and view.shape == spread.shape:
+            place = spread
         if view.shape != place.shape:
             raise InvalidProblem(f"{self.plan.name}: {operand.name} has shape {view.shape}, expected {place.shape}")
         return with_axes(view, place.axes)
@@ -127,9 +134,10 @@ def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
     operation = plan.operation
     of = operation.axis.axis_of
     space = next(operand.dims for operand in operation.operands if operand.dims[-1:] and operand.dims[-1].name == of)
-    places = []
+    places, spread = [], []
     for index, (operand, stored) in enumerate(zip(operation.operands, plan.stored, strict=True)):
         shape, own = stored, tuple(range(len(stored)))
+        kept = None
         if operand.dims == space:
             if DTYPES[plan.words[index]].packed and axes.order[-1:] != own[-1:]:
                 raise Unsupported(
@@ -138,10 +146,11 @@ def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
                 )
             own = axes.order
             shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
-        elif keepdims and operand.name in operation.keeps:
-            own = axes.kept
-            shape = tuple(stored[own.index(axis)] if axis in own else 1 for axis in range(len(axes.order)))
-        places.append(Place(shape, own))
+        elif operand.name in operation.keeps:
+            ranks = range(len(axes.order))
+            kept = Place(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
+        places.append(kept if kept is not None and keepdims else Place(shape, own))
+        spread.append(kept)
     same = all(place.shape == stored and place.axes == tuple(range(len(stored)))
                for place, stored in zip(places, plan.stored, strict=True))  # fmt: skip
-    return plan if same else Arrangement(plan, tuple(places))
+    return plan if same else Arrangement(plan, tuple(places), tuple(spread))

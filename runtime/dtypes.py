@@ -127,3 +127,28 @@ DTYPES: dict[str, DType] = _table(
 
 # Which word an array of this NumPy dtype has when nothing else is said; arrays of packed types are uint8.
 WORD_OF_STORAGE: dict[np.dtype, str] = {row.storage: row.word for row in DTYPES.values() if not row.packed}
+
+# The words by the names of NumPy's, ml_dtypes' and torch's types; each is the word of one type only.
+_WORD_OF_NAME = {row.storage.name: row.word for row in DTYPES.values() if not row.packed}
+_WORD_OF_NAME |= {"int4": "s4", "uint4": "u4"}
+
+
+def word_of(element) -> str | None:
+    """The word of an element type, however it is named; None for what names none that a kernel knows.
+
+    Args:
+        element: a word (`s8`), a name (`int8`), a NumPy, ml_dtypes, torch or JAX type (`np.int8`, `np.dtype("int8")`,
+            `torch.int8`, `jnp.int8`), or Python's `float`, `int` or `bool` as NumPy understands them.
+    """
+    if isinstance(element, str):
+        return str(element) if element in DTYPES else _WORD_OF_NAME.get(element)
+    cls = type(element)
+    if (cls.__module__, cls.__name__) == ("torch", "dtype"):
+        return _WORD_OF_NAME.get(str(element).removeprefix("torch."))
+    if not isinstance(element, np.dtype):
+        try:
+            named = isinstance(element, type) or (hasattr(element, "dtype") and not hasattr(element, "shape"))
+            element = np.dtype(element) if named else None
+        except Exception:  # a class may call anything its dtype
+            element = None
+    return _WORD_OF_NAME.get(element.name) if element is not None and element.isnative else None

@@ -35,6 +35,10 @@ class NotAnArray(SkudaError, TypeError):
     """An argument is neither a number nor an array of a kind that can be read: NumPy, CuPy, torch, DLPack."""
 
 
+class NotAStream(SkudaError, TypeError):
+    """What is to be launched on is no CUDA stream."""
+
+
 class UnknownSymbol(SkudaError, LookupError):
     """A text is not the symbol of any KernelSku in the catalogs that are loaded."""
 
@@ -53,3 +57,16 @@ class SpecError(SkudaError, ValueError):
 
 class BadFile(SkudaError, ValueError):
     """A data file (a safetensors checkpoint) is truncated or broken; the message says where."""
+
+
+_MOST_SHOWN = 80  # characters of a value in a message
+
+
+def shown(value) -> str:
+    """A caller's value for a message: its `repr` on one line, cut where it is long."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:  # integers of thousands of digits, and what a foreign class may raise
+        cls = type(value)
+        return f"a {cls.__qualname__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."

@@ -11,7 +11,7 @@ from functools import cache, cached_property
 import ml_dtypes
 import numpy as np
 
-from skuda.errors import MissingDependency, NotAnArray
+from skuda.errors import MissingDependency, NotAnArray, NotAStream, shown
 
 CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
 
@@ -89,6 +89,9 @@ class Family:
         another stream gets the memory meanwhile."""
         raise NotImplementedError  # the CPU needs none
 
+    def wrote(self, arrays):
+        """Tells the library that arrays of its own have been written without its knowledge."""
+
     def hand_back(self, array, stream: int = 0):
         """An array made by `empty`, as the caller's kind; what fills it has been given to `stream`."""
         return array
@@ -138,6 +141,13 @@ class _Torch(Family):
         # What Triton asks too: a twentieth of the time of torch.cuda.current_stream, which makes an object.
         raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
         self.current = raw_stream or (lambda device: torch.cuda.current_stream(device).cuda_stream)
+        # Autograd refuses to use a tensor that it has saved if the version has changed since.
+        self.wrote = torch.autograd.graph.increment_version
+        try:  # what that calls, in half of the time
+            torch._C._increment_version(())
+            self.wrote = torch._C._increment_version
+        except (AttributeError, TypeError):
+            pass
 
     def empty(self, shape, storage, device):
         torch = self._torch
@@ -249,6 +259,20 @@ def _family(array) -> Family:
     raise NotAnArray(f"a {type_name(array)} is not an array")
 
 
+def mark_written(arrays) -> None:
+    """Tells torch which of some arrays are tensors that have been written: their versions increase."""
+    tensors = [array for array in arrays if library_of(type(array)) == "torch"]
+    if tensors:
+        family_of(tensors[0]).wrote(tensors)
+
+
+def is_tracked(array) -> bool:
+    """Whether it is a torch tensor that autograd follows now: what is written to it would make gradients wrong."""
+    if getattr(array, "requires_grad", False) is not True or library_of(type(array)) != "torch":
+        return False
+    return sys.modules["torch"].is_grad_enabled()
+
+
 def stream_handle(stream) -> int:
     """The CUDA handle of a stream: an integer is one already.
 
@@ -257,21 +281,27 @@ def stream_handle(stream) -> int:
             (torch) or `.ptr` (CuPy).
 
     Raises:
-        TypeError: it is none of these.
+        NotAStream: it is none of these.
     """
     if isinstance(stream, (int, np.integer)) and not isinstance(stream, bool):
+        if not -(1 << 63) <= stream < 1 << 64:
+            raise NotAStream(f"stream is {shown(stream)}, expected a CUDA stream's handle, an integer of 64 bits")
         return int(stream)
     protocol = getattr(stream, "__cuda_stream__", None)
     if protocol is not None:
-        version, handle = protocol()
+        try:
+            version, handle = protocol()
+            handle = int(handle)
+        except Exception as cause:  # a class itself, or what a foreign library raises
+            raise NotAStream(f"stream is a {type_name(stream)} whose __cuda_stream__ fails: {cause!r}") from cause
         if version != 0:
-            raise TypeError(f"stream is a {type_name(stream)}, __cuda_stream__ version {version}, expected 0")
-        return int(handle)
+            raise NotAStream(f"stream is a {type_name(stream)}, __cuda_stream__ version {version}, expected 0")
+        return handle
     for attribute in ("cuda_stream", "ptr"):
         handle = getattr(stream, attribute, None)
         if isinstance(handle, int):
             return handle
-    raise TypeError(
+    raise NotAStream(
         f"stream is a {type_name(stream)}, expected a CUDA stream: an integer handle, an object with "
         "__cuda_stream__, or a CuPy or torch stream"
     )

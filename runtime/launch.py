@@ -202,6 +202,7 @@ class Ready:
         current_stream: of the first array's library.
         addresses: the data_ptr methods of torch tensors, which can get other memory behind our back.
         pointers: what these said.
+        written: tells torch that its tensors among the outputs have been written; None where there are none.
         lasting: whether nothing else about the arrays can change what was checked.
     """
 
@@ -219,6 +220,7 @@ class Ready:
         "plan",
         "pointers",
         "workspace",
+        "written",
     )
 
     def __init__(
@@ -230,6 +232,7 @@ class Ready:
         addresses: list | None,
         lasting: bool,
         workspace,
+        written: Callable[[], None] | None = None,
     ):
         self.plan = plan
         self._memory = []
@@ -244,6 +247,7 @@ class Ready:
         self.device = device
         self.current_stream = family.current_stream
         self.lasting = lasting
+        self.written = written
         self.addresses = addresses
         if addresses is not None:
             self.pointers = [data_ptr() for data_ptr in addresses]
@@ -271,7 +275,9 @@ def ready_of_views(
     first = arrays[0][1]
     used = [value for value, _ in arrays] + ([] if workspace is None else [workspace])
     lasting = all([plain_library(type(value)) is not None for value in used])
-    return Ready(plan, packed, first.device, family_of(first.owner), _addresses(used), lasting, workspace)
+    tensors = [value for value in values[len(plan.operation.inputs) :] if plain_library(type(value)) == "torch"]
+    written = partial(family_of(tensors[0]).wrote, tensors) if tensors else None
+    return Ready(plan, packed, first.device, family_of(first.owner), _addresses(used), lasting, workspace, written)
 
 
 def _addresses(values: Sequence) -> list | None:

@@ -11,7 +11,7 @@ from functools import cached_property
 from math import prod
 
 from skuda.dtypes import DTYPES
-from skuda.errors import InvalidProblem, Unsupported
+from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.records import Record
 from skuda.sku import Direction, PrecisionGuarantee
 
@@ -131,7 +131,7 @@ class Operation(Record):
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values its formulas ask for, C among them.
         converts: whether some formula converts an integer to the type of its output.
-        of_some: whether some reduction of no elements has no value.
+        of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
             `sum C`, `max i64`; else empty.
         reductions: how many values its rows are reduced to; 0 where there are none.
@@ -167,7 +167,7 @@ class Operation(Record):
     chained: bool = False
     asks_of: tuple[str, ...] = ()
     converts: bool = False
-    of_some: bool = False
+    of_some: str = ""
     reduced: tuple[str, ...] = ()
     reductions: int = 0
     kept: tuple[tuple[str, ...], ...] = ()
@@ -432,6 +432,30 @@ class Operation(Record):
                 shape.append(size)
         return tuple(shape)
 
+    def spread(
+        self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]
+    ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+        """The shape of an operand that lacks some of the space's dimensions in an array that has all of them, with one
+        element each for those that it lacks (as `keepdims` leaves them), and which axes of that array are its own.
+
+        None where it lacks none, has none, or has them in another order.
+        """
+        own = {dim.name: dim for dim in operand.dims}
+        if not own or [dim.name for dim in self.space if dim.name in own] != [*own] or len(own) == len(self.space):
+            return None
+        shape: list[int] = []
+        axes: list[int] = []
+        for dim in self.space:
+            size = sizes[dim.name]
+            extents = size if isinstance(size, tuple) else (size,)
+            if dim.name not in own:
+                shape += [1] * len(extents)
+                continue
+            axes += range(len(shape), len(shape) + len(extents))
+            block = own[dim.name].block
+            shape += extents if block is None else [-(-extent // sizes[block]) for extent in extents]
+        return tuple(shape), tuple(axes)
+
     def binds_after(self, operand: Operand) -> tuple[bool, bool]:
         """A key that sorts operands so that each can be bound by what those before it have shown."""
         several = sum(dim.many for dim in operand.dims) > 1
@@ -467,10 +491,11 @@ class Operation(Record):
                 )
             lengths[next(index for index in manies if index != known)] = spare - lengths[known]
         elif manies:
+            axis = int(axis)
             position = axis + len(shape) if axis < 0 else axis
             if not 0 <= position < len(shape):
                 raise InvalidProblem(
-                    f"{plan}: axis is {axis}, expected {-len(shape)} to {len(shape) - 1} "
+                    f"{plan}: axis is {shown(axis)}, expected {-len(shape)} to {len(shape) - 1} "
                     f"for {operand.name} of shape {shape}"
                 )
             lengths[manies[0]], lengths[manies[1]] = position, spare - position

@@ -11,18 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.descriptor import is_number
+from skuda.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.dtypes import DTYPES, WORD_OF_STORAGE
-from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError
-from skuda.family import PLAIN
-from skuda.operation import COMPUTE, Operation, packed_shape
+from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
+from skuda.family import PLAIN, family_of_plain, mark_written
+from skuda.operation import COMPUTE, Operation, count, packed_shape
 from skuda.plan import Plan
+from skuda.records import told_apart
 from skuda.sku import BackendKind
 from skuda.straight import Straight, device_of, refuse
 from skuda.tensor import CPU, View, family_of, view_of
 
 if TYPE_CHECKING:
-    from skuda.arrangement import Arrangement
+    from skuda.arrangement import Arrangement, Chosen
 
 _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
@@ -51,7 +52,7 @@ def call(
             arrays) to write; None to allocate it in the first input array's library.
         attributes: its attributes in call order, `axis` among them; None takes the default, or all axes.
         stream: what to launch on; the current stream of that library if None.
-        dtype: element type that no input shows.
+        dtype: element type that no input shows, however it is named (see `dtypes.word_of`).
         output_dtypes: those of outputs beside it, in the order of `Operation.asked`; None takes the preferred one.
         input_dtype: element type of packed inputs, which travel as uint8, or of 8-bit floats that do.
         shape: logical shape of packed inputs; needed where the last axis is odd. Or that of an output which has
@@ -67,9 +68,14 @@ def call(
             asked = dtype, *output_dtypes, input_dtype, shape, keepdims
             key = plan_class, values[0].dtype, values[0].shape, attributes, asked
             if attributes:
-                key += (*map(type, attributes),)  # 1.0 == 1, but is no integer
+                types = (*map(type, attributes),)
+                key += types  # 1.0 == 1, but is no integer
+                if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
+                    key += (repr(attributes),)
+            if shape is not None:
+                key += (*map(type, shape),)
             known = _SHORT.get(key)
-        except (RuntimeError, TypeError):  # a nested tensor; a list among the attributes
+        except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
             key = known = None
         if known is not None:
             plan, straight = known
@@ -84,6 +90,9 @@ def call(
                     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
                         pass
             elif straight(values, stream):
+                library = type(values[0])
+                if PLAIN[library] == "torch":
+                    family_of_plain(library).wrote(out if type(out) is tuple else (out,))
                 return out
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
@@ -155,6 +164,9 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
     shape = _checked_shape(plan_class, shape)
+    keepdims = _checked_flag(plan_class, keepdims)
+    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
+    attributes = tuple(map(_plain, attributes))
     views = _values(plan_class, inputs)
     first = next((value for value in views if isinstance(value, View)), None)
     if first is None:
@@ -165,11 +177,12 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     plan.execute((*views, *outputs), stream)
     if key is not None:
         straight = plan.learn((*inputs, *outputs))
-        if straight is not None and straight is not refuse:
+        if straight is not None and straight is not refuse and all(value == value for value in attributes):  # no NaN
             if len(_SHORT) >= _MOST_PLANS:
                 _SHORT.clear()
             _SHORT[key] = plan, straight if len(outputs) == 1 else _of_many(straight, len(outputs))
     if out is not None:
+        mark_written(outputs)
         return out
     handle = 0 if first.device == CPU else plan.stream_of(first, stream)
     outputs = [family.hand_back(output, handle) for output in outputs]
@@ -197,23 +210,35 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
 def _plan(
     plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | Arrangement:
-    attributes = tuple(tuple(value) if isinstance(value, list) else value for value in attributes)
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
-        tuple((type(value), value) for value in attributes),
+        tuple((type(value), told_apart(value)) for value in attributes),
         dtypes,
         input_dtype,
         shape,
         keepdims,
         first.device == CPU,
     )
-    plan = _PLANS.get(key)
+    try:
+        plan = _PLANS.get(key)
+    except Exception:  # an attribute that has no hash: no number, so it is refused by its name
+        plan = None
     if plan is None:
+        plan = _select(plan_class, values, first, attributes, dtypes, input_dtype, shape, keepdims)
         if len(_PLANS) >= _MOST_PLANS:
             _PLANS.clear()
-        plan = _PLANS[key] = _select(plan_class, values, first, attributes, dtypes, input_dtype, shape, keepdims)
+        _PLANS[key] = plan
     return plan
+
+
+def _plain(value):
+    """An attribute with Python's own numbers in place of NumPy's, and a tuple in place of a list."""
+    if isinstance(value, (tuple, list)):
+        return tuple([int(each) if isinstance(each, np.integer) else each for each in value])
+    if isinstance(value, np.integer):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
 
 
 def _outputs(plan: Plan | Arrangement, family, device: int, out) -> list:
@@ -232,16 +257,39 @@ def _select(
 ) -> Plan | Arrangement:
     operation = plan_class.operation
     name = plan_class.__name__
-    types = _types(operation, values, dtypes, input_dtype, name)
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
-    if operation.chooses_axes:
-        from skuda.arrangement import arranged, chosen  # a first call of others does not wait for it
-
-    placing, axis, axes = operation.axis, None, None
+    placing, axis = operation.axis, None
     if placing is not None:
         axis = attributes.pop(placing.name)
-        if placing.type == "axis" and (axis is None or not isinstance(axis, int)):
-            raise InvalidProblem(f"{name}: {placing.name} is {axis!r}, expected an integer")
+        if placing.type == "axis" and not is_integer(axis):
+            raise InvalidProblem(f"{name}: {placing.name} is {shown(axis)}, expected an integer")
+    sized = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
+    blocks = {each: block_length(attributes[each], f"{name}: {each}") for each in sized}
+    if input_dtype is None:
+        input_dtype = _word_of_bytes(operation, values, dtypes, shape, axis, blocks, name)
+    types = _types(operation, values, dtypes, input_dtype, name)
+    sizes, axes = _bound(operation, values, types, shape, axis, name)
+    _check_lengths(operation, sizes | blocks, axes)
+    descriptor = plan_class.descriptor_type(
+        **sizes,
+        **attributes,
+        **{field: types[letter] for letter, field in operation.element_fields.items()},
+    )
+    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    plan = plan_class.select(descriptor, preference=backend)
+    if axes is None:
+        return plan
+    from skuda.arrangement import arranged
+
+    return arranged(plan, axes, keepdims)
+
+
+def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, Chosen | None]:
+    """The sizes of dimensions, and the axes that the call names where it names any number of them."""
+    axes = None
+    if operation.chooses_axes:
+        from skuda.arrangement import chosen  # a first call of others does not wait for it
+
     sizes: dict[str, int | tuple[int, ...]] = {}
     ranks: dict[str, int] = {}
     known = [pair for pair in zip(operation.inputs, values, strict=True) if isinstance(pair[1], View)]
@@ -251,22 +299,81 @@ def _select(
         if not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
             logical = shape
             if operand is not operation.shaped:
-                logical = _logical_shape(operand, value, operation.word(operand, types), shape, name)
+                said = shape if operation.shaped is None and operand.dims == operation.space else None
+                logical = _logical_shape(operand, value, operation.word(operand, types), said, name)
             if operation.chooses_axes and axes is None:  # the first is one that has them all
-                axes = chosen(axis, logical, f"{name}: {placing.name}", operand.name)
+                axes = chosen(axis, logical, f"{name}: {operation.axis.name}", operand.name)
                 logical = tuple(logical[each] for each in axes.order)
-                ranks[placing.axis_of] = len(axes.reduced)
+                ranks[operation.axis.axis_of] = len(axes.reduced)
             bound = operation.bind(operand, logical, axis, name, ranks)
             ranks = {key: len(size) for key, size in bound.items() if isinstance(size, tuple)} | ranks
             sizes = {**sizes, **bound} if operand.dims == operation.space else {**bound, **sizes}
-    descriptor = plan_class.descriptor_type(
-        **sizes,
-        **attributes,
-        **{field: types[letter] for letter, field in operation.element_fields.items()},
+    return sizes, axes
+
+
+def _check_lengths(operation: Operation, sizes, axes: Chosen | None) -> None:
+    """Refuses an extreme of no elements, in terms of the axes of the caller's array."""
+    if not operation.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
+        return
+    array = next(o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space)
+    place = 0
+    for dim in operation.space:
+        for extent in sizes[dim.name] if dim.many else (sizes[dim.name],):
+            if extent == 0 and dim.name in operation.along:
+                axis = axes.order[place] if axes else place
+                raise InvalidProblem(
+                    f"{operation.function}: axis {axis} of {array.name} has length 0; there is no "
+                    f"{operation.of_some} of no elements"
+                )
+            place += 1
+
+
+def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, name: str) -> str | None:
+    """What elements an input of uint8 has where nobody says it, and it may be of several types: u8 where the shapes of
+    the other inputs and `shape` allow that, else the only type with which they agree. None where it is something else.
+
+    Raises:
+        Unsupported: they agree with several types.
+    """
+    found = (
+        (operand, value)
+        for operand, value in zip(operation.inputs, values, strict=True)
+        if isinstance(value, View) and value.storage == np.uint8 and operation.may_be_bytes(operand.element)
     )
-    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
-    plan = plan_class.select(descriptor, preference=backend)
-    return plan if axes is None else arranged(plan, axes, keepdims)
+    operand, value = next(found, (None, None))
+    if operand is None:
+        return None
+    words = dict.fromkeys(types[operand.element] for types in operation.combinations)
+    words = [word for word in words if DTYPES[word].travels_as(value.storage)]
+    words.sort(key=lambda word: word != "u8")
+    fitting = []
+    for word in words:
+        try:
+            types = _types(operation, values, dtypes, word, name)
+            sizes, _ = _bound(operation, values, types, shape, axis, name)
+        except SkudaError:
+            continue
+        if _agree(operation, values, types, sizes | blocks):
+            if word == "u8":
+                return word
+            fitting.append(word)
+    if len(fitting) > 1:
+        raise Unsupported(
+            f"{name}: {operand.name} has elements uint8 and shape {value.shape}, which may be {' or '.join(fitting)}; "
+            f"say which by input_dtype="
+        )
+    return next(iter(fitting or words))  # where none fits, the error is that of the likeliest
+
+
+def _agree(operation: Operation, values, types, sizes) -> bool:
+    """Whether all inputs have the shapes that go with some sizes."""
+    for operand, value in zip(operation.inputs, values, strict=True):
+        if isinstance(value, View) and not operand.scalar:
+            expected = packed_shape(operation.shape_of(operand, sizes), operation.word(operand, types))
+            spread = operation.spread(operand, sizes)
+            if value.shape != expected and (spread is None or value.shape != spread[0]):
+                return False
+    return True
 
 
 def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
@@ -283,7 +390,7 @@ def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
         if input_dtype is not None and operation.may_be_bytes(letter):
             word = input_dtype
-            if word in DTYPES and not DTYPES[word].travels_as(value.storage):
+            if not DTYPES[word].travels_as(value.storage):
                 raise ElementMismatch(
                     f"{plan}: {operand.name} is {input_dtype}, which travels as {DTYPES[word].storage}, but has "
                     f"elements {value.storage}"
@@ -302,16 +409,38 @@ def _checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:
         return None
     if not isinstance(shape, (tuple, list)) or not all(map(_is_extent, shape)):
         expected = "a tuple of non-negative integers" + (f", the shape of {needed.name}" if needed else "")
-        raise InvalidProblem(f"{plan_class.__name__}: shape is {shape!r}, expected {expected}")
+        raise InvalidProblem(f"{plan_class.__name__}: shape is {shown(shape)}, expected {expected}")
     return tuple(map(int, shape))
 
 
 def _is_extent(value) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 0
+    return is_integer(value) and value >= 0
+
+
+def _checked_flag(plan_class: type[Plan], keepdims) -> bool:
+    """`keepdims` as a boolean."""
+    if not isinstance(keepdims, (bool, np.bool_)) and not (is_integer(keepdims) and keepdims in (0, 1)):
+        raise InvalidProblem(f"{plan_class.__name__}: keepdims is {shown(keepdims)}, expected True or False")
+    return bool(keepdims)
+
+
+def _checked_words(plan_class: type[Plan], dtypes, input_dtype) -> tuple[tuple[str | None, ...], str | None]:
+    """The element types that a call names, by their words."""
+    operation, name = plan_class.operation, plan_class.__name__
+    words = [
+        checked_word(operation, letter, element, f"{name}: {keyword}") if element is not None else None
+        for (letter, keyword), element in zip(operation.asked.items(), dtypes)
+    ]
+    if input_dtype is not None:
+        letter = next(o.element for o in operation.inputs if operation.may_be_bytes(o.element))
+        input_dtype = checked_word(operation, letter, input_dtype, f"{name}: input_dtype")
+    return tuple(words), input_dtype
 
 
 def _logical_shape(operand, view: View, word: str, shape, plan: str) -> tuple[int, ...]:
     if not DTYPES[word].packed:
+        if shape is not None and shape != view.shape:
+            raise InvalidProblem(f"{plan}: shape is {shape}, but {operand.name} has shape {view.shape} ({word})")
         return view.shape
     if shape is None:
         return (*view.shape[:-1], 2 * view.shape[-1]) if view.shape else ()

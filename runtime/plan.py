@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -16,8 +17,8 @@ from skuda import dispatch, mapping, schedules
 from skuda.arguments import check, check_workspace
 from skuda.descriptor import attributes_of, sizes_of, types_of
 from skuda.dtypes import DTYPES
-from skuda.errors import InvalidProblem, Unsupported
-from skuda.family import plain_library
+from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.family import PLAIN, mark_written, plain_library
 from skuda.launch import Launch, Ready, Seen, layouts, ready_of_views, starts
 from skuda.operation import COUNTED, Operation, count, packed_shape
 from skuda.sku import BackendKind, KernelSku, PrecisionGuarantee
@@ -71,6 +72,8 @@ class Plan:
             raise InvalidProblem(
                 f"{cls.__name__}: expected a {cls.descriptor_type.__name__}, got a {type(descriptor).__name__}"
             )
+        if preference is not None and not isinstance(preference, BackendKind):
+            raise InvalidProblem(f"{cls.__name__}: preference is {shown(preference)}, expected a BackendKind")
         if preference is None:
             preference = BackendKind.CUDA if _cuda_available() else BackendKind.REFERENCE
         elif preference is BackendKind.CUDA and not _cuda_available():
@@ -108,12 +111,15 @@ class Plan:
         self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
-        empty = [dim for dim in operation.along if not np.prod(self.sizes[dim])]
+        empty = [dim for dim in operation.along if not self._extent(dim)]
         if operation.of_some and self.numel and empty:
-            raise InvalidProblem(f"{name}: {empty[0]} is 0, and there is no largest or smallest of no elements")
+            size = self.sizes[empty[0]]
+            raise InvalidProblem(
+                f"{name}: {empty[0]} is {size}; there is no {operation.of_some} of no elements"
+            )
         self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
         if operation.counted:
-            self.values[COUNTED] = float(np.prod([np.prod(self.sizes[dim]) for dim in operation.counted.split(", ")]))
+            self.values[COUNTED] = float(prod(map(self._extent, operation.counted.split(", "))))
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
             (shape, DTYPES[word].storage)
@@ -129,6 +135,11 @@ class Plan:
         cuda = backend is BackendKind.CUDA
         variant = schedules.variants(operation, self.types)[0] if cuda else dispatch.REFERENCE
         self._sku = dispatch.make_sku(operation, self.types, variant)
+
+    def _extent(self, dim: str) -> int:
+        """Elements along a dimension."""
+        size = self.sizes[dim]
+        return count(size) if isinstance(size, tuple) else size
 
     def _make_kernels(self):
         """What says how a call is launched."""
@@ -193,12 +204,16 @@ class Plan:
                 ready.launch(ready.grid, ready.block, handle, ready.parameters)
                 for launch, grid, block, parameters in ready.more:
                     launch(grid, block, handle, parameters)
+                if ready.written is not None:
+                    ready.written()
                 return
             kept = self._execute_checked(values, stream, workspace)
         elif workspace is None and self._straight(values, stream):
             kept = self._seen
         else:
             kept = self._execute_anew(values, stream, workspace)
+        if PLAIN.get(type(values[-1])) != "cupy":
+            mark_written(values[len(self.operation.inputs) :])
         if kept is not None:
             args._ready = kept
 
@@ -219,6 +234,8 @@ class Plan:
     def _execute_checked(self, values: Sequence, stream, workspace=None) -> Ready | None:
         """`execute` by the full check; what the arguments may keep."""
         checked = check(self, values)
+        if stream is not None:
+            stream_handle(stream)  # also where nothing is launched
         if self.numel == 0:
             return None
         if self.backend is BackendKind.REFERENCE:

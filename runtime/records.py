@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, dataclass_transform
 
+import numpy as np
+
 
 def _annotation(cls: type, name: str) -> str:
     """A field's annotation, by the class that declares it."""
@@ -54,12 +56,17 @@ class _Signature:
         return Signature(made)
 
 
+def told_apart(value: Any) -> Any:
+    """A value as a part of a key: 0.0 and -0.0 differ, and every NaN is the same."""
+    return (float, float(value).hex()) if isinstance(value, (float, np.floating)) else value
+
+
 @dataclass_transform(frozen_default=True)
 class Record:
     """Base of classes whose fields are their annotations, in order, after those of the class they derive from; a class
     attribute is a field's default.
 
-    Two of one class are equal if their fields are; the fields are hashed.
+    Two of one class are equal if their fields are, floats to the bit; the fields are hashed.
 
     Class arguments:
         aside: fields that equality, hash and `repr` leave out.
@@ -90,7 +97,7 @@ class Record:
 
     def _key(self) -> tuple:
         own = self.__dict__
-        return tuple([own[name] for name in self._compared])
+        return tuple([told_apart(own[name]) for name in self._compared])
 
     def __eq__(self, other):
         if type(other) is not type(self):
@@ -109,7 +116,7 @@ class Record:
         return {name: self.__dict__[name] for name in self._fields}
 
     def __repr__(self):
-        shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._compared, self._key()))
+        shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self._compared)
         return f"{type(self).__qualname__}({shown})"
 
     def __setattr__(self, name: str, value):

@@ -56,9 +56,12 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
         turns = -(-part.shape[-1] // (count * GROUP))
-        padded = np.full((*lead, turns * count * GROUP), identity, rows.dtype)
+        dealt = count
+        if turns == 1:  # places without a group leave the others' sum as it is, so they take no memory
+            dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
+        padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
-        groups = _joined(padded.reshape(*lead, turns, count, GROUP), combine)
+        groups = _joined(padded.reshape(*lead, turns, dealt, GROUP), combine)
         placed = groups[..., 0, :]
         for turn in range(1, turns):
             placed = combine(placed, groups[..., turn, :])
@@ -91,7 +94,8 @@ class Rows:
     def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
         self.shape = shape
         self.axes = axes
-        self.block = block
+        # A block that is longer than its axis is a short one: no memory may follow from its length.
+        self.block = block and min(block, max(shape[axes[0]], 1))
         self._types = types
         self._C = C
 
@@ -116,7 +120,7 @@ class Rows:
         return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
 
     def max(self, values):
-        """The largest; NaN if any is NaN; +0 is above -0."""
+        """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""
         return self._reduced(values, lambda rows: _extreme(rows, np.max, np.logical_and))
 
     def min(self, values):
@@ -174,12 +178,16 @@ class Rows:
         parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
         if whole < length:
             parts.append(reduce(rows[..., whole:])[..., None])
-        each = np.repeat(np.concatenate(parts, axis=-1), self.block, axis=-1)[..., :length]
+        each = np.concatenate(parts, axis=-1)[..., np.arange(length) // self.block]
         return np.moveaxis(each, -1, self.axes[0])
 
 
 def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:
     """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min)."""
+    if not rows.shape[-1]:
+        limits = np.iinfo(rows.dtype) if rows.dtype.kind == "i" else np.finfo(rows.dtype)
+        nothing = limits.min if reduce is np.max else limits.max
+        return np.full(rows.shape[:-1], nothing * (1 if rows.dtype.kind == "i" else np.inf), rows.dtype)
     value = reduce(rows, axis=-1)
     if rows.dtype.kind != "f" or not np.any(value == 0):
         return value

@@ -121,7 +121,7 @@ class _Maker:
         private = hasattr(types[-1], "_c_contiguous")
         contiguous = {"cupy": "_c_contiguous" if private else "flags.c_contiguous", "torch": "is_contiguous()"}
         handle = _STREAMS[library] if plan.stream is None else "current"
-        self._factory = _factory(library, kinds, pairs, contiguous[library], handle)
+        self._factory = _factory(library, kinds, inputs, pairs, contiguous[library], handle)
         blank = launch.blank.copy()
         for place in launch.slots.places:
             blank[place] = 0
@@ -151,6 +151,7 @@ class _Maker:
                 expected |= {
                     "element": cupy_dtype(storage) if library == "cupy" else torch_dtypes()[storage],
                     "shape": shapes[index],
+                    "spread": shapes[index] if places else _spread(plan, index),
                     "below": -sizes[index],
                     "above": sizes[index],
                     "mask": storage.itemsize - 1,
@@ -184,6 +185,12 @@ class _Maker:
         return self.on(self._device_of(values[-1]))(values, stream)
 
 
+def _spread(plan: Plan, index: int) -> tuple[int, ...]:
+    """The other shape that an operand's array may have, with axes of one element for those that it lacks."""
+    spread = plan.operation.spread(plan.operation.operands[index], plan.sizes)
+    return plan.stored[index] if spread is None else spread[0]
+
+
 _STREAMS = {"cupy": "current(device).ptr", "torch": "current(device)"}  # the library's current one
 
 device_of: dict[str, Callable[[Any], int]] = {
@@ -209,7 +216,12 @@ def _factory(*pattern) -> Callable[..., Straight]:
 
 
 def _text(
-    library: str, kinds: tuple[str, ...], pairs: tuple[tuple[int, int, bool], ...], contiguous: str, handle: str
+    library: str,
+    kinds: tuple[str, ...],
+    inputs: int,
+    pairs: tuple[tuple[int, int, bool], ...],
+    contiguous: str,
+    handle: str,
 ) -> str:
     everything = range(len(kinds))
     arrays = [index for index in everything if kinds[index] in (_FULL, _ARRAY)]
@@ -227,11 +239,13 @@ def _text(
             names += [f"real{index}", f"integer{index}"]
     for index in arrays:
         names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask")]
+    names += [f"spread{index}" for index in arrays]
     names += [f"{name}{index}" for index in integers for name in ("lowest", "highest")]
     names += [f"{name}{index}" for index in reals for name in ("narrow", "last")]
 
     read = [f"v{index}.dtype is not element{index}" for index in arrays]
-    read += [f"v{index}.shape != shape{index}" for index in arrays]
+    read += [f"v{index}.shape != shape{index}" for index in full]
+    read += [f"v{index}.shape != shape{index} and v{index}.shape != spread{index}" for index in others]
     read += [f"not v{index}.{contiguous}" for index in arrays]
     if library == "cupy":
         pointers = [f"m{index} = v{index}.data" for index in arrays]
@@ -243,6 +257,7 @@ def _text(
         read += [f"not v{index}.is_cuda" for index in arrays]
         read += [f"v{index}.is_neg()" for index in arrays]
         read += [f"not p{index}" for index in arrays]
+        read += [f"v{index}.requires_grad" for index in arrays if index >= inputs]
     pointers.append(f"device = {device.format(last)}")
     read += [f"{device.format(index)} != device" for index in arrays if index != last]
     if full:
@@ -263,7 +278,12 @@ def _text(
         numbers += [
             f"before, r{index} = last{index}",
             f"if v{index} is not before:",
-            f"    r{index} = float(narrow{index}(v{index}))",
+            "    try:",
+            f"        r{index} = float(narrow{index}(v{index}))",
+            "    except OverflowError:",
+            "        return False",
+            f"    if type(v{index}) is int and r{index} - r{index} != 0:",  # beyond the largest value
+            "        return False",
             f"    last{index} = v{index}, r{index}",
         ]
         writes.append(f"reals[real{index}] = r{index}")

@@ -59,7 +59,7 @@ def test_the_correct_call_writes_out(call, backend):
 
 
 @pytest.mark.parametrize("name", ["scale", "zero_point"])
-@pytest.mark.parametrize("shape", [(5,), (4, 1), (1,), (6,), ()])
+@pytest.mark.parametrize("shape", [(5,), (1, 4), (4, 6), (4, 1, 1), (1,), (6,), ()])
 def test_shape_of_a_parameter(call, name, shape):
     array = call.array(np.ones(shape, call.arguments[name].dtype))
     call.refused(InvalidProblem, says=("QuantizePerTokenPlan", name, str(shape), "(4,)"), **{name: array})

@@ -34,11 +34,16 @@ TRIED = {
     *(f"{name}_backward" for name in (*test_gradients.REDUCED, *test_gradients.NORMALIZED, *test_stages.GRADIENTS)),
     "add_rms_norm_backward", "learnable_fake_quantize_backward",
 }  # fmt: skip
-# What there is of nothing. Every other operation refuses it.
+# What there is of nothing.
 NOTHING = {
     "sum": 0, "norm1": 0, "norm2": 0, "prod": 1, "mean": np.nan, "var": np.nan, "std": np.nan, "any": False,
     "all": True, "count_nonzero": 0,
 }  # fmt: skip
+REFUSED = {
+    "amax": "largest", "amin": "smallest", "argmax": "largest", "argmin": "smallest", "logsumexp": "largest",
+}  # fmt: skip
+# Of quantizations, by output: what a row of zeros gives. Observers leave their states as they are.
+OF_ZEROS = {"scale": 1, "zero_point": -128}
 
 
 def test_every_reduction_is_tried_on_hard_rows():
@@ -112,17 +117,53 @@ def test_a_reduction_of_nothing(backend, name):
                 lambda dim, empty=empty: ((0,) if dim.many else 0) if dim is empty else ((3,) if dim.many else 3),
             )
         except InvalidProblem as error:
-            assert f"{empty.name} is 0, and there is no largest or smallest of no elements" in str(error)
-            assert lacking and name not in NOTHING and not name.endswith("_backward")
+            assert f"{empty.name} is (0,); there is no {REFUSED[name]} of no elements" in str(error)
+            assert lacking
             continue
+        assert name not in REFUSED or not lacking
         made = [backend.array(np.full(shape, 7, storage)) for shape, storage in plan.made]
-        plan.execute((*map(backend.array, inputs_of(plan)), *made))
+        given = inputs_of(plan)
+        plan.execute((*map(backend.array, given), *made))
+        states = dict(zip((operand.name for operand in operation.inputs), given, strict=True))
         for operand, output in zip(operation.outputs, map(backend.numpy, made), strict=True):
             if operand.name in lacking:
-                value = 0 if name.endswith("_backward") else NOTHING[name]
+                if name.endswith("_backward"):
+                    value = 0
+                elif operand.name.startswith("new_"):
+                    value = states[operand.name.removeprefix("new_")]
+                    value = np.fmax(value, 0) if "absmax" in name else value
+                else:
+                    value = NOTHING[name] if name in NOTHING else OF_ZEROS[operand.name]
                 np.testing.assert_array_equal(output, np.full(output.shape, value, output.dtype))
             else:
                 assert output.size == 0
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_has_no_value_of_nothing_says_which_axis_is_empty(backend, name):
+    x = backend.array(np.zeros((2, 0, 3), np.float32))
+    for axis, empty in ((1, 1), (-2, 1), ((2, 1), 1), (None, 1)):
+        message = rf"^{name}: axis {empty} of input has length 0; there is no {REFUSED[name]} of no elements$"
+        with pytest.raises(InvalidProblem, match=message):
+            getattr(skuda, name)(x, axis=axis)
+    assert getattr(skuda, name)(x, axis=0).shape == (0, 3)  # no output, so nothing is asked for
+
+
+@pytest.mark.parametrize("shape", [(0,), (3, 0), (0, 4), (2, 0, 3)])
+def test_quantizing_nothing_is_quantizing_zeros(backend, shape):
+    x = backend.array(np.zeros(shape, np.float32))
+    scale, codes = skuda.dynamic_quantize_per_tensor(x)
+    assert backend.numpy(scale) == 1 and codes.shape == shape
+    scale, zero_point, codes = skuda.dynamic_quantize_asymmetric_per_tensor(x)
+    assert backend.numpy(scale) == 1 and backend.numpy(zero_point) == -128 and codes.shape == shape
+    scale, codes = skuda.dynamic_quantize_per_token(x)
+    np.testing.assert_array_equal(backend.numpy(scale), np.ones(shape[:-1]))
+    scale, codes = skuda.dynamic_quantize_per_channel(x, axis=-1)
+    np.testing.assert_array_equal(backend.numpy(scale), np.ones(shape[-1:]))
+    scale, codes = skuda.dynamic_quantize_per_group(x, group_size=4)
+    assert scale.shape == (*shape[:-1], -(-shape[-1] // 4)) and codes.shape == shape
+    low, high = skuda.observe_min_max_per_tensor(x, -2.0, -np.inf)
+    assert backend.numpy(low) == -2 and backend.numpy(high) == -np.inf
 
 
 @pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (2, 0)])

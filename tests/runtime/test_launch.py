@@ -101,6 +101,7 @@ def driver(monkeypatch):
     )
     raw_stream = "_cuda_getCurrentRawStream"
     monkeypatch.setattr(torch._C, raw_stream, lambda device: STREAM + 0x100 + device, raising=False)
+    monkeypatch.setattr(torch._C, "_increment_version", increase_versions)
     for each in (family._CuPy, family._Torch):
         made = lambda self, size, device, stream: array(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
@@ -129,6 +130,7 @@ class Tensor:
     """What `skuda` asks of a tensor on a GPU."""
 
     layout, is_nested, is_cuda, is_cpu, negative, device = torch.strided, False, True, False, False, "xpu"
+    requires_grad, version = False, 0
 
     def __init__(self, pointer: int, shape, storage, device: int = 0, strides=None):
         self.pointer, self.shape, self.device_index = pointer, torch.Size(shape), device
@@ -155,6 +157,12 @@ class Tensor:
 
 
 Tensor.__module__ = "torch"
+
+
+def increase_versions(tensors) -> None:
+    """torch's own function knows only its own tensors."""
+    for tensor in tensors:
+        tensor.version += 1
 
 
 @pytest.fixture(params=[array, Tensor], ids=["cupy", "torch"])
@@ -249,6 +257,7 @@ class Variations:
             "view": lambda index: view_of(self.at(index), "operand"),
             "negative": lambda index: self.torch_s(index, "negative", True),
             "layout": lambda index: self.torch_s(index, "layout", torch.sparse_coo),
+            "requires grad": lambda index: self.torch_s(index, "requires_grad", True),
             "device type": lambda index: self.torch_s(index, "is_cuda", False),
         }
 

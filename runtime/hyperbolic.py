@@ -50,7 +50,7 @@ def _inverse(x, one):
     near = np.minimum(x, 2.0**30)
     square = two_product(near, near)
     high, low = two_sum(square[0], one)
-    root = pair_root((high, low + square[1]))
+    root = pair_root(fast_two_sum(high, low + square[1]))
     high, low = two_sum(root[0], near)
     beyond = x >= 2.0**30
     high, low = logarithm_pair(

@@ -26,7 +26,7 @@ __device__ inline f64 hyperbolic_cosine(f64 x) {
 __device__ inline f64 inverse_of(f64 x, f64 one) {
   const DoubleDouble square = two_product(x, x);
   const DoubleDouble sum = two_sum(square.high, one);
-  const DoubleDouble root = pair_root({sum.high, sum.low + square.low});
+  const DoubleDouble root = pair_root(fast_two_sum(sum.high, sum.low + square.low));
   const DoubleDouble argument = two_sum(root.high, x);
   const DoubleDouble log = logarithm_pair(argument.high, argument.low + root.low, 0);
   return log.high + log.low;

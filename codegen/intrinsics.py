@@ -1,9 +1,9 @@
 """The intrinsics: ONE table of what a formula may call, with the rule and the spelling for every target.
 
 To add an intrinsic, add a row: name, arguments and result as kinds, the CUDA, NumPy and LaTeX spellings with
-`{0}`, `{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact. A generated
-test compiles and runs each (intrinsic, target, compute type) cell, so a spelling that does not exist cannot
-land.
+`{0}`, `{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact or common.
+An operation that calls what is neither has no bits that hold everywhere. A generated test compiles and runs each
+(intrinsic, target, compute type) cell, so a spelling that does not exist cannot land.
 
 Kinds: `r` a real in the compute type C, `i` an exact integer, `b` a boolean, `n` the same number kind (real
 or integer) in all places where it stands, `x` the same kind of any sort.

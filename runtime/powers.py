@@ -177,7 +177,8 @@ def _usual(x):
 
 
 def logarithm_pair(high, low=0.0, raised=0) -> Pair:
-    """log((high + low) 2^raised), within 2^-65 of itself, for a normal high above 0."""
+    """log((high + low) 2^raised), within 2^-65 of itself, for a normal high above 0; from 2^1000 on low is too
+    small to count."""
     m, power, step = _mantissa(high)
     product = two_product(m, _RECIPROCAL[step])  # its first part less 1 is exact
     scaled = low * two_to_the(-np.minimum(power, 1000)) * _RECIPROCAL[step]

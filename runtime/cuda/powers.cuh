@@ -141,7 +141,8 @@ __device__ inline Mantissa mantissa_of(f64 x) {
   return {__longlong_as_double(bits - (power << 52)), i32(power), i32(above >> 46) & 63};
 }
 
-// log((high + low) 2^raised), within 2^-65 of itself, for a normal high above 0.
+// log((high + low) 2^raised), within 2^-65 of itself, for a normal high above 0; from 2^1000 on low is too small to
+// count.
 __device__ inline DoubleDouble logarithm_pair(f64 high, f64 low, i32 raised) {
   const Mantissa x = mantissa_of(high);
   const f64* const by = logarithm_table[x.step];

@@ -6,14 +6,17 @@ from __future__ import annotations
 import math
 import re
 import warnings
+from fractions import Fraction
 from pathlib import Path
 
+import mpmath
 import numpy as np
 import pytest
-from family_points import BITS, MODULE, PAIRS, furthest, points
+from family_points import BITS, MODULE, PAIRS, beside, every_exponent, furthest, points, quarters
 
 import skuda
-from skuda import double_double, reference
+from skuda import double_double, reference, trigonometric
+from skuda.powers import logarithm_pair
 
 TYPES = list(BITS)
 INF, NAN = np.inf, np.nan
@@ -190,9 +193,33 @@ def test_cuda_has_the_same_constants(module):
         assert any(theirs[place : place + len(chain)] == chain for place in range(len(theirs))), chain
 
 
-def test_double_double_is_exact():
-    from fractions import Fraction
+def test_logarithms_of_powers_have_bits_to_spare():
+    rng = np.random.default_rng(5)
+    high = np.concatenate([np.abs(every_exponent(np.float64, 1_000, rng)), np.abs(beside(1, 1_000, rng))])
+    high = np.concatenate([high, rng.uniform(0.98, 1.02, 1_000)])
+    high = high[(high >= 2.0**-1022) & (high != 1)]
+    low = np.where(high < 2.0**1000, high * rng.normal(0, 2.0**-56, high.size), 0.0)
+    with mpmath.workprec(200):
+        for x, more, *parts in zip(*(each.tolist() for each in (high, low, *logarithm_pair(high, low))), strict=True):
+            exact = mpmath.log(mpmath.mpf(x) + more)
+            assert abs(exact - parts[0] - parts[1]) <= abs(exact) * 2.0**-65, x
 
+
+def test_angles_have_bits_to_spare():
+    rng = np.random.default_rng(5)
+    size = np.concatenate([np.abs(quarters(np.float64, 2_000, rng)), 2.0 ** rng.uniform(20, 1023, 6_000)])
+    size = size[size > 0]
+    with mpmath.workprec(1300):
+        quarter = mpmath.pi / 2
+        for x, *parts, quadrant in zip(*(each.tolist() for each in (size, *trigonometric._angle(size))), strict=True):
+            turns = mpmath.mpf(x) / quarter
+            whole = mpmath.nint(turns)
+            exact = (turns - whole) * quarter
+            assert int(whole) % 4 == quadrant % 4
+            assert abs(exact - parts[0] - parts[1]) <= abs(exact) * 2.0**-64, x
+
+
+def test_double_double_is_exact():
     rng = np.random.default_rng(4)
     a, b = (rng.normal(size=300) * 2.0 ** rng.integers(-200, 200, 300) for _ in range(2))
     for exact, (high, low) in (

@@ -266,8 +266,8 @@ class DescribedProgram:
         if self.operation.exact:
             return (
                 "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
-                "rounded in C (f64 where T is f64, else f32), or made of such steps in one order (sums, exp, "
-                "log, erf: docs/numerics.md), and the result is rounded once at the store"
+                "rounded in C (f64 where T is f64, else f32), or made of such steps in one order "
+                "(sums, elementary functions: docs/numerics.md), and the result is rounded once at the store"
             )
         return (
             "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "

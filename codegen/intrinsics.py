@@ -1,9 +1,9 @@
 """The intrinsics: ONE table of what a formula may call, with the rule and the spelling for every target.
 
 To add an intrinsic, add a row: name, arguments and result as kinds, the CUDA, NumPy and LaTeX spellings with
-`{0}`, `{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact. A generated
-test compiles and runs each (intrinsic, target, compute type) cell, so a spelling that does not exist cannot
-land.
+`{0}`, `{1}`, ... for the arguments, the rule for NaN and ties in words, and whether it is exact or common.
+An operation that calls what is neither has no bits that hold everywhere. A generated test compiles and runs each
+(intrinsic, target, compute type) cell, so a spelling that does not exist cannot land.
 
 Kinds: `r` a real in the compute type C, `i` an exact integer, `b` a boolean, `n` the same number kind (real
 or integer) in all places where it stands, `x` the same kind of any sort.
@@ -58,6 +58,12 @@ def _real(
     return Intrinsic(
         name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, 0, common, header
     )
+
+
+def _family(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
+    """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
+    rule = f"within 1 unit in the last place, the same bits everywhere; {limits}"
+    return _real(name, cuda, name, latex, rule, arity=arity, common=True, header=f"{module}.cuh")
 
 
 _NEAREST = "within the library's error bound; NaN gives NaN"
@@ -130,31 +136,34 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
           "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
           header="erf.cuh"),
-    # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
-    _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
-    _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
-    _real("exp2", "exp2", "np.exp2", r"2^{{{0}}}", _NEAREST),
-    _real("expm1", "expm1", "np.expm1", r"\left(e^{{{0}}} - 1\right)", _NEAREST),
-    _real("log2", "log2", "np.log2", r"\log_2({0})", "0 gives -inf, negative gives NaN"),
-    _real("log10", "log10", "np.log10", r"\log_{{10}}({0})", "0 gives -inf, negative gives NaN"),
-    _real("log1p", "log1p", "np.log1p", r"\ln(1 + {0})", "-1 gives -inf, below gives NaN"),
-    _real("sin", "sin", "np.sin", r"\sin({0})", "infinite gives NaN"),
-    _real("cos", "cos", "np.cos", r"\cos({0})", "infinite gives NaN"),
-    _real("tan", "tan", "np.tan", r"\tan({0})", "infinite gives NaN"),
-    _real("asin", "asin", "np.arcsin", r"\arcsin({0})", "outside [-1, 1] gives NaN"),
-    _real("acos", "acos", "np.arccos", r"\arccos({0})", "outside [-1, 1] gives NaN"),
-    _real("atan", "atan", "np.arctan", r"\arctan({0})", _NEAREST),
-    _real("atan2", "atan2", "np.arctan2", r"\operatorname{{atan2}}({0}, {1})", _NEAREST, arity=2),
-    _real("sinh", "sinh", "np.sinh", r"\sinh({0})", _NEAREST),
-    _real("cosh", "cosh", "np.cosh", r"\cosh({0})", _NEAREST),
+    # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
+    _family("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
+    _family("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
+    _family("powers", "log2", "logarithm2", r"\log_2({0})", "0 gives -inf, negative gives NaN"),
+    _family("powers", "log10", "logarithm10", r"\log_{{10}}({0})", "0 gives -inf, negative gives NaN"),
+    _family("powers", "log1p", "logarithm_one_plus", r"\ln(1 + {0})", "-1 gives -inf, below gives NaN"),
+    _family("powers", "pow", "power", r"{{{0}}}^{{{1}}}",
+            "special values as C's pow; negative to a fraction gives NaN", 2),
+    _family("powers", "rsqrt", "inverse_root", r"\frac{{1}}{{\sqrt{{{0}}}}}",
+            "0 gives the infinity of its sign, negative gives NaN"),
+    _family("powers", "cbrt", "cube_root", r"\sqrt[3]{{{0}}}", "zeros keep their sign; NaN gives NaN"),
+    _family("powers", "hypot", "hypotenuse", r"\sqrt{{{0}^2 + {1}^2}}", "infinite if either is infinite", 2),
+    _family("hyperbolic", "sinh", "hyperbolic_sine", r"\sinh({0})", "zeros keep their sign"),
+    _family("hyperbolic", "cosh", "hyperbolic_cosine", r"\cosh({0})", "NaN gives NaN"),
+    _family("hyperbolic", "asinh", "inverse_hyperbolic_sine", r"\operatorname{{arsinh}}({0})", "zeros keep their sign"),
+    _family("hyperbolic", "acosh", "inverse_hyperbolic_cosine", r"\operatorname{{arcosh}}({0})", "below 1 gives NaN"),
+    _family("hyperbolic", "atanh", "inverse_hyperbolic_tangent", r"\operatorname{{artanh}}({0})",
+            "outside [-1, 1] gives NaN; zeros keep their sign"),
+    _family("trigonometric", "sin", "sine", r"\sin({0})", "infinite gives NaN; zeros keep their sign"),
+    _family("trigonometric", "cos", "cosine", r"\cos({0})", "infinite gives NaN"),
+    _family("trigonometric", "tan", "tangent", r"\tan({0})", "infinite gives NaN; zeros keep their sign"),
+    _family("trigonometric", "asin", "arcsine", r"\arcsin({0})", "outside [-1, 1] gives NaN; zeros keep their sign"),
+    _family("trigonometric", "acos", "arccosine", r"\arccos({0})", "outside [-1, 1] gives NaN"),
+    _family("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
+    _family("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
+            "special values as C's atan2", 2),
+    # CUDA's and NumPy's libraries differ in the last places, so rows with it are measured.
     _real("tanh", "tanh", "np.tanh", r"\tanh({0})", _NEAREST),
-    _real("asinh", "asinh", "np.arcsinh", r"\operatorname{{arsinh}}({0})", _NEAREST),
-    _real("acosh", "acosh", "np.arccosh", r"\operatorname{{arcosh}}({0})", "below 1 gives NaN"),
-    _real("atanh", "atanh", "np.arctanh", r"\operatorname{{artanh}}({0})", "outside [-1, 1] gives NaN"),
-    _real("pow", "pow", "np.power", r"{{{0}}}^{{{1}}}",
-          "as C's pow; negative to a fraction gives NaN", arity=2),
-    _real("hypot", "hypot", "np.hypot", r"\sqrt{{{0}^2 + {1}^2}}",
-          "infinite if either is infinite", arity=2),
 )
 
 # What converts an exact integer to the type that an output stores, `{1}`: outermost in the formula of that output.

@@ -120,7 +120,7 @@ class Operation(Record):
         element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         attributes: attributes, in call order.
         requirements: conditions on attributes.
-        exact: whether every intrinsic of its formulas is correctly rounded.
+        exact: whether every intrinsic of its formulas is correctly rounded, or made of such steps on CPU and GPU alike.
         source: name of the CUDA source within the generated package.
         formula_attributes: the attributes that formulas use, which kernels and references take.
         over: what its reductions are over: `d`, `n, d` for several dimensions, or `d/group_size` for the blocks along

@@ -7,6 +7,7 @@ reference is plain expressions over them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 
 import numpy as np
 
@@ -74,16 +75,25 @@ def remainder(a, b):
     return np.where(r != 0, np.where((r < 0) != (b < 0), r + b, r), np.copysign(r, b))
 
 
-def rsqrt(x):
-    """1 / sqrt(x)."""
-    return 1 / np.sqrt(x)
-
+# Functions by their module, which is imported when a formula asks for one.
+_FAMILIES = {
+    "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
+    "hyperbolic": ("acosh", "asinh", "atanh", "cosh", "sinh"),
+    "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
+}
+_MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
 
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
     "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "to_real", "where",
+    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "to_real", "where", *_MODULE_OF,
 )  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"skuda.{_MODULE_OF[name]}"), name)
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:

@@ -47,11 +47,11 @@ class PrecisionGuarantee(Record):
         accumulator: the type of running sums; None where nothing is summed.
         rounding: how the result is narrowed to its element.
         exact: only steps occur that are the same everywhere: + - * / sqrt, rounding to integer, comparisons and
-            selections, each correctly rounded, and sums, exp and log, made of these in one order. So the result
-            is a function of the formula alone: the same bits on CPU and GPU.
+            selections, each correctly rounded, and sums and elementary functions, made of these in one order. So
+            the result is a function of the formula alone: the same bits on CPU and GPU.
         max_ulp: largest distance from the formula evaluated in the compute type step by step, in units in the
-            last place of the output; 0 for exact rows, None where functions of the libraries occur and only a
-            measurement can tell.
+            last place of the output; 0 for exact rows, None where a function of CUDA's and NumPy's libraries
+            occurs and only a measurement can tell.
         deterministic: the same input gives the same bits on every run.
         bit_stable_on_same_hardware: the same bits for every layout, alignment and launch shape.
     """

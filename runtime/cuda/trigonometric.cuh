@@ -1,0 +1,223 @@
+// Trigonometric functions and their inverses in steps that CPU and GPU have in common: skuda.trigonometric has the same
+// text in NumPy.
+#pragma once
+#include "double_double.cuh"
+
+// |x| = quadrant pi / 2 + high + low, the last two up to pi / 4.
+struct Angle {
+  f64 high, low;
+  i32 quadrant;
+};
+
+// 2 / pi in binary, 64 bits a word, after a word of zeros.
+static __device__ const u64 two_over_pi[20] = {
+  0x0000000000000000, 0xa2f9836e4e441529, 0xfc2757d1f534ddc0, 0xdb6295993c439041,
+  0xfe5163abdebbc561, 0xb7246e3a424dd2e0, 0x06492eea09d1921c, 0xfe1deb1cb129a73e,
+  0xe88235f52ebb4484, 0xe99c7026b45f7e41, 0x3991d639835339f4, 0x9c845f8bbdf9283b,
+  0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
+  0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
+};
+
+// Of a finite size from 2^20 on, by Payne and Hanek: 192 bits of 2 / pi decide.
+__device__ inline Angle angle_beyond(f64 size) {
+  const i64 bits = __double_as_longlong(size);
+  const u64 mantissa = (bits & 0xfffffffffffffll) | 0x10000000000000ll;
+  const i32 from = i32(bits >> 52) - 1013, word = from >> 6, shift = from & 63;
+  u64 part[3];  // of 2 / pi, the upper bits first
+#pragma unroll
+  for (i32 i = 0; i < 3; ++i) {
+    part[i] = two_over_pi[word + i] << shift | (two_over_pi[word + i + 1] >> 1) >> (63 - shift);
+  }
+  const u64 low = mantissa * part[2], middle = mantissa * part[1] + __umul64hi(mantissa, part[2]);
+  const u64 high = mantissa * part[0] + __umul64hi(mantissa, part[1]) + (middle < mantissa * part[1] ? 1 : 0);
+  u64 above = high << 2 | middle >> 62, below = middle << 2 | low >> 62;  // a fraction of a quadrant
+  const bool beyond = above >> 63;                                        // it is above a half: the next quadrant less
+  if (beyond) above = ~above, below = ~below;
+  const DoubleDouble first = fast_two_sum(f64(above >> 32) * 0x1p-32, f64(above & 0xffffffffull) * 0x1p-64);
+  const DoubleDouble second = fast_two_sum(first.high, f64(below >> 32) * 0x1p-96);
+  const DoubleDouble share =
+      fast_two_sum(second.high, (first.low + second.low) + f64(below & 0xffffffffull) * 0x1p-128);
+  const DoubleDouble product = two_product(share.high, 0x1.921fb54442d18p+0);
+  const f64 rest = product.low + (share.high * 0x1.1a62633145c07p-54 + share.low * 0x1.921fb54442d18p+0);
+  const DoubleDouble angle = fast_two_sum(product.high, rest);
+  const f64 sign = beyond ? -1.0 : 1.0;
+  return {sign * angle.high, sign * angle.low, i32(high >> 62) + (beyond ? 1 : 0)};
+}
+__device__ inline Angle angle_of(f64 size) {
+  if (size >= 0x1p20) return angle_beyond(size);
+  const f64 quadrant = rint(size * 0x1.45f306dc9c883p-1);
+  // pi / 2 in parts of 33 bits, whose products with the quadrant are exact
+  const DoubleDouble first = two_sum(size - quadrant * 0x1.921fb544p+0, -(quadrant * 0x1.0b4611a6p-34));
+  const DoubleDouble second = two_sum(first.high, -(quadrant * 0x1.3198a2ep-69));
+  const DoubleDouble angle =
+      fast_two_sum(second.high, (first.low + second.low) - quadrant * 0x1.b839a252049c1p-104);
+  return {angle.high, angle.low, i32(quadrant)};
+}
+
+// The sine and the cosine of an angle up to pi / 4, each in two parts.
+__device__ inline DoubleDouble sine_near(f64 r, f64 rest) {
+  const f64 z = r * r;
+  f64 p = 0x1.5d9f2d4cc5302p-33;
+  p = p * z + -0x1.ae5e95829ce29p-26;
+  p = p * z + 0x1.71de35bd0064ep-19;
+  p = p * z + -0x1.a01a019c6fc66p-13;
+  p = p * z + 0x1.111111110fc18p-7;
+  p = p * z + -0x1.555555555554cp-3;
+  return {r, r * (z * p) + (rest - 0.5 * z * rest)};
+}
+__device__ inline DoubleDouble cosine_near(f64 r, f64 rest) {
+  const DoubleDouble z = two_product(r, r);
+  f64 p = -0x1.8ff91c6f1d7d2p-37;
+  p = p * z.high + 0x1.1eea850bdc83ep-29;
+  p = p * z.high + -0x1.27e4f8fb2b255p-22;
+  p = p * z.high + 0x1.a01a019e19deap-16;
+  p = p * z.high + -0x1.6c16c16c1612ap-10;
+  p = p * z.high + 0x1.5555555555554p-5;
+  const DoubleDouble one = fast_two_sum(1.0, -0.5 * z.high);
+  return {one.high, one.low + (z.high * z.high * p - (0.5 * z.low + r * rest))};
+}
+__device__ inline f64 turned_sine(Angle angle, i32 quadrant) {
+  const DoubleDouble value = quadrant & 1 ? cosine_near(angle.high, angle.low) : sine_near(angle.high, angle.low);
+  const f64 sum = value.high + value.low;
+  return quadrant & 2 ? -sum : sum;
+}
+
+__device__ inline f64 sine(f64 x) {
+  if (!is_finite(x)) return not_a_number();
+  const Angle angle = angle_of(fabs(x));
+  return turned_sine(angle, angle.quadrant) * copysign(1.0, x);
+}
+__device__ inline f64 cosine(f64 x) {
+  if (!is_finite(x)) return not_a_number();
+  const Angle angle = angle_of(fabs(x));
+  return turned_sine(angle, angle.quadrant + 1);
+}
+__device__ inline f64 tangent(f64 x) {
+  if (!is_finite(x)) return not_a_number();
+  const Angle angle = angle_of(fabs(x));
+  DoubleDouble s = sine_near(angle.high, angle.low), c = cosine_near(angle.high, angle.low);
+  s = fast_two_sum(s.high, s.low), c = fast_two_sum(c.high, c.low);
+  const bool turned = angle.quadrant & 1;
+  const DoubleDouble value = pair_quotient(turned ? c : s, turned ? s : c);
+  return (value.high + value.low) * copysign(1.0, turned ? -x : x);
+}
+
+// ---- inverses ----
+
+// arctan of sixteenths, in two parts.
+static __device__ const f64 arctangent_table[17][2] = {
+  {0x0p+0, 0x0p+0},
+  {0x1.ff55bb72cfdeap-5, -0x1.c934d86d23f1dp-60},
+  {0x1.fd5ba9aac2f6ep-4, -0x1.cd37686760c17p-59},
+  {0x1.7b97b4bce5b02p-3, 0x1.347b0b4f881cap-58},
+  {0x1.f5b75f92c80ddp-3, 0x1.8ab6e3cf7afbdp-57},
+  {0x1.362773707ebccp-2, -0x1.963a544b672d8p-57},
+  {0x1.6f61941e4def1p-2, -0x1.c63aae6f6e918p-56},
+  {0x1.a64eec3cc23fdp-2, -0x1.24dec1b50b7ffp-56},
+  {0x1.dac670561bb4fp-2, 0x1.a2b7f222f65e2p-56},
+  {0x1.0657e94db30dp-1, -0x1.d5b495f6349e6p-56},
+  {0x1.1e00babdefeb4p-1, -0x1.928df287a668fp-58},
+  {0x1.345f01cce37bbp-1, 0x1.1021137c71102p-55},
+  {0x1.4978fa3269ee1p-1, 0x1.2419a87f2a458p-56},
+  {0x1.5d58987169b18p-1, 0x1.0028e4bc5e7cap-57},
+  {0x1.700a7c5784634p-1, -0x1.8c34d25aadef6p-56},
+  {0x1.819d0b7158a4dp-1, -0x1.bf76229d3b917p-56},
+  {0x1.921fb54442d18p-1, 0x1.1a62633145c07p-55},
+};
+// arctan(t) = t + t z P(z), z = t^2, for t up to 1/31.
+__device__ inline f64 arctangent_rest(f64 z) {
+  f64 p = 0x1.3a1c7ffb92d73p-4;
+  p = p * z + -0x1.745cc0149fa83p-4;
+  p = p * z + 0x1.c71c71b817039p-4;
+  p = p * z + -0x1.2492492491a3dp-3;
+  p = p * z + 0x1.9999999999999p-3;
+  return p * z + -0x1.5555555555555p-2;
+}
+
+// arctan(n / d) for 0 <= n <= d, d > 0.
+__device__ inline DoubleDouble arctangent_pair(DoubleDouble n, DoubleDouble d) {
+  const f64 step = rint(16.0 * divided(n.high, d.high)), c = 0.0625 * step;
+  const DoubleDouble less = two_product(c, d.high), more = two_product(c, n.high);
+  const DoubleDouble over = two_sum(n.high, -less.high), under = two_sum(d.high, more.high);
+  const DoubleDouble t = pair_quotient(
+      fast_two_sum(over.high, over.low + ((n.low - less.low) - c * d.low)),
+      {under.high, under.low + ((d.low + more.low) + c * n.low)});
+  const f64* const by = arctangent_table[i32(step)];
+  const f64 z = t.high * t.high;
+  const DoubleDouble sum = fast_two_sum(by[0], t.high);
+  return {sum.high, sum.low + (by[1] + (t.low + t.high * (z * arctangent_rest(z))))};
+}
+// The angle of the point (d, n), n >= 0, d negative if so said and given by its size.
+__device__ inline f64 angle_of_point(DoubleDouble n, DoubleDouble d, bool negative) {
+  const bool steep = n.high > d.high;
+  const DoubleDouble angle = arctangent_pair(steep ? d : n, steep ? n : d);
+  const f64 turn = steep ? 1.0 : negative ? 2.0 : 0.0, sign = steep != negative ? -1.0 : 1.0;
+  const DoubleDouble sum = two_sum(turn * 0x1.921fb54442d18p+0, sign * angle.high);
+  return sum.high + (sum.low + (turn * 0x1.1a62633145c07p-54 + sign * angle.low));
+}
+// The same in f64 alone, within 2^-48.
+__device__ inline f64 angle_of_point_near(f64 n, f64 d, bool negative) {
+  const bool steep = n > d;
+  const f64 least = steep ? d : n, most = steep ? n : d;
+  const f64 step = rint(16.0 * divided(least, most)), c = 0.0625 * step;
+  const f64 t = divided(least - c * most, most + c * least), z = t * t;
+  const f64 angle = arctangent_table[i32(step)][0] + (t + t * (z * arctangent_rest(z)));
+  const f64 turn = steep ? 1.0 : negative ? 2.0 : 0.0;
+  return turn * 0x1.921fb54442d18p+0 + (steep != negative ? -angle : angle);
+}
+
+// cos(arcsin(x)) for |x| <= 1.
+__device__ inline DoubleDouble other_leg(f64 x) {
+  const DoubleDouble square = two_product(x, x), rest = two_sum(1.0, -square.high);
+  return pair_root(fast_two_sum(rest.high, rest.low - square.low));
+}
+__device__ inline f64 arcsine(f64 x) {
+  if (!(fabs(x) <= 1.0)) return not_a_number();
+  return copysign(angle_of_point({fabs(x), 0.0}, other_leg(x), false), x);
+}
+__device__ inline f64 arccosine(f64 x) {
+  if (!(fabs(x) <= 1.0)) return not_a_number();
+  return angle_of_point(other_leg(x), {fabs(x), 0.0}, x < 0.0);
+}
+__device__ inline f32 arcsine(f32 x) {
+  const f64 size = fabs(f64(x));
+  if (!(size <= 1.0)) return f32(not_a_number());
+  return copysign(f32(angle_of_point_near(size, sqrt((1.0 - size) * (1.0 + size)), false)), x);
+}
+__device__ inline f32 arccosine(f32 x) {
+  const f64 size = fabs(f64(x));
+  if (!(size <= 1.0)) return f32(not_a_number());
+  return f32(angle_of_point_near(sqrt((1.0 - size) * (1.0 + size)), size, x < 0.0f));
+}
+
+__device__ inline f64 precise_angle(f64 n, f64 d, bool negative) {
+  if (n < d * 0x1p-60) {
+    if (!negative) return divided(n, d);  // rounded once where it is subnormal too
+    n = 0.0;
+  }
+  if (d < n * 0x1p-60) d = 0.0;
+  const f64 most = maximum(n, d), scale = most > 0x1p500 ? 0x1p-700 : most < 0x1p-400 ? 0x1p700 : 1.0;
+  return angle_of_point({n * scale, 0.0}, {d * scale, 0.0}, negative);
+}
+__device__ inline f64 precise_angle(f32 n, f32 d, bool negative) { return angle_of_point_near(n, d, negative); }
+
+template <typename C> __device__ inline C arctangent2(C y, C x) {
+  if (is_nan(x) || is_nan(y)) return C(not_a_number());
+  C n = absolute(y), d = absolute(x);
+  if (is_inf(n) || is_inf(d)) n = is_inf(y) ? C(1) : C(0), d = is_inf(x) ? C(1) : C(0);
+  if (n == C(0) && d == C(0)) d = C(1);
+  return copysign(C(precise_angle(n, d, copysign(C(1), x) < C(0))), y);
+}
+template <typename C> __device__ inline C arctangent(C x) { return arctangent2(x, C(1)); }
+
+// f32 by way of f64.
+__device__ inline f32 sine(f32 x) { return f32(sine(f64(x))); }
+__device__ inline f32 cosine(f32 x) { return f32(cosine(f64(x))); }
+__device__ inline f32 tangent(f32 x) {
+  if (!is_finite(x)) return f32(not_a_number());
+  const Angle angle = angle_of(fabs(f64(x)));
+  const DoubleDouble s = sine_near(angle.high, angle.low), c = cosine_near(angle.high, angle.low);
+  const f64 sine = s.high + s.low, cosine = c.high + c.low;
+  const f64 value = angle.quadrant & 1 ? divided(-cosine, sine) : divided(sine, cosine);
+  return f32(value * copysign(1.0, f64(x)));
+}

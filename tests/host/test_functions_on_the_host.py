@@ -1,0 +1,31 @@
+"""The CUDA spellings of functions that have the same bits everywhere, compiled for the CPU: NumPy's bits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from function_arguments import arguments
+
+from host.functions import Functions
+from skuda import reference
+from skuda.codegen.intrinsics import INTRINSICS
+
+COMMON = [name for name, row in INTRINSICS.items() if row.common]
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory):
+    return Functions(COMMON, tmp_path_factory.mktemp("functions"))
+
+
+@pytest.mark.parametrize("word", ["f32", "f64"])
+@pytest.mark.parametrize("name", COMMON)
+def test_bits(functions, name, word):
+    arrays = arguments(len(INTRINSICS[name].arguments), {"f32": np.float32, "f64": np.float64}[word], 4_000)
+    with np.errstate(all="ignore"):
+        expected = np.asarray(getattr(reference, name)(*arrays))
+    assert expected.dtype == arrays[0].dtype and np.isfinite(expected).mean() > 0.2
+    kind = f"u{expected.itemsize}"
+    expected, got = reference.narrow(expected, word), reference.narrow(functions(name, *arrays), word)
+    wrong = np.flatnonzero(got.view(kind) != expected.view(kind))
+    assert not len(wrong), [([each[i] for each in arrays], got[i], expected[i]) for i in wrong[:5]]

@@ -1,0 +1,122 @@
+"""Where the functions of skuda.powers, skuda.hyperbolic and skuda.trigonometric are hard, and how far off they are.
+
+    python tests/runtime/family_points.py COUNT [NAME...]
+
+prints the largest distances from mpmath's values over COUNT points of each kind, in units in the last place.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import mpmath
+import numpy as np
+from mpmath import mpf
+
+from skuda import hyperbolic, powers, trigonometric
+
+MODULE = {name: module for module, names in (
+    (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),
+    (trigonometric, "sin cos tan asin acos atan atan2"),
+) for name in names.split()}  # fmt: skip
+
+EXACT = {name: getattr(mpmath, name) for name in MODULE if hasattr(mpmath, name)} | {
+    "exp2": lambda x: mpmath.power(2, x), "log2": lambda x: mpmath.log(x) / mpmath.log(2), "pow": mpmath.power,
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x), "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+}  # fmt: skip
+PAIRS = ("pow", "hypot", "atan2")
+BITS = {np.float32: (24, -149, 128), np.float64: (53, -1074, 1024)}  # precision, least and greatest exponent
+
+
+def every_exponent(C, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Finite values of both signs, spread over all bit patterns."""
+    kind = np.uint32 if C is np.float32 else np.uint64
+    values = rng.integers(0, np.iinfo(kind).max, count, dtype=kind).view(C)
+    return np.where(np.isfinite(values), values, C(1))
+
+
+def beside(value: float, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Values at all distances from one."""
+    return value + rng.normal(0, 1, count) * 2.0 ** -rng.integers(0, 54, count)
+
+
+def quarters(C, count: int, rng: np.random.Generator) -> np.ndarray:
+    """The nearest values to multiples of pi / 2, of all sizes."""
+    most = 100 if C is np.float32 else 1000
+    with mpmath.workprec(1200):
+        multiples = [int(rng.integers(1, 2**31)) << int(rng.integers(0, most - 40)) for _ in range(count // 4)]
+        far = [float(multiple * mpmath.pi / 2) for multiple in multiples]
+    hardest = [6381956970095103.0 * 2.0**797, 2.0**1023] if C is np.float64 else [16367173.0 * 2.0**72]
+    return np.concatenate([rng.integers(-(2**21), 2**21, count) * (np.pi / 2), far, hardest])
+
+
+def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
+    """Arguments of a function: of every exponent, and where it is hard."""
+    rng = np.random.default_rng(seed)
+    top = 1075 * np.log(2) if C is np.float64 else 150 * np.log(2)
+    parts = [every_exponent(C, count, rng), rng.normal(0, 1, count), beside(0, count, rng), beside(1, count, rng)]
+    if name in ("exp2", "expm1", "sinh", "cosh"):
+        unit = 1 if name == "exp2" else np.log(2)
+        halves = (rng.integers(-1080, 1080, count) + 0.5) * unit + rng.normal(0, 0.01, count)
+        parts += [rng.uniform(-top, top, 2 * count) / np.log(2) * unit, halves, np.linspace(-1.5, 1.5, 2 * count)]
+    if name in ("sin", "cos", "tan"):
+        parts += [quarters(C, count, rng), rng.uniform(-7, 7, 2 * count), rng.uniform(-(2**21), 2**21, count)]
+    if name in ("asin", "acos", "atanh"):
+        parts += [rng.uniform(-1, 1, 2 * count), -beside(1, count, rng), rng.normal(0, 2.0**-19, count // 4)]
+    if name == "asinh":
+        parts += [rng.normal(0, 2.0**-12, count // 4), rng.normal(0, 2.0**-20, count // 4)]
+        parts += [2.0 ** rng.uniform(29, 31, count // 4)]
+    with np.errstate(all="ignore"):
+        x = np.concatenate([np.asarray(part).astype(C) for part in parts])
+        if name in ("log2", "log10", "rsqrt", "acosh", "pow"):
+            x = np.abs(x)
+        if name == "acosh":
+            x = np.concatenate([x[x >= 1], C(1) + x[x < 1]])
+        if name == "log1p":
+            x = np.concatenate([x, np.abs(x[np.abs(x) < 1]) - C(1)])
+        if name not in PAIRS:
+            return (x,)
+        if name == "pow":  # results of every exponent
+            x = x[(x > 0) & (x != 1)]
+            return x, (rng.uniform(-top, top, x.size) / np.log(x.astype(np.float64))).astype(C)
+        ratio = (x.astype(np.float64) * 2.0 ** rng.uniform(-70, 70, x.size)).astype(C)
+        return np.concatenate([x, x]), np.concatenate([ratio, rng.permutation(x)])
+
+
+def furthest(name: str, C, arguments: tuple[np.ndarray, ...], got: np.ndarray) -> tuple[float, list[float]]:
+    """The largest distance from mpmath's values in units in the last place, and where; inf where what is finite or
+    defined differs."""
+    precision, least, greatest = BITS[C]
+    worst, where = mpf(0), []
+    with mpmath.workprec(150):
+        limit = (1 - mpf(2) ** -(precision + 1)) * mpf(2) ** greatest  # from here on infinite
+        for value, *each in zip(got.tolist(), *(argument.tolist() for argument in arguments), strict=True):
+            if not all(map(np.isfinite, each)) or name == "atan2" and not each[0]:
+                continue
+            try:
+                exact = EXACT[name](*map(mpf, each))
+            except (ValueError, ZeroDivisionError):
+                continue  # a pole
+            if not isinstance(exact, mpf) or not mpmath.isfinite(exact):
+                continue  # a pole, or beyond the domain
+            if not np.isfinite(value):
+                off = mpf(0) if abs(exact) >= limit * (1 - mpf(2) ** -precision) else mpf("inf")
+            else:
+                unit = mpmath.ldexp(1, max((mpmath.mag(exact) if exact else least) - precision, least))
+                off = abs(exact - value) / unit
+            if off > worst:
+                worst, where = off, each
+    return float(worst), where
+
+
+def main(count: int, names: list[str]) -> None:
+    """Prints a line for each function and type."""
+    for name in names or MODULE:
+        for C in BITS:
+            arguments = points(name, C, count)
+            off, where = furthest(name, C, arguments, getattr(MODULE[name], name)(*arguments))
+            print(f"{name} {C.__name__}: {off:.4f} at {where}, {arguments[0].size} points", flush=True)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2:])

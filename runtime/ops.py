@@ -100,6 +100,9 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
     Raises:
         InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
     """
+    if len(plan_class.operation.optional) > 1:  # beside one that is None, another may be its number
+        *inputs, out = values
+        values = *(_without_numbers(plan_class, inputs) or inputs), out
     if without is not None and not isinstance(without, str):
         known = ", ".join(map(repr, plan_class.operation.numbers))
         raise InvalidProblem(f"{plan_class.__name__}: without is {without!r}, expected {known} or None")
@@ -135,8 +138,8 @@ def _form(plan_class: type[Plan], absent: tuple[bool, ...], without: str | None)
 
 
 def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
-    """The inputs, None in the place of arrays for which a call has the number that they are when they are left out; None
-    if there is no such number."""
+    """The inputs, with None in the place of each number that stands for an array which may be left out; None if there
+    is no such number."""
     optional = plan_class.operation.numbers
     found = list(inputs)
     for index, operand in enumerate(plan_class.operation.inputs):

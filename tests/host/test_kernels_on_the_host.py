@@ -46,3 +46,13 @@ def test_places_among_equals(source, tmp_path, monkeypatch):
 
             monkeypatch.setattr(emulator, "fill", some)
             assert [fault for sku in chosen for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize("source", ["rms_norm.cu", "layer_norm.cu"])
+def test_weights_wider_than_the_input(source, tmp_path):
+    """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
+    mixed = [sku for sku in SKUS[source] if (sku.element, sku.weight_element) == ("f16", "f32")]
+    chosen = [sku for sku in covering(mixed) if dispatch.entry_of(sku).variant.kernel in ("row", "cluster", "across")]
+    assert {dispatch.entry_of(sku).variant.suffix for sku in chosen} >= {"x4", "x4_unaligned", "x4_strided", "_reread", ""}
+    host = emulator.Host(source, chosen, tmp_path)
+    assert [fault for sku in chosen for fault in host.faults(sku)] == []

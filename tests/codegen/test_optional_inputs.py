@@ -8,6 +8,8 @@ from catalogs import forget_catalog, make_catalog
 
 from skuda import dispatch
 from skuda.codegen import spec as specs
+from skuda.codegen.cli import main
+from skuda.codegen.commands import build
 from skuda.codegen.render import render
 from skuda.errors import InvalidProblem
 from skuda.sku import KernelSku
@@ -161,3 +163,34 @@ def test_a_row_s_own_files_do_not_change_for_its_forms():
     plain = plain.replace("share: C[] = 0.25", "share: C[]")
     before, after = (render(specs.loads(text))["cuda/shifted.cu"].split("\n", 3)[3] for text in (plain, SPEC))
     assert before == after
+
+
+@pytest.mark.parametrize(
+    ("chosen", "sources", "direction"),
+    [
+        ("layer_norm", {"layer_norm", "layer_norm_without_bias", "standardize"}, None),
+        ("quantize_per_token", {"quantize_per_token", "quantize_per_token_without_zero_point"}, None),
+        ("rms_norm_backward", {"rms_norm", "rms_normalize"}, "backward"),
+        ("layer_norm_without_bias", {"layer_norm_without_bias"}, None),
+    ],
+)
+def test_what_is_built_of_a_row_is_all_that_its_calls_reach(chosen, sources, direction):
+    jobs = build.jobs_of(dispatch.catalogs(), [chosen], ["sm_90"])
+    assert {job.source for job in jobs} == {f"{source}.cu" for source in sources}
+    assert direction is None or all("_backward_" in job.entry for job in jobs)
+
+
+def test_the_command_line_shows_forms_with_their_row(capsys):
+    assert main(["list", "layer_norm"]) == 0
+    heads, *rows = capsys.readouterr().out.splitlines()
+    assert [row.split()[0] for row in rows] == ["layer_norm", "layer_norm_dynamic_quantize"]
+    assert rows[0].split()[2] == "forward+backward"
+    assert main(["list", "layer_norm", "--skus"]) == 0
+    assert "\nlayer_norm_without_bias_bf16_weight_f32__row64x4\n" in capsys.readouterr().out
+    assert main(["show", "layer_norm"]) == 0
+    shown = capsys.readouterr().out
+    assert "  weight = 1, bias = 0: standardize\n  bias = 0: layer_norm_without_bias\n" in shown
+    assert main(["show", "layer_norm_without_bias", "--types", "f16,f32"]) == 0
+    shown = capsys.readouterr().out
+    assert "  layer_norm(input, weight=None, bias=None, *, eps=None, out=None, stream=None)\n" in shown
+    assert "  layer_norm_without_bias_f16_weight_f32__row64x4 (cuda, contiguous)\n" in shown

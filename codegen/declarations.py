@@ -309,7 +309,7 @@ class Declarations(TreeReader):
                 break
 
     def last_axis(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
-        """The attributes of a form; where an operand that it lacks alone said which axes `*d` is, `*d` is the last axis."""
+        """The attributes of a form: where what it lacks alone said how many axes `*d` is, `*d` is the last axis."""
         alone = {operand.dims[0].name for operand in self.absent if len(operand.dims) == 1 and operand.dims[0].many}
         alone -= {operand.dims[0].name for operand in inputs if len(operand.dims) == 1}
         named = {attribute.axis_of for attribute in attributes}

@@ -26,7 +26,7 @@ RESERVED = frozenset(
     co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert
     thread_local linux unix
     f64 f32 f16 bf16 e4m3 e5m2 s8 u8 s4 u4 i32 i64 self
-    dtype input_dtype keepdims np out reference row shape stream""".split()
+    dtype input_dtype keepdims np out reference row shape stream without""".split()
 ) | frozenset(
     word
     for row in INTRINSICS.values()

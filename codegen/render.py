@@ -48,7 +48,8 @@ CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     files: dict[str, str] = {}
-    for row, whole in [(each, row) for row in spec.rows for each in (row, *row.forms.values())]:
+    every_row = [(each, row) for row in spec.rows for each in (row, *row.forms.values())]
+    for row, whole in every_row:
         described = Described(row)
         context = {
             "row": described.heading(spec.file_name),

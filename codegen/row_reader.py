@@ -133,7 +133,8 @@ class RowReader(Declarations):
                 names = " and ".join(f"`{each}`" for each in absent)
                 self.error(self.defaults[absent[0]], f"without {names}, {mistake[0]}", mistake[1])
             elif form is not None:
-                backward = form.backward if absent[0] in of_backward(row) else None  # that of another form, or the row's
+                # Elsewhere the backward pass is that of another form, or of the row itself.
+                backward = form.backward if absent[0] in of_backward(row) else None
                 found[absent[0]] = replace(form, backward=backward, optional={})
         return found
 
@@ -146,10 +147,12 @@ class RowReader(Declarations):
         """What a call would have to say of a form that it need not say of the row: message and help."""
         for program in (form.forward, form.backward):
             whole = row.forward if program is form.forward else row.backward
-            if program is not None and program.operation.asked != whole.operation.asked:
-                letter = next(each for each in program.operation.asked if each not in whole.operation.asked)
-                return f"no input shows the type {letter}", "an input that must be there shows it"
-            if program is not None and (program.operation.shaped is None) != (whole.operation.shaped is None):
+            if program is None:
+                continue
+            asked = program.operation.asked.items() - whole.operation.asked.items()
+            if asked:
+                return f"no input shows the type {min(asked)[0]}", "an input that must be there shows it"
+            if (program.operation.shaped is None) != (whole.operation.shaped is None):
                 return "no input shows how long an output is", "an input that must be there shows it"
         return None
 

@@ -6,7 +6,7 @@ Every generated function is one line that calls `call`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +30,8 @@ _MOST_PLANS = 4096
 # A plan and its short way, by what an array says cheaply: the first input's element type and shape, and what else the
 # caller chose. The short way compares all the others, so it launches only what this plan was selected for.
 _SHORT: dict[tuple, tuple[Plan, Straight]] = {}
+# What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
+_FORMS: dict[tuple, tuple] = {}
 
 
 def call(
@@ -109,43 +111,51 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
     Raises:
         InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
     """
+    key = plan_class, without, *map(type, values[:-1])
+    try:
+        found = _FORMS.get(key)
+    except TypeError:  # `without` has no hash
+        found = None
+    if found is None:
+        *inputs, out = values
+        if (left_out := _without_numbers(plan_class, inputs)) is not None:  # beside one that is None
+            return call_without(plan_class, (*left_out, out), attributes, stream, without, **options)
+        found = _form(plan_class, inputs, without)
+        if len(_FORMS) >= _MOST_PLANS:
+            _FORMS.clear()
+        _FORMS[key] = found
+    form, kept, chosen = found
+    if chosen is not None:
+        attributes = tuple([attributes[each] if type(each) is int else each.default for each in chosen])
+    return call(form, kept(values), attributes, stream, **options)
+
+
+def _form(plan_class: type[Plan], inputs, without: str | None):
+    """The plan of a form, what takes its operands out of the operation's, and where its attributes are among the
+    operation's: one that is not there stands for its default; None where they are the same."""
+    operation, name = plan_class.operation, plan_class.__name__
+    numbers = [*operation.numbers]
     if without is not None and not isinstance(without, str):
-        known = ", ".join(map(repr, plan_class.operation.numbers))
-        raise InvalidProblem(f"{plan_class.__name__}: without is {without!r}, expected {known} or None")
-    form, kept, chosen = _form(plan_class, tuple([value is None for value in values[:-1]]), without)
-    return call(
-        form,
-        (*[values[index] for index in kept], values[-1]),
-        tuple([attributes[each] if type(each) is int else each.default for each in chosen]),
-        stream,
-        **options,
-    )
-
-
-@cache
-def _form(plan_class: type[Plan], absent: tuple[bool, ...], without: str | None):
-    """The plan of a form, where its inputs stand among the operation's, and where its attributes do: one that the
-    operation lacks stands for its default."""
-    operation = plan_class.operation
-    missing = {operand.name: each for operand, each in zip(operation.inputs, absent, strict=True)}
-    first = next((name for name in operation.numbers if missing.get(name) or name == without), without)
+        raise InvalidProblem(f"{name}: without is {without!r}, expected {', '.join(map(repr, numbers))} or None")
+    given = {operand.name: value is not None for operand, value in zip(operation.inputs, inputs, strict=True)}
+    first = next((each for each in numbers if not given.get(each, True) or each == without), without)
     form = plan_class.without(first)
-    behind = [*operation.numbers][[*operation.numbers].index(first) :]
-    given = [name for name in behind if missing.get(name) is False]
-    if given:
-        name, behind = plan_class.__name__, "what stands behind an input that is left out must be left out too"
-        if given[0] == first:
-            raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
-        raise InvalidProblem(f"{name}: {given[0]} is given, but {first} is not: {behind}")
+    there = next((each for each in numbers[numbers.index(first) :] if given.get(each)), None)
+    if there == first:
+        raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
+    if there is not None:
+        behind = "what stands behind an input that is left out must be left out too"
+        raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {behind}")
     places = {operand.name: index for index, operand in enumerate(operation.inputs)}
-    of_attributes = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
-    kept = tuple(places[operand.name] for operand in form.operation.inputs)
-    return form, kept, tuple(of_attributes.get(a.name, a) for a in form.operation.attributes)
+    kept = itemgetter(*(places[operand.name] for operand in form.operation.inputs), -1)
+    own = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
+    chosen = tuple(own.get(attribute.name, attribute) for attribute in form.operation.attributes)
+    return form, kept, None if chosen == tuple(range(len(own))) else chosen
 
 
 def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
-    """The inputs, None in the place of arrays for which a call has the number that they are when they are left out; None
-    if there is no such number."""
+    """The inputs, with None in the place of each number that stands for an array which may be left out; None if there
+    is no such number."""
     optional = plan_class.operation.numbers
     found = list(inputs)
     for index, operand in enumerate(plan_class.operation.inputs):

@@ -112,7 +112,7 @@ def jobs_of(
 
 
 def _called(operation: Operation) -> set[str]:
-    """The names that choose an operation: its own, as a stage those of what it is one of, as a form those of the row."""
+    """The names that choose an operation: its own, and those of what it is a stage or a form of."""
     form = operation.source.removesuffix(".cu")
     backward = operation.function.removeprefix(operation.name)
     return {name + end for name in (operation.name, form, operation.row) for end in ("", backward)}

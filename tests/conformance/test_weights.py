@@ -1,4 +1,4 @@
-"""Norms whose weights are of another type than their input: f32 beside f16 and bf16, as mixed-precision training has it."""
+"""Norms with weights of another type than their input: f32 beside f16 and bf16, as in mixed-precision training."""
 
 from __future__ import annotations
 

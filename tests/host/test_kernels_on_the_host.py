@@ -46,3 +46,13 @@ def test_places_among_equals(source, tmp_path, monkeypatch):
 
             monkeypatch.setattr(emulator, "fill", some)
             assert [fault for sku in chosen for fault in host.faults(sku)] == []
+
+
+def test_weights_wider_than_the_input(tmp_path):
+    """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
+    source = "layer_norm.cu"
+    chosen = covering([sku for sku in SKUS[source] if (sku.element, sku.weight_element) == ("f16", "f32")])
+    ways = {(found.kernel, found.suffix) for found in (dispatch.entry_of(sku).variant for sku in chosen)}
+    assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
+    host = emulator.Host(source, chosen, tmp_path)
+    assert [fault for sku in chosen for fault in host.faults(sku)] == []

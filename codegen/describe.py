@@ -12,7 +12,7 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand
+from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
 from skuda.reference import FORMULA_NAMES
 from skuda.sku import Direction
 
@@ -193,17 +193,17 @@ class DescribedProgram:
     def argument_rows(self) -> list[tuple[str, str, str]]:
         """(name, type, meaning) of each argument of the function form."""
         op = self.operation
-        rows = [(o.name, o.signature, _operand_meaning(o)) for o in op.inputs]
+        rows = [(o.name, o.signature, _operand_meaning(o, op)) for o in op.inputs]
         if op.shaped:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
         for letter, keyword in op.asked.items():
-            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}."))
+            names = "or as NumPy, ml_dtypes or torch name it"
+            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}; {names}."))
         if self.reads_packed:
-            rows.append(
-                ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
-            )
+            meaning = "element type of packed codes, which travel as uint8: s4 or u4; u8 if not given."
+            rows.append(("input_dtype", "str", meaning))
         elif self.reads_bytes:
             rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
         if self.reads_packed:
@@ -306,7 +306,11 @@ def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
     return list(steps.items()), results
 
 
-def _operand_meaning(operand: Operand) -> str:
+def _operand_meaning(operand: Operand, operation: Operation) -> str:
     if operand.scalar:
         return "one value: a number, or an array of one element (read on the device, no synchronisation)."
+    own = {dim.name for dim in operand.dims}
+    lacks = [dim.name in own for dim in operation.space].count(False)
+    if lacks and (operation.axis is not None or any(not dim.many for dim in operation.space)):
+        return "array, any strides; may have the axes that it lacks, with one element each."
     return "array, any strides."

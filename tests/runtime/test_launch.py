@@ -552,3 +552,14 @@ def test_parameters_that_keep_axes_have_the_short_way(driver, make, monkeypatch)
     monkeypatch.setattr("skuda.plan.check", lambda *_: pytest.fail("checked in full"))
     plan.execute(kept)
     assert len(driver.launches) == 3 and len(set(driver.launches)) == 1
+
+
+@pytest.mark.parametrize("group_size", [13, 2**31, 2**63 - 1])
+@pytest.mark.parametrize("name", ["QuantizePerGroup", "DynamicQuantizePerGroup", "DequantizePerGroupBackward"])
+def test_a_group_longer_than_its_axis_is_launched_as_one_of_that_length(driver, name, group_size):
+    plan_class = next(plan for plan in PLANS if plan.operation.class_name == name)
+    for each in (12, group_size):
+        descriptor = plan_class.descriptor_type(outer=(3,), d=12, inner=(), group_size=each)
+        plan = plan_class.select(descriptor, preference=BackendKind.CUDA)
+        plan.execute(operands_of(plan, array))
+    assert driver.launches[0] == driver.launches[1]

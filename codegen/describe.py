@@ -216,15 +216,15 @@ class DescribedProgram:
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
         for letter, keyword in op.asked.items():
-            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}."))
+            names = "or as NumPy, ml_dtypes or torch name it"
+            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}; {names}."))
         if self.unread:
             names = " or ".join(f'"{name}"' for name in self.unread)
             meaning = f"{names} where the forward pass went without: no gradient of it is made."
             rows.append(("without", "str", meaning))
         if self.reads_packed:
-            rows.append(
-                ("input_dtype", "str", "element type of packed codes, which travel as uint8: s4 or u4.")
-            )
+            meaning = "element type of packed codes, which travel as uint8: s4 or u4; u8 if not given."
+            rows.append(("input_dtype", "str", meaning))
         elif self.reads_bytes:
             rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
         if self.reads_packed:
@@ -329,8 +329,12 @@ def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
 
 def _operand_meaning(operand: Operand, operation: Operation) -> str:
     meaning = "array, any strides"
+    own = {dim.name for dim in operand.dims}
+    lacks = [dim.name in own for dim in operation.space].count(False)
     if operand.scalar:
         meaning = "one value: a number, or an array of one element (read on the device, no synchronisation)"
+    elif lacks and (operation.axis is not None or any(not dim.many for dim in operation.space)):
+        meaning += "; may have the axes that it lacks, with one element each"
     if operand.name in operation.numbers:
         meaning += f"; None is {operation.numbers[operand.name]}, by a kernel that reads none"
     return f"{meaning}."

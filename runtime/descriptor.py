@@ -12,6 +12,7 @@ from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.operation import Operation, Types
 
 _MOST = (1 << 63) - 1  # what kernels count with
+_MOST_ELEMENTS = 1 << 60  # whose bytes they can count
 
 
 def is_number(value) -> bool:
@@ -73,9 +74,9 @@ def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tup
         sizes[dim.name] = tuple(int(extent) for extent in extents) if dim.many else int(value)
     space = operation.space
     elements = prod([prod(size) if isinstance(size := sizes[dim.name], tuple) else size for dim in space])
-    if elements > _MOST:
+    if elements >= _MOST_ELEMENTS:
         called = ", ".join(f"{dim.name} = {shown(sizes[dim.name])}" for dim in space)
-        raise InvalidProblem(f"{plan}: {called} has {shown(elements)} elements, expected fewer than 2^63")
+        raise InvalidProblem(f"{plan}: {called} has {shown(elements)} elements, expected fewer than 2^60")
     for attribute in operation.attributes:
         if attribute.type == "size":
             sizes[attribute.name] = block_length(getattr(descriptor, attribute.name), f"{plan}: {attribute.name}")

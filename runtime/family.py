@@ -261,7 +261,7 @@ def _family(array) -> Family:
 
 def mark_written(arrays) -> None:
     """Tells torch which of some arrays are tensors that have been written: their versions increase."""
-    tensors = [array for array in arrays if library_of(type(array)) == "torch"]
+    tensors = [array for array in arrays if (PLAIN.get(type(array)) or library_of(type(array))) == "torch"]
     if tensors:
         family_of(tensors[0]).wrote(tensors)
 

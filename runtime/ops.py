@@ -223,7 +223,7 @@ def _plan(
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
-        tuple((type(value), told_apart(value)) for value in attributes),
+        tuple(map(_in_key, attributes)),
         dtypes,
         input_dtype,
         shape,
@@ -240,6 +240,11 @@ def _plan(
             _PLANS.clear()
         _PLANS[key] = plan
     return plan
+
+
+def _in_key(value) -> tuple:
+    """An attribute as a part of a key: of what is equal, numbers of several types and signed zeros differ."""
+    return type(value), tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)
 
 
 def _plain(value):

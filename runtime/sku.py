@@ -12,7 +12,7 @@ import re
 from functools import cache
 
 from skuda.dtypes import DTYPES
-from skuda.errors import UnknownSymbol
+from skuda.errors import UnknownSymbol, shown
 from skuda.records import Record
 
 
@@ -159,10 +159,10 @@ def split_symbol(symbol: str) -> SymbolParts:
     Raises:
         UnknownSymbol: the text does not have the form of a symbol.
     """
-    match = _symbol().fullmatch(symbol)
+    match = _symbol().fullmatch(symbol) if isinstance(symbol, str) else None
     if match is None:
         raise UnknownSymbol(
-            f"{symbol!r} is not a kernel symbol: "
+            f"{shown(symbol)} is not a kernel symbol: "
             "expected op[_backward]_element[_element][_weight_element][_scale_element]__variant, "
             "such as quantize_per_token_f16_s8__vec16"
         )

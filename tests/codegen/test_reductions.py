@@ -200,6 +200,24 @@ def test_what_one_direction_reduces_over():
     assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.of_some
 
 
+@pytest.mark.parametrize(
+    ("output", "needed"),
+    [
+        ("y: T[*n] = max(x, over=d)", "largest"),
+        ("y: T[*n] = min(x, over=d) - max(x, over=d)", "largest or smallest"),
+        ("y: i64[*n] = argmin(x, over=d)", "smallest"),
+        ("y: T[*n] = where(count(over=d) == 0, 0, max(x, over=d))", ""),
+        ("y: T[*n] = where(count(over=d) == 0, 0, 2 * max(x - min(x, over=d), over=d))", ""),
+        ("y: T[*n] = where(count(over=d) == 0, max(x, over=d), 0)", "largest"),
+        ("y: T[*n] = where(count(over=d) == 1, 0, max(x, over=d))", "largest"),
+        ("y: T[*n] = where(count(over=d) == 0, 0, max(x, over=d)) + max(x, over=d)", "largest"),
+        ("y: T[*n, d] = x - max(x, over=d)", ""),  # a row without elements has no output either
+    ],
+)
+def test_what_a_call_needs_elements_for(output, needed):
+    assert forward("x: T[*n, d]", output).operation.of_some == needed
+
+
 def test_outputs_of_a_reduction_may_have_fewer_dimensions():
     program = forward("x: T[*n, d]", "low: T[*n] = min(x, over=d); y: T[*n, d] = x - low; up: C[*n] = max(x, over=d)")
     assert [operand.signature for operand in program.operation.outputs] == ["T[*n]", "T[*n, d]", "C[*n]"]

@@ -194,3 +194,27 @@ def test_backward_with_torch():
     d_a, d_b = skuda.lerp_backward(to_torch(d_output), 0.3)
     for got, want in zip((d_a, d_b), skuda.lerp_backward(d_output, 0.3), strict=True):
         np.testing.assert_array_equal(to_numpy(got).view(np.uint16), want.view(np.uint16))
+
+
+@pytest.mark.parametrize("times", [1, 4])
+@pytest.mark.parametrize("way", ["function", "plan", "kept arguments"])
+def test_autograd_notices_what_was_written(way, times):
+    """By the full check, and by the short ways that later calls take."""
+    w, x, ones = torch.ones(64, device="cuda", requires_grad=True), torch.ones(64, device="cuda"), torch.ones(64).cuda()
+    plan = skuda.GeluPlan.select(skuda.GeluDescriptor(shape=64))
+    args = skuda.GeluArgs(ones, x)
+    y = w * x  # saves x
+    for _ in range(times):
+        before = x._version
+        if way == "function":
+            skuda.gelu(ones, out=x)
+        else:
+            plan.run(args if way == "kept arguments" else skuda.GeluArgs(ones, x))
+        assert x._version == before + 1
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+    leaf = torch.ones(64, device="cuda", requires_grad=True)
+    with pytest.raises(skuda.SkudaError, match="requires grad"):
+        skuda.gelu(ones, out=leaf)
+    with torch.no_grad():
+        assert skuda.gelu(ones, out=leaf)._version == 1

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import covering
+from problems import Call, covering, place
 
 from host import emulator
 from skuda import dispatch
-from skuda.sku import BackendKind
+from skuda.sku import BackendKind, Direction
 
 # Of these sources, kernels that show each schedule, and each element type in each role of it.
 SOURCES = (
@@ -56,3 +56,31 @@ def test_weights_wider_than_the_input(tmp_path):
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
     host = emulator.Host(source, chosen, tmp_path)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize(
+    "name", ["DynamicQuantizeAsymmetricPerToken", "DynamicQuantizePerTensor", "ObserveMinMaxPerChannel", "Sum"]
+)
+def test_rows_without_elements(name, tmp_path, monkeypatch):
+    """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
+    found = dispatch.catalogs()[0].plans("".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:])
+    plans = [plan for plan in found if plan.operation.direction is Direction.FORWARD]
+    tried = 0
+    for plan_class in plans:
+        operation = plan_class.operation
+        if not operation.over or operation.stages:  # stages that reduce are among the plans
+            continue
+        along = operation.along
+        lengths = {dim.name: 0 if dim.name in along else 3 for dim in operation.dims}
+        sizes = {dim.name: (lengths[dim.name],) if dim.many else lengths[dim.name] for dim in operation.dims}
+        plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+        names = [operand.name for operand in operation.operands if operand.dims]
+        places = [place(shape, "plain") for operand, shape in zip(operation.operands, plan.stored) if operand.dims]
+        elements = {field: plan.types[letter] for letter, field in operation.element_fields.items()}
+        call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, places),), False)
+        sku = dispatch.make_sku(operation, plan.types, call.variant())
+        monkeypatch.setattr(emulator, "calls", lambda _, call=call: [call])
+        host = emulator.Host(operation.source, [sku], tmp_path)
+        assert [*host.faults(sku)] == []
+        tried += 1
+    assert tried

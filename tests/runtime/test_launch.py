@@ -486,3 +486,80 @@ def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driv
             skuda.quantize_per_token(x, scale, zero_point, q_min=-1, q_max=wrong, out=out)
     with pytest.raises(Unsupported):
         skuda.quantize_per_token(x, make(2 << 12, (4,), "f8"), zero_point, q_min=-1, q_max=1, out=out)
+
+
+def test_torch_is_told_what_was_written(driver, monkeypatch):
+    """By every way of a call: the full check, the short way, arguments that are kept, the function form."""
+    plan, (a, b, output) = lerp(Tensor)
+    ways = set()
+    for _ in range(4):
+        args = LerpArgs(a, b, 0.25, output)
+        for _ in range(3):
+            before = output.version
+            plan.run(args)
+            assert output.version == before + 1
+            ways.add(type(args._ready))
+    assert ways == {Ready, Seen}
+    before = output.version
+    for times in range(1, 5):
+        assert skuda.lerp(a, b, 0.25, out=output) is output
+        assert output.version == before + times
+    assert a.version == b.version == 0
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_an_output_that_requires_grad_is_written_only_where_nothing_is_recorded(driver, recorded):
+    plan, (a, b, output) = lerp(Tensor)
+    for _ in range(3):
+        plan.run(LerpArgs(a, b, 0.25, output))
+    output.requires_grad, before = True, len(driver.launches)
+    with torch.set_grad_enabled(recorded):
+        for call in (lambda: plan.run(LerpArgs(a, b, 0.25, output)), lambda: skuda.lerp(a, b, 0.25, out=output)):
+            if recorded:
+                with pytest.raises(InvalidProblem, match="^LerpPlan: output requires grad, and autograd would not see"):
+                    call()
+            else:
+                call()
+    assert len(driver.launches) == before + (0 if recorded else 2)
+
+
+def test_signed_zeros_and_tuples_have_short_ways_of_their_own(driver, make):
+    """0.0 equals -0.0 and (1,) equals (True,), so a plain look-up would find the other's plan."""
+    x, d_output = make(1 << 16, (4, 8), "f4"), make(2 << 16, (4, 8), "f4")
+    out = tuple(make(pointer << 16, shape, "f4") for pointer, shape in ((3, (4, 8)), (4, ()), (5, ())))
+    launched = {}
+    for _ in range(3):
+        for factor in (0.0, -0.0):
+            skuda.learnable_fake_quantize_per_tensor_backward(d_output, x, 0.3, 0.0, grad_factor=factor, out=out)
+            launched.setdefault(str(factor), set()).add(driver.launches[-1][-1])
+    assert not launched["0.0"] & launched["-0.0"]
+    sums = make(6 << 16, (4,), "f4")
+    for _ in range(3):
+        skuda.sum(x, axis=(1,), out=sums)
+    for axis in ((True,), (1.0,)):
+        with pytest.raises(InvalidProblem, match="axis is .*, expected an integer"):
+            skuda.sum(x, axis=axis, out=sums)
+
+
+def test_parameters_that_keep_axes_have_the_short_way(driver, make, monkeypatch):
+    plan = skuda.QuantizePerTokenPlan.select(skuda.QuantizePerTokenDescriptor(n=4, d=8), None, BackendKind.CUDA)
+    x, out = make(1 << 16, (4, 8), "f4"), make(4 << 16, (4, 8), "i1")
+    flat, kept = (
+        [x, make(2 << 16, shape, "f4"), make(3 << 16, shape, "i4"), out] for shape in ((4,), (4, 1))
+    )
+    for _ in range(2):
+        plan.execute(flat)
+    monkeypatch.setattr("skuda.plan.check", lambda *_: pytest.fail("checked in full"))
+    plan.execute(kept)
+    assert len(driver.launches) == 3 and len(set(driver.launches)) == 1
+
+
+@pytest.mark.parametrize("group_size", [13, 2**31, 2**63 - 1])
+@pytest.mark.parametrize("name", ["QuantizePerGroup", "DynamicQuantizePerGroup", "DequantizePerGroupBackward"])
+def test_a_group_longer_than_its_axis_is_launched_as_one_of_that_length(driver, name, group_size):
+    plan_class = next(plan for plan in PLANS if plan.operation.class_name == name)
+    for each in (12, group_size):
+        descriptor = plan_class.descriptor_type(outer=(3,), d=12, inner=(), group_size=each)
+        plan = plan_class.select(descriptor, preference=BackendKind.CUDA)
+        plan.execute(operands_of(plan, array))
+    assert driver.launches[0] == driver.launches[1]

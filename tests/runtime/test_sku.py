@@ -139,8 +139,9 @@ def test_an_unknown_symbol_names_the_nearest(symbol, nearest):
     ["", "lerp", "lerp_f32", "lerp__vec16", "Lerp_f32__vec16", "lerp_f32__", "a b__c", "lerp_f32__vec16\n"],
 )
 def test_what_is_no_symbol(text):
-    with pytest.raises(UnknownSymbol, match="is not a kernel symbol: expected"):
-        KernelSku.parse(text)
+    for each in (text, [text], None):
+        with pytest.raises(UnknownSymbol, match="is not a kernel symbol: expected"):
+            KernelSku.parse(each)
 
 
 def test_an_entry_leads_to_its_source():

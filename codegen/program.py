@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
+from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.operation import COMPUTE, Operation
+
+
+def needs_some(nodes: Iterable[Node]) -> bool:
+    """Whether values depend on reductions that have no value for no elements. The bounds of a mean over the same do not
+    count: the mean of nothing is NaN, and so is what `clamp` makes of it."""
+
+    def asked(node: Node) -> tuple[Node, ...]:
+        if node.op == "clamp" and node.args[0].op == "/":
+            total, count = node.args[0].args
+            of_nothing = total.op == f"{REDUCE}sum" and count.op == COUNT and total.text == count.text
+            if of_nothing and all(each.op.startswith(REDUCE) and each.text == total.text for each in node.args[1:]):
+                return (total, *(part for each in node.args[1:] for part in each.args))
+        return node.args
+
+    return any(
+        (node.op.startswith(REDUCE) and not REDUCTIONS[node.op.removeprefix(REDUCE)].empty) or needs_some(asked(node))
+        for node in nodes
+    )
 
 
 @dataclass(frozen=True)

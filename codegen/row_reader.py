@@ -12,8 +12,8 @@ from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.program import Program, Row
-from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.program import Program, Row, needs_some
+from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
@@ -419,7 +419,7 @@ class RowReader(Declarations):
             counted=next(iter(counted), ""),
             chained=bool(used & formulas.keys()),
             asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
-            of_some=any(not REDUCTIONS[r.op.removeprefix(REDUCE)].empty for r in reductions),
+            of_some=needs_some(node for _, node in formulas.values()),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)

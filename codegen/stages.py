@@ -16,8 +16,7 @@ from dataclasses import replace
 
 from skuda.codegen.nodes import CPP, REDUCE, Node
 from skuda.codegen.printers import Printer
-from skuda.codegen.program import Program
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.program import Program, needs_some
 from skuda.codegen.row_cuda import kept_of
 from skuda.operation import COMPUTE, Operand, Operation
 
@@ -154,8 +153,7 @@ class _Splitter:
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         operation = replace(operation, chained=bool(used & formulas.keys()))
         stage = Program(operation, formulas, texts, ())
-        kinds = {r.op.removeprefix(REDUCE) for node in formulas.values() for r in node.reductions()}
-        of_some = any(not REDUCTIONS[kind].empty for kind in kinds)
+        of_some = needs_some(formulas.values())
         many = len(stage.reductions)
         operation = replace(operation, reduced=stage.in_parts, reductions=many, of_some=of_some)
         return replace(stage, operation=replace(operation, kept=kept_of(replace(stage, operation=operation))))

@@ -167,7 +167,10 @@ class Rows:
 
 
 def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:
-    """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min)."""
+    """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min). Of nothing it
+    is infinite: a plan allows that only where the result does not depend on it."""
+    if rows.shape[-1] == 0:
+        return np.full(rows.shape[:-1], -np.inf if reduce is np.max else np.inf, rows.dtype)
     value = reduce(rows, axis=-1)
     if rows.dtype.kind != "f" or not np.any(value == 0):
         return value

@@ -108,8 +108,8 @@ class _FileReader(TreeReader):
             reductions = (*REDUCTION_NAMES, COUNT, SMALLEST)
             if match["name"] in INTRINSICS or match["name"] in reductions or match["name"] in functions:
                 other = "an intrinsic" if match["name"] in INTRINSICS else "another function"
-                other = "a reduction" if match["name"] in REDUCTION_NAMES else other
-                other = "a word of the language" if match["name"] in (COUNT, SMALLEST) else other
+                other = "a reduction" if match["name"] in reductions else other
+                other = "a function of types" if match["name"] == SMALLEST else other
                 self.error(
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"
                 )

@@ -87,6 +87,14 @@ def test_norms_and_deviations_of_infinities(backend):
         assert np.isnan(of(backend, name, row)).all()
 
 
+def test_l2_normalize_of_what_is_not_a_number_and_at_eps(backend):
+    """As torch's: NaN is not below eps, and a norm that equals eps is the divisor."""
+    assert np.isnan(of(backend, "l2_normalize", [NAN, 0.0, 1.0])).all()
+    assert np.isnan(of(backend, "l2_normalize_backward", [1.0, 1.0, 1.0], [NAN, 0.0, 1.0])).all()
+    assert of(backend, "l2_normalize_backward", [1.0], [2.0], eps=2.0).tolist() == [0]
+    assert of(backend, "l2_normalize_backward", [1.0], [2.0], eps=2.5).tolist() == [np.float32(1 / 2.5)]
+
+
 def test_the_slopes_of_activations_at_infinity(backend):
     x = [INF, -INF, 1e30, -1e30, 1e13, -1e13, 3e38, -3e38]
     for name in ("gelu_backward", "gelu_tanh_backward"):

@@ -180,13 +180,13 @@ def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Sp
 
 
 def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
-    """(g - x * (sum(g * x) / norm / norm)) / norm where the norm is above eps, else g / eps."""
+    """g / eps where the norm is below eps, else (g - x * (sum(g * x) / norm / norm)) / norm."""
     compute = compute_format(element)
     g, x = _points(d_output, element), _points(row, element)
     norm, least = _norm(x, compute), point(decode(eps, compute))
-    if norm is ANY or (not norm.nan and spans.order(norm.low) <= spans.order(least.low) < spans.order(norm.high)):
+    if norm is ANY or (not norm.nan and spans.order(norm.low) < spans.order(least.low) <= spans.order(norm.high)):
         return [ANY] * len(row)
-    if norm.nan or spans.order(norm.high) <= spans.order(least.low):
+    if not norm.nan and spans.order(norm.high) < spans.order(least.low):
         return [spans.divide(each, least, compute) for each in g]
     whole = spans.total(_products(g, x, compute), compute)
     share = spans.divide(spans.divide(whole, norm, compute), norm, compute)
@@ -195,13 +195,11 @@ def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
 
 
 def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
-    """x / max(sqrt(sum(x^2)), eps); eps where the norm is NaN."""
+    """x / max(sqrt(sum(x^2)), eps); NaN where the norm is."""
     compute = compute_format(element)
     x = _points(row, element)
     norm = _norm(x, compute)
-    least = point(decode(eps, compute))
-    if norm is not ANY:
-        norm = least if norm.nan else spans.largest([norm, least])
+    norm = spans.largest([norm, point(decode(eps, compute))])
     return [spans.divide(x[i], norm, compute) for i in _places(row, wanted)]
 
 

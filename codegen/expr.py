@@ -271,6 +271,7 @@ class _Reader:
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
         if name == SMALLEST:
+            self.check_hidden(node.func)
             return self.smallest(node)
         if name in CONVERSIONS:
             return self.converted(name, node, depth)
@@ -435,7 +436,7 @@ class _Reader:
         (at,) = node.args
         kinds = {letter: kind for letter, kind in self.scope.types.items() if kind != BOOL}
         if not isinstance(at, ast.Name) or at.id not in kinds:
-            help = f"types of numbers here: {', '.join(kinds)}" if kinds else "a row says it, and passes it on"
+            help = f"types of numbers here: {', '.join(kinds)}" if kinds else "formulas of arrays name them"
             raise self.refuse(at, f"`{SMALLEST}` needs a type of the row", help)
         if kinds[at.id] == INT:
             return Node("number", (), INT, bits=2, text="1", place=self.place(node))

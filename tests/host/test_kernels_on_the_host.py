@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from problems import Call, covering, place
 
 from host import emulator
 from skuda import dispatch
+from skuda.dtypes import DTYPES
 from skuda.sku import BackendKind, Direction
 
 # Of these sources, kernels that show each schedule, and each element type in each role of it.
@@ -84,3 +87,27 @@ def test_rows_without_elements(name, tmp_path, monkeypatch):
         assert [*host.faults(sku)] == []
         tried += 1
     assert tried
+
+
+# Of an operation with deviations, and of one that finds a scale: row kernels of each kind, and parts along and across.
+FINITE = {
+    "var.cu": r"var(_stage1)?_(f32|f16|f64)__(row8x4|row64x4_unaligned|row16x4_strided|row256x8|along|across\d)$",
+    "layer_norm.cu": r"layer_norm(_stage1_backward)?_(f32|f16)__(row32x4|cluster8|row512_reread|row1024_reread)$",
+    "dynamic_quantize_fp8_per_token.cu": r"dynamic_quantize_fp8_per_token_f16_e5m2__(row8x4|row64x4_unaligned)$",
+}
+
+
+@pytest.mark.parametrize("source", FINITE)
+def test_finite_rows(source, tmp_path, monkeypatch):
+    """Rows without a NaN: equal elements, elements near each other, and elements whose scale underflows."""
+    of_source = (sku for sku in dispatch.skus() if dispatch.entry_of(sku).operation.source == source)
+    chosen = [sku for sku in of_source if re.match(FINITE[source], sku.symbol)]
+    assert len(chosen) >= 2
+    host = emulator.Host(source, chosen, tmp_path)
+    for value, spread in ((12345.678, 0), (-6e4, 0), (1e3, 0.7), (3e-5, 1e-5)):
+
+        def near(operand, word, count, rng, value=value, spread=spread):
+            return rng.normal(value, spread, count).astype(DTYPES[word].storage)
+
+        monkeypatch.setattr(emulator, "fill", near)
+        assert [fault for sku in chosen for fault in host.faults(sku)] == []

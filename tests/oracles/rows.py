@@ -186,13 +186,13 @@ def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Sp
 
 
 def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
-    """(g - x * (sum(g * x) / norm / norm)) / norm where the norm is above eps, else g / eps."""
+    """g / eps where the norm is below eps, else (g - x * (sum(g * x) / norm / norm)) / norm."""
     compute = compute_format(element)
     g, x = _points(d_output, element), _points(row, element)
     norm, least = _norm(x, compute), point(decode(eps, compute))
-    if norm is ANY or (not norm.nan and spans.order(norm.low) <= spans.order(least.low) < spans.order(norm.high)):
+    if norm is ANY or (not norm.nan and spans.order(norm.low) < spans.order(least.low) <= spans.order(norm.high)):
         return [ANY] * len(row)
-    if norm.nan or spans.order(norm.high) <= spans.order(least.low):
+    if not norm.nan and spans.order(norm.high) < spans.order(least.low):
         return [spans.divide(each, least, compute) for each in g]
     whole = spans.total(_products(g, x, compute), compute)
     share = spans.divide(spans.divide(whole, norm, compute), norm, compute)
@@ -201,13 +201,11 @@ def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
 
 
 def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
-    """x / max(sqrt(sum(x^2)), eps); eps where the norm is NaN."""
+    """x / max(sqrt(sum(x^2)), eps); NaN where the norm is."""
     compute = compute_format(element)
     x = _points(row, element)
     norm = _norm(x, compute)
-    least = point(decode(eps, compute))
-    if norm is not ANY:
-        norm = least if norm.nan else spans.largest([norm, least])
+    norm = spans.largest([norm, point(decode(eps, compute))])
     return [spans.divide(x[i], norm, compute) for i in _places(row, wanted)]
 
 
@@ -451,7 +449,7 @@ def deviation_backward(d_output: int, row, output: int, correction: Fraction = F
 def _variance_gradient(gradient: Span, row, correction: Fraction, element: str) -> list[Span]:
     compute = compute_format(element)
     divisor = point(real(max(Fraction(len(row)) - correction, Fraction(0)), compute))
-    slope = spans.divide(spans.multiply(point(integer(2, compute)), gradient, compute), divisor, compute)
+    slope = spans.multiply(point(integer(2, compute)), spans.divide(gradient, divisor, compute), compute)
     return [spans.multiply(y, slope, compute) for y in _centered(_points(row, element), compute)]
 
 
@@ -535,7 +533,7 @@ def silu_mul(gate, up, *, element) -> list[Span]:
 
 
 def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[Span]]:
-    """(of gate: gradient * up * (s * (1 + gate * (1 - s))), s = sigmoid(gate); of up: gradient * silu(gate))."""
+    """(of gate: gradient * (s * (1 + gate * (1 - s))) * up, s = sigmoid(gate); of up: gradient * silu(gate))."""
     compute = compute_format(element)
     g, x, up = (_points(each, element) for each in (d_output, gate, up))
     slopes = []
@@ -543,7 +541,7 @@ def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[
         s = spans.sigmoid(each, compute)
         rest = spans.multiply(each, spans.subtract(_one(compute), s, compute), compute)
         slopes.append(spans.multiply(s, spans.add(_one(compute), rest, compute), compute))
-    return _products(_products(g, up, compute), slopes, compute), _products(g, _silu(x, compute), compute)
+    return _products(_products(g, slopes, compute), up, compute), _products(g, _silu(x, compute), compute)
 
 
 def gelu_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
@@ -573,8 +571,8 @@ def gelu_tanh_quantize_backward(
 
 
 def _let_through(d_output, active, slopes, parameters, element: str, scale_element: str) -> list[Span]:
-    """gradient / scale * slope where the code of what is quantized is in range, else 0; any of both where a span has
-    values within and without."""
+    """gradient / scale * slope where the code of what is quantized is in range and the slope is not 0, else 0; any of
+    both where a span has values within and without."""
     compute = compute_format(element)
     divisor = point(decode(parameters[0], FORMATS[scale_element]))
     kinds = {"element": compute.word, "scale_element": scale_element}
@@ -583,6 +581,10 @@ def _let_through(d_output, active, slopes, parameters, element: str, scale_eleme
         ends = [encode(end, compute) for end in (value.low, value.high)]
         within = [affine.in_range(end, *parameters, **kinds) for end in ends]
         through = spans.multiply(spans.divide(g, divisor, compute), slope, compute)
+        if slope.exact and slope.low.zero:
+            through = point(ZERO)
+        elif slope.finite and through is not ANY and (slope.low.zero or slope.high.zero):
+            through = spans.hull([through.low, through.high, ZERO])
         found.append(through if all(within) else ANY if any(within) or not value.exact else point(ZERO))
     return found
 

@@ -1,48 +1,110 @@
-"""Kernels of every schedule but tiles, run on the CPU: the same bytes as the reference, nothing touched beside them."""
+"""Kernels of every structure, run on the CPU: the same bytes as the reference, nothing touched that is not theirs."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from problems import covering
+from problems import covering_by_source
+from values import Problem, cases, lacking, run
 
 from host import emulator
-from skuda import dispatch
-from skuda.sku import BackendKind
+from skuda import compile as compiler
+from skuda import dispatch, schedules
+from skuda.dtypes import DTYPES
+from skuda.sku import BackendKind, KernelSku
 
-# Of these sources, kernels that show each schedule, and each element type in each role of it.
-SOURCES = (
-    "quantize_per_group.cu", "dynamic_quantize_fp8_per_token.cu", "dynamic_quantize_asymmetric_per_channel.cu",
-    "layer_norm.cu", "softmax.cu", "argmax.cu", "silu_mul_dynamic_quantize_per_group.cu",
-)  # fmt: skip
-SKUS = emulator.by_source(
+SKUS = [
     sku
     for sku in dispatch.skus()
     if sku.backend is BackendKind.CUDA
-    and dispatch.entry_of(sku).operation.source in SOURCES
+    and emulator.emulated(sku)
     and not dispatch.entry_of(sku).operation.of_second  # the second form runs as a whole
-)
+]
+COVERING = covering_by_source(SKUS)
+OLD = 80  # an architecture without instructions for floats of 8 bits
 
 
-@pytest.mark.parametrize("source", SOURCES)
+def narrow(sku: KernelSku) -> bool:
+    """Whether a kernel converts floats of 8 bits, which older GPUs do by integers."""
+    found = dispatch.entry_of(sku)
+    words = [found.operation.word(operand, found.types) for operand in found.operation.operands]
+    return any(DTYPES[word].narrow_float for word in words) and schedules.runs_on(found.variant, f"sm_{OLD}")
+
+
+def find(symbol: str) -> KernelSku:
+    return next(sku for sku in SKUS if sku.symbol == symbol)
+
+
+@pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
-    chosen = covering(SKUS[source])
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(COVERING[source], tmp_path)
+    assert [fault for sku in COVERING[source] for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize("source", [source for source, skus in COVERING.items() if any(map(narrow, skus))])
+def test_bytes_without_conversions_of_fp8(source, tmp_path):
+    chosen = [sku for sku in COVERING[source] if narrow(sku)]
+    host = emulator.Host(chosen, tmp_path, arch=OLD)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
+@pytest.mark.parametrize("source", COVERING)
+def test_what_is_expected_tells_right_from_wrong(source):
+    """Most of it is finite, no limit of a code, and not all the same."""
+    said = {sku.symbol: lacking(cases(sku)) for sku in COVERING[source]}
+    assert {symbol: each for symbol, each in said.items() if each} == {}
+
+
+def test_the_covering_set_has_every_kind_of_kernel():
+    """Against the names of kernels, not against problems.structure."""
+    kinds = {sku.variant.rstrip("0123456789") for sku in SKUS}
+    chosen = [sku for skus in COVERING.values() for sku in skus]
+    assert {sku.variant.rstrip("0123456789") for sku in chosen} == kinds
+    assert {"cluster8", "cluster16", "tile", "stages"} <= {sku.variant for sku in chosen}
+    calls = {name for sku in chosen for name in compiler.included(source_of(sku))}
+    assert calls == {name for sku in SKUS for name in compiler.included(source_of(sku))}
+    assert any("gelu" in sku.symbol for sku in chosen)
+
+
+def source_of(sku: KernelSku) -> str:
+    found = dispatch.entry_of(sku)
+    return found.catalog.source(found.operation.source)
+
+
+@pytest.mark.parametrize(
+    "header, before, after, expected",
+    [
+        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset + 1]);", "reads 4 bytes from byte"),
+        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset - 1]);", "reads 4 bytes from byte"),
+        ("walk.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
+    ],
+)
+def test_one_element_beside_an_operand_is_seen(header, before, after, expected, tmp_path, monkeypatch):
+    """A kernel that reads or writes the element before an operand's first or behind its last, if it changes nothing."""
+    headers = compiler.headers()
+    assert before in headers[header]
+    monkeypatch.setattr(compiler, "headers", lambda: headers | {header: headers[header].replace(before, after)})
+    sku = find("fake_quantize_per_tensor_f32__strided")
+    host = emulator.Host([sku], tmp_path)
+    found = [fault for fault in host.faults(sku) if "which are not its elements" in fault]
+    assert found and all(expected in fault for fault in found)
+
+
 @pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
-def test_places_among_equals(source, tmp_path, monkeypatch):
+def test_places_among_equals(source, tmp_path):
     """The first of equals, whichever element, thread, part or kernel has it."""
-    of_f32 = [sku for sku in dispatch.skus() if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
+    of_f32 = [sku for sku in SKUS if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
     chosen = [sku for sku in of_f32 if sku.variant.startswith(("along", "across"))]
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(chosen, tmp_path)
+    rng = np.random.default_rng(5)
     for rare in ([0.0, -0.0], [-np.inf], [np.inf], [np.inf, -np.inf], [1.0, -1.0, np.nan]):
         for common in (0.0, -np.inf, np.inf):
 
-            def some(operand, word, count, rng, rare=rare, common=common):
-                chosen = rng.choice(np.array(rare, np.float32), count)
-                return np.where(rng.random(count) < 0.002, chosen, np.float32(common))
+            def some(case, rare=rare, common=common):
+                plan = case.call.plan(BackendKind.REFERENCE)
+                shape = plan.stored[0]
+                chosen = rng.choice(np.array(rare, np.float32), shape)
+                inputs = {"input": np.where(rng.random(shape) < 0.002, chosen, np.float32(common))}
+                return Problem(inputs, run(plan, inputs), {}, {}, 0)
 
-            monkeypatch.setattr(emulator, "fill", some)
-            assert [fault for sku in chosen for fault in host.faults(sku)] == []
+            assert [fault for sku in chosen for fault in host.faults(sku, some)] == []

@@ -24,8 +24,7 @@ UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
 USUAL = 0.5  # of what is expected, at least, on an average of a kernel's calls
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
-_SIZES = (1.0, 1.0, 30.0, 1.0, 0.02)  # of the values of a row, or of so many neighbours of a map, in turn
-_NEIGHBOURS = 8
+_SIZES = (1.0, 1.0, 30.0, 1.0, 0.02)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
 _RARE = 8  # of 256 elements, so many are unusual
 _TIES = 77  # of 256 elements, so many lie on a grid, where quotients end in one half and elements are equal
@@ -306,9 +305,9 @@ class _Filling:
     """Values for one operand of a plan, which may be an operand of what makes that plan's inputs."""
 
     def __init__(self, rows: _Rows, operand: Operand, word: str, stored: tuple[int, ...], unusual: bool):
-        self.plan, self.operand, self.dtype, self.shape, self.unusual = rows.plan, operand, DTYPES[word], stored, unusual
+        self.plan = plan = rows.plan
+        self.operand, self.dtype, self.shape, self.unusual = operand, DTYPES[word], stored, unusual
         self.rows, self.full, self.numbers = rows.some, rows.full, rows.numbers(operand, stored)
-        plan = rows.plan
         self.count = int(np.prod(stored, dtype=np.int64))
         what = repr((plan.operation.function, sorted(plan.sizes.items()), plan.words)).encode()
         self.seed, self.start = crc32(what), crc32(operand.name.encode(), crc32(what))
@@ -343,7 +342,7 @@ class _Filling:
         low, high = self._range()
         if "q_max" not in self.plan.attributes and not any(DTYPES[word].code for word in self.plan.words):
             return 0.5
-        return 2.0 ** round(np.log2(3 / max(high - low, 1)))
+        return 2.0 ** round(np.log2((6 if high - low > 15 else 12) / max(high - low, 1)))
 
     def _codes(self) -> np.ndarray:
         raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
@@ -369,6 +368,8 @@ class _Filling:
             return around + (high + low) / 2
         if name == "scale":
             plain = self._step() * 2 ** (self._normal().clip(-2, 2) / 2)
+            if self.count == 1:
+                return self._step() * (0.75 + self._bytes(2) / 400)
             return np.where(on_grid, self._step() * 2.0 ** (self._bytes(2) % 3 - 1.0), plain)
         if name == "weight" or self.count == 1:
             return np.where(on_grid & (self.count > 1), 1.0, 0.5 + 1.5 * self._bytes(2) / 257)
@@ -381,7 +382,7 @@ class _Filling:
 
     def _values(self) -> np.ndarray:
         """Of a normal distribution whose ends are cut, so that some elements are equal."""
-        numbers = np.arange(self.count) // _NEIGHBOURS if self.numbers is None else self.numbers
+        numbers = np.arange(self.count) if self.numbers is None else self.numbers
         mixed = _mixed(numbers, self.seed + 1)
         sizes = np.array(_SIZES)[mixed % len(_SIZES)]
         low, high = (1.25 + (mixed >> np.uint64(shift)) % 64 / 64 for shift in (8, 16))

@@ -1,8 +1,8 @@
 """Generated kernels on the CPU: their CUDA, compiled by the host's C++ compiler, its threads as fibers.
 
-Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked: reads
-must lie between an operand's first element and its last, writes in an output's elements. It shows neither races nor
-what the GPU's own compiler makes of a kernel: tests/gpu does that.
+Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked:
+reads must lie between an operand's first element and its last, writes in an output's elements. It shows neither races
+nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ _Shape = ctypes.c_int * 4  # blocks, threads of one, blocks of a cluster, bytes 
 _Touched = ctypes.c_longlong * 3  # byte of the arena, how many bytes, whether they are written
 _FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -fPIC -U_FORTIFY_SOURCE".split()
 # Every load and store of memory calls a function, which threads.cc has.
-_CHECKED = ["-fsanitize=kernel-address"] + [
-    word for each in ("instrumentation-with-call-threshold=0", "stack=0", "globals=0") for word in ("--param", f"asan-{each}")
-]
+_CHECKED = (
+    "-fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "
+    "--param asan-globals=0"
+).split()
 _ARENA = 1 << 27  # bytes, of which few are touched
 _ZONE = 1 << 16  # bytes between operands
 _READ, _WRITE = 1, 2
@@ -88,7 +89,7 @@ class Host:
         path.write_text(text, encoding="utf-8")
         built = path.with_suffix(".so")
         threads = [str(HERE / "threads.cc"), "-c", "-o", str(folder / "threads.o")]
-        whole = [*_CHECKED, f"-D__CUDA_ARCH__={arch}0", str(path), str(folder / "threads.o"), "-shared", "-o", str(built)]
+        whole = [*_CHECKED, f"-D__CUDA_ARCH__={arch}0", str(path), threads[-1], "-shared", "-o", str(built)]
         for command in (threads, whole):
             said = subprocess.run([COMPILER, *_FLAGS, f"-I{HERE}", *command], capture_output=True, text=True)
             if said.returncode:
@@ -116,7 +117,8 @@ class Host:
         for operand, word in zip(plan.operation.operands, plan.words, strict=True):
             at, storage = places.get(operand.name), DTYPES[word].storage
             given = filled.inputs.get(operand.name)
-            arrays[operand.name] = memory_of(at, given, storage, POISON if given is not None else UNTOUCHED), storage, at
+            around = UNTOUCHED if given is None else POISON
+            arrays[operand.name] = memory_of(at, given, storage, around), storage, at
         yield from self.run(plan, arrays, found, dispatch.entry_of(sku).variant)
         for name, actual in found.items():
             _, storage, at = arrays[name]

@@ -282,13 +282,22 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
         places = ("permuted", *PLACES) if variant is schedules.COLUMNS else places
     for how in places:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
-        if tiled:
+        if isinstance(variant, schedules.ClusterVariant):
+            found = _of_clusters(list(reaching)) if not chosen else []
+        elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
         else:
             found = list(islice(reaching, 1 if parts else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
     return tuple(chosen)
+
+
+def _of_clusters(found: list[Call]) -> list[Call]:
+    """The longest row, whose segments are dealt to teams in several turns, several rows, and the shortest."""
+    by_length = sorted(found, key=lambda call: np.prod(call.places[0][1].shape))
+    several = [call for call in by_length if len(call.plan(BackendKind.REFERENCE).shapes[0]) > 1]
+    return [*dict.fromkeys([by_length[-1], *several[-1:], by_length[0]])] if found else []
 
 
 _FAMILIES: dict[tuple, KernelSku] = {}

@@ -18,11 +18,12 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Dim { int x; };
 extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
-using std::copysign;
-using std::fmax;
-using std::fmin;
-using std::fmod;
-using std::sqrt;
+// The overloads for float of what C has for double alone.
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil, std::copysign,
+    std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod, std::hypot, std::log10,
+    std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
+inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename T> T min(T a, T b) { return b < a ? b : a; }
 template <typename T> T max(T a, T b) { return a < b ? b : a; }
 

@@ -1,7 +1,8 @@
 """Generated kernels on the CPU: their CUDA, compiled by the host's C++ compiler, its threads as fibers.
 
 Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked:
-reads must lie between an operand's first element and its last, writes in an output's elements. It shows neither races
+it must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
+elements. It shows neither races
 nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
 """
 
@@ -210,7 +211,8 @@ class _Arena:
                                                      offset + size - sum(self._parts[each][:2]), 0))  # fmt: skip
         begin, length, *_ = self._parts[name]
         what = "writes" if written else "reads"
-        return f"{what} {size} bytes from byte {offset - begin} of {name}'s {length}, which are not its elements"
+        wrong = "which are not its elements" if size not in (2, 4, 8, 16) or offset % size == 0 else "which is misaligned"
+        return f"{what} {size} bytes from byte {offset - begin} of {name}'s {length}, {wrong}"
 
 
 def entries_of(sku: KernelSku) -> tuple[str, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from problems import covering_by_source
@@ -108,3 +110,25 @@ def test_places_among_equals(source, tmp_path):
                 return Problem(inputs, run(plan, inputs), {}, {}, 0)
 
             assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
+
+
+@pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
+def test_the_sign_of_zero(source, tmp_path):
+    """+0 is above -0, and a sum of -0 is -0: in every element type, whichever element, thread, part or kernel has it."""
+    name = source.removesuffix(".cu")
+    kinds = {}
+    for sku in SKUS:
+        if re.match(rf"{name}_(f|bf)\d+__(row|along|across)", sku.symbol):
+            kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant)), sku)
+    chosen = [*kinds.values()]
+    host = emulator.Host(chosen, tmp_path)
+    rng = np.random.default_rng(6)
+    for rare in (1, 0.5, 0.002, 0):
+
+        def zeros(case, rare=rare):
+            plan = case.call.plan(BackendKind.REFERENCE)
+            negative = rng.random(plan.stored[0]) < rare
+            inputs = {"input": np.where(negative, -0.0, 0.0).astype(DTYPES[plan.words[0]].storage)}
+            return Problem(inputs, run(plan, inputs), {}, {}, 0)
+
+        assert [fault for sku in chosen for fault in host.faults(sku, zeros)] == []

@@ -175,11 +175,12 @@ size_t arena_bytes;
 const unsigned char* allowed;  // of each of its bytes
 long long faults, first_fault[3];
 
-inline void touch(uintptr_t at, size_t bytes, unsigned char wanted) {
+// A GPU's loads and stores lie on multiples of their sizes; those of structs, of any number of bytes, are several.
+inline void touch(uintptr_t at, size_t bytes, unsigned char wanted, size_t alignment = 1) {
   const size_t offset = at - arena;
   if (offset >= arena_bytes) return;
   for (size_t i = 0; i < bytes; ++i) {
-    if (offset + i < arena_bytes && allowed[offset + i] & wanted) continue;
+    if (offset + i < arena_bytes && allowed[offset + i] & wanted && at % alignment == 0) continue;
     if (!faults++) {
       first_fault[0] = (long long)offset;
       first_fault[1] = (long long)bytes;
@@ -203,8 +204,8 @@ long long touched(long long* first) {
   return count;
 }
 #define TOUCH(BYTES) \
-  void __asan_load##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, READ); } \
-  void __asan_store##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, WRITE); }
+  void __asan_load##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, READ, BYTES); } \
+  void __asan_store##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, WRITE, BYTES); }
 TOUCH(1)
 TOUCH(2)
 TOUCH(4)

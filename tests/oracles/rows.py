@@ -177,13 +177,13 @@ def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Sp
 
 
 def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
-    """(g - x * (sum(g * x) / norm / norm)) / norm where the norm is above eps, else g / eps."""
+    """(g - x * (sum(g * x) / norm / norm)) / norm where the norm is at least eps, else g / eps."""
     compute = compute_format(element)
     g, x = _points(d_output, element), _points(row, element)
     norm, least = _norm(x, compute), point(decode(eps, compute))
-    if norm is ANY or (not norm.nan and spans.order(norm.low) <= spans.order(least.low) < spans.order(norm.high)):
+    if norm is ANY or (not norm.nan and spans.order(norm.low) < spans.order(least.low) <= spans.order(norm.high)):
         return [ANY] * len(row)
-    if norm.nan or spans.order(norm.high) <= spans.order(least.low):
+    if norm.nan or spans.order(norm.high) < spans.order(least.low):
         return [spans.divide(each, least, compute) for each in g]
     whole = spans.total(_products(g, x, compute), compute)
     share = spans.divide(spans.divide(whole, norm, compute), norm, compute)

@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV ?= .venv
 
 BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
 # The extra that fits the GPU's driver: ",cuda13", ",cuda12", or nothing where there is no GPU.
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate check build host golden lint growth test-gpu sanitize bench evidence clean
+.PHONY: help demo test generate check build host mutate golden lint growth test-gpu conformance sanitize bench evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -34,6 +35,9 @@ build: $(VENV)/.build ## compile kernels into the cache; OP="lerp ..." for some,
 host: $(VENV)/.test ## run kernels on the CPU by its C++ compiler and compare them; OP="lerp .." for some (slow)
 	$(BIN)/python tests/host/run.py $(OP)
 
+mutate: $(VENV)/.test ## change one line after another, and see that a test notices each; ARGS="--jobs 8" (slow)
+	$(BIN)/python tests/mutate.py $(ARGS)
+
 golden: $(VENV)/.test ## write the golden error messages anew; read their diff
 	$(BIN)/python tests/errors/rewrite.py
 
@@ -45,6 +49,11 @@ growth: $(VENV)/.test ## measure what generating and compiling cost as the catal
 
 test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA; ARGS="-k lerp" for some
 	$(BIN)/python -m pytest tests/gpu tests/conformance $(ARGS); status=$$?; $(BIN)/skuda evidence; exit $$status
+
+conformance: $(VENV)/.test ## on a machine with GPUs: compile all kernels, then compare each, by JOBS=64 workers at once
+	$(BIN)/skuda build --jobs $(JOBS)
+	$(BIN)/python -m pytest tests/gpu/test_conformance_gpu.py -n $(JOBS) --dist loadgroup $(ARGS); \
+	  status=$$?; $(BIN)/skuda evidence; exit $$status
 
 sanitize: $(VENV)/.test ## on a machine with a GPU and compute-sanitizer: its four tools over kernels of each schedule
 	$(BIN)/python tests/gpu/sanitizers.py $(OP)

@@ -12,10 +12,11 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import cached_property
 from importlib import resources
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -64,11 +65,14 @@ class Result:
         bit_equal: whether every byte was the reference's, those between elements too.
         worst_ulp: largest distance of an element from the reference's, in steps between neighbours of its type; None
             where there is none, because one of the two is NaN or the kernel did not run.
+        finite: elements of float outputs that are finite numbers in the reference, over all calls: NaN against NaN says
+            little. None in records of runs that did not count them.
     """
 
     cases: int
     bit_equal: bool
     worst_ulp: int | None
+    finite: int | None = None
 
 
 @dataclass(frozen=True)
@@ -239,15 +243,18 @@ class Records:
             found[symbol] = Run(self.digest(sources[symbol]), **run), result
         by_source: dict[str, dict[tuple[Run, Result], list[str]]] = {}
         for symbol in sorted(found.keys() & sources.keys()):
-            by_source.setdefault(sources[symbol], {}).setdefault(found[symbol], []).append(symbol)
+            run_of, result = found[symbol]
+            alike = run_of, replace(result, finite=None)  # each kernel has a count of its own
+            by_source.setdefault(sources[symbol], {}).setdefault(alike, []).append(symbol)
         record = {
             "gpu": machine["gpu"],
             "sources": {
                 source: [
                     {
                         **vars(run),
-                        **vars(result),
+                        **{name: value for name, value in vars(result).items() if name != "finite"},
                         "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
+                        **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
                     }
                     for (run, result), symbols in by_source[source].items()
                 ]
@@ -259,11 +266,26 @@ class Records:
         return path
 
 
+def _counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:
+    """The finite elements of kernels as a record has them, in the order of its kernels; `-` where none were counted."""
+    if all(count is None for count in finite.values()):
+        return {}
+    return {
+        "finite": {
+            family: " ".join("-" if (count := finite[f"{family}__{variant}"]) is None else str(count) for variant in of)
+            for family, of in families(finite).items()
+        }
+    }
+
+
 def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Result]]:
     """What a record of `make test-gpu` says: source, symbol, run, result."""
     for source, listed in record["sources"].items():
         for each in listed:
-            run, result = (kind(**{field.name: each[field.name] for field in fields(kind)}) for kind in (Run, Result))
+            run = Run(**{field.name: each[field.name] for field in fields(Run)})
+            result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
             for family, variants in each["kernels"].items():
-                for variant in variants.split():
-                    yield source, f"{family}__{variant}", run, result
+                counts = each.get("finite", {}).get(family, "").split()
+                for variant, count in zip_longest(variants.split(), counts, fillvalue="-"):
+                    counted = result if count == "-" else replace(result, finite=int(count))
+                    yield source, f"{family}__{variant}", run, counted

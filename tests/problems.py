@@ -1,7 +1,7 @@
 """For each kernel of the catalog: calls that reach it, with operands that lie as it wants them.
 
 A call is described without any array library, so that what reaches which kernel is checked on a machine
-without a GPU; the tests under tests/gpu make the arrays and run it.
+without a GPU; tests/values.py says what they hold, the tests under tests/gpu make the arrays and run it.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice, product
 
-import ml_dtypes
 import numpy as np
 
+from skuda import compile as compiler
 from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
@@ -170,6 +170,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         many, single = TILED_MANY, TILED_SINGLE
     elif entry.variant is schedules.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
+    if operation.stage:  # rows of one element, which stages before it make the same of, last
+        many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     second = is_second(entry)
     if operation.stages:
@@ -275,15 +277,27 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     tiled = variant is TILE
     parts = isinstance(variant, schedules.PartVariant) or is_second(dispatch.entry_of(sku))
     chosen: list[tuple] = []
-    for how in TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES:
+    places = TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES
+    if dispatch.entry_of(sku).operation.of_second:  # which serves rows that lie apart
+        places = ("permuted", *PLACES) if variant is schedules.COLUMNS else places
+    for how in places:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
-        if tiled:
+        if isinstance(variant, schedules.ClusterVariant):
+            found = _of_clusters(list(reaching)) if not chosen else []
+        elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
         else:
             found = list(islice(reaching, 1 if parts else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
     return tuple(chosen)
+
+
+def _of_clusters(found: list[Call]) -> list[Call]:
+    """The longest row, whose segments are dealt to teams in several turns, several rows, and the shortest."""
+    by_length = sorted(found, key=lambda call: np.prod(call.places[0][1].shape))
+    several = [call for call in by_length if len(call.plan(BackendKind.REFERENCE).shapes[0]) > 1]
+    return [*dict.fromkeys([by_length[-1], *several[-1:], by_length[0]])] if found else []
 
 
 _FAMILIES: dict[tuple, KernelSku] = {}
@@ -317,42 +331,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     ]
 
 
-# ---- the values ----
-
-
-def special_floats(word: str) -> list[float]:
-    info = ml_dtypes.finfo(DTYPES[word].storage)
-    return [
-        0.0,
-        -0.0,
-        np.inf,
-        -np.inf,
-        np.nan,
-        float(info.max),
-        float(info.smallest_subnormal),
-        float(info.tiny),
-    ]
-
-
-def fill(operand: Operand, word: str, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Stored elements of an operand: ordinary values, with the unusual ones among them."""
-    dtype = DTYPES[word]
-    if dtype.kind == "float":
-        scale_like = operand.name in ("scale", "weight")
-        size = rng.uniform(0.01, 2, count) if scale_like else rng.normal(0, 40, count)
-        with np.errstate(over="ignore"):
-            array = size.astype(dtype.storage)
-        ties = np.rint(size * 2) / 2  # many quotients end in one half
-        array = np.where(rng.random(count) < 0.3, ties, array).astype(dtype.storage)
-        unusual = rng.random(count) < 0.03
-        array[unusual] = rng.choice(np.array(special_floats(word)), int(unusual.sum())).astype(dtype.storage)
-        return array
-    if word == "i32":
-        array = rng.integers(-140, 260, count).astype(np.int32)
-        extreme = rng.random(count) < 0.05
-        array[extreme] = rng.choice([-(2**31), 2**31 - 1, 2**24 + 3, -(2**25) - 5], int(extreme.sum()))
-        return array
-    return np.frombuffer(rng.bytes(count * dtype.storage.itemsize), dtype.storage).copy()
+# ---- few of many ----
 
 
 def covering(skus: list[KernelSku], wanted: Callable[[KernelSku], bool] = lambda sku: True) -> list[KernelSku]:
@@ -383,12 +362,51 @@ def features(sku: KernelSku) -> set[tuple]:
         seen.add(("operation", operation.function))
     if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
+    if isinstance(variant, schedules.ClusterVariant):
+        seen.add(("blocks", variant.blocks))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
         if operand.dims != operation.space:
             role = "scalar" if operand.scalar else "parameter"
         seen.add((*schedule, role, operation.word(operand, found.types)))
     return seen
+
+
+def structure(sku: KernelSku) -> set[tuple]:
+    """What the text of a SKU's kernel is made of: its schedule with the types in each role, its headers, what it
+    reduces and in how many passes; whichever operation it is of.
+    """
+    found = dispatch.entry_of(sku)
+    operation = found.operation
+    seen = {each for each in features(sku) if each[0] != "operation"}
+    seen |= {("header", name) for name in compiler.included(found.catalog.source(operation.source))}
+    seen |= {("reduction", each) for each in operation.reduced}
+    if operation.reduces:
+        full = sum(operand.dims == operation.space for operand in operation.inputs)
+        outputs = len(operation.outputs)
+        seen.add(("program", operation.reductions, full, outputs, operation.chained, bool(operation.kept)))
+    return seen
+
+
+def covering_by_source(skus: list[KernelSku]) -> dict[str, list[KernelSku]]:
+    """SKUs of few sources in which everything that `structure` says of any occurs, by source: at each step the source
+    that has the most of what is missing."""
+    having: dict[str, dict[KernelSku, set[tuple]]] = {}
+    for sku in skus:
+        having.setdefault(dispatch.entry_of(sku).operation.source, {})[sku] = structure(sku)
+    missing = set().union(*(found for each in having.values() for found in each.values()))
+    chosen = {}
+    while missing:
+        source, left = max(
+            ((source, missing.intersection(*[set().union(*each.values())])) for source, each in having.items()),
+            key=lambda found: len(found[1]),
+        )
+        missing -= left
+        while left:
+            best = max(having[source], key=lambda sku: len(having[source][sku] & left))
+            left -= having[source][best]
+            chosen.setdefault(source, []).append(best)
+    return chosen
 
 
 def each_schedule() -> list[KernelSku]:

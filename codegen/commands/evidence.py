@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from skuda.bench import markdown, targets
 from skuda.codegen.commands import growth, places
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile
-from skuda.evidence import Records, Run, statements
+from skuda.evidence import Records, Result, Run, statements
 from skuda.operation import FORM
 from skuda.sku import Direction, split_symbol
 
@@ -111,21 +111,23 @@ def page(records: Records, package: str) -> str:
         "# What ran on which GPU",
         "",
         "Each kernel ran on operands of several sizes and layouts, and every byte of its outputs' memory was compared",
-        "with the reference's. The share of the copy's speed is the bench's of the same source, over its rows: median,",
-        "and the worst.",
+        "with the reference's. Finite values are the elements of float outputs that are neither NaN nor infinite in",
+        "the reference; `-`: the outputs are codes, or the run did not count. The share of the copy's speed is the",
+        "bench's of the same source, over its rows: median, and the worst.",
         "This page says what was found then. A kernel whose source has changed since is not verified:",
         "`skuda check --evidence` lists these, and `skuda show OP` says it for each choice of types.",
     ]
     shares = _shares(records)
     for record in records.verified:
         lines += ["", f"## {record['gpu']}", ""]
-        lines += ["| operation | kernels | calls | result | share of copy | run | source |"]
-        lines += ["|---|---|---|---|---|---|---|"]
-        for (function, source, run, verdict), cases in _grouped(record).items():
+        lines += ["| operation | kernels | calls | finite values | result | share of copy | run | source |"]
+        lines += ["|---|---|---|---|---|---|---|---|"]
+        for (function, source, run, verdict), results in _grouped(record).items():
             name = source.removesuffix(".cu").partition(FORM)[0]  # the page of a row is that of its forms
             where = f"{run.date}, driver {run.driver}, CUDA {run.cuda}"
             lines.append(
-                f"| [{function}](../{package}/docs/{name}.md) | {len(cases)} | {sum(cases)} | {verdict} "
+                f"| [{function}](../{package}/docs/{name}.md) | {len(results)} | {sum(each.cases for each in results)} "
+                f"| {_finite(results)} | {verdict} "
                 f"| {shares.get((record['gpu'], function, run.digest), '-')} | {where} | `{run.digest[:12]}` |"
             )
     if not records.verified:
@@ -135,13 +137,19 @@ def page(records: Records, package: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _grouped(record: Mapping[str, Any]) -> dict[tuple[str, str, Run, str], list[int]]:
-    """The cases of each kernel by function, source, run and verdict."""
-    found: dict[tuple[str, str, Run, str], list[int]] = {}
+def _finite(results: Sequence[Result]) -> str:
+    """How many finite values were compared; `-` where none were counted, or some kernels' were not."""
+    counts = [each.finite for each in results]
+    return "-" if None in counts or not sum(counts) else f"{sum(counts):,}"
+
+
+def _grouped(record: Mapping[str, Any]) -> dict[tuple[str, str, Run, str], list[Result]]:
+    """The result of each kernel by function, source, run and verdict."""
+    found: dict[tuple[str, str, Run, str], list[Result]] = {}
     for source, symbol, run, result in statements(record):
         parts = split_symbol(symbol)
         function = parts.op + ("_backward" if parts.direction is Direction.BACKWARD else "")
-        found.setdefault((function, source, run, in_words(result)), []).append(result.cases)
+        found.setdefault((function, source, run, in_words(result)), []).append(result)
     return dict(sorted(found.items(), key=lambda item: item[0][:2]))
 
 

@@ -70,7 +70,8 @@ def of_kernel(records: Records, source: str, symbol: str) -> Iterator[str]:
     """Everything that is known of one kernel, a line each."""
     for each in records.current(source, symbol):
         where = f"{each.gpu}, driver {each.run.driver}, CUDA {each.run.cuda}"
-        yield f"{in_words(each.result)} in {each.result.cases} calls on {where}, {each.run.date}"
+        counted = f", {each.result.finite:,} finite values" if each.result.finite else ""
+        yield f"{in_words(each.result)} in {each.result.cases} calls{counted} on {where}, {each.run.date}"
     if not records.current(source, symbol):
         yield f"not verified ({explained(records, source, symbol)})"
     shares = records.shares(source, symbol)

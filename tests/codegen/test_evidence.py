@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,6 +15,7 @@ from gpu import sanitizers
 from skuda import dispatch, evidence
 from skuda.bench import suite
 from skuda.codegen.cli import main
+from skuda.codegen.commands import verified
 from skuda.codegen.commands.evidence import BEGIN, END, block, page
 from skuda.dtypes import DTYPES
 from skuda.evidence import Records, Result, State
@@ -117,6 +119,32 @@ def test_a_run_of_some_kernels_is_merged_into_the_record(catalog):
     assert not any("thrice" in line or "twice_backward" in line for line in changed)  # a diff shows what ran
     records.merge(catalog, MACHINE, dict.fromkeys(forward[:2], EQUAL))
     assert path.read_text() == before
+
+
+def test_finite_elements_are_counted_kernel_by_kernel(catalog):
+    """NaN against NaN says little; a record that was written before they were counted loads."""
+    first, second, third, *_ = symbols_of(catalog, "twice")
+    path = records_of(catalog).merge(catalog, MACHINE, {first: EQUAL, second: EQUAL, third: EQUAL})
+    old = path.read_text()
+    assert "finite" not in old
+    counted = {first: replace(EQUAL, finite=1000), second: replace(EQUAL, finite=0)}
+    records_of(catalog).merge(catalog, MACHINE, counted)
+    records = records_of(catalog)
+    found = [records.current("twice.cu", symbol)[0].result.finite for symbol in (first, second, third)]
+    assert found == [1000, 0, None]
+    assert len(json.loads(path.read_text())["sources"]["twice.cu"]) == 1  # counts keep no kernels apart
+    records.merge(catalog, MACHINE, {first: EQUAL, second: EQUAL})
+    assert path.read_text() == old
+
+
+def test_the_page_and_show_say_how_many_finite_elements_were_compared(catalog, skuda_command):
+    forward = symbols_of(catalog, "twice")
+    records_of(catalog).merge(catalog, MACHINE, dict.fromkeys(forward, replace(EQUAL, finite=1000)))
+    skuda_command("evidence", "--out", "verified_catalog")
+    page = (records_of(catalog).folder / "README.md").read_text()
+    assert f"| {len(forward)} | {3 * len(forward)} | {len(forward)},000 | bit-equal |" in page
+    said = "\n".join(verified.of_kernel(records_of(catalog), "twice.cu", forward[0]))
+    assert "bit-equal in 3 calls, 1,000 finite values on NVIDIA H200" in said
 
 
 def test_kernels_that_are_no_more_leave_the_record(catalog):
@@ -290,8 +318,8 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     start = "| [twice](../verified_catalog/docs/twice.md) |"
     run = f"| 0.90, 0.50 | 2026-01-02, driver 580.1, CUDA 13.0 | `{digest}` |"
     count = len(forward) - 1
-    assert f"{start} {count} | {3 * count} | bit-equal {run}" in lines
-    assert f"{start} 1 | 3 | not bit-equal (worst: NaN against a number, or no result) {run}" in lines
+    assert f"{start} {count} | {3 * count} | - | bit-equal {run}" in lines
+    assert f"{start} 1 | 3 | - | not bit-equal (worst: NaN against a number, or no result) {run}" in lines
     text = readme.read_text()
     assert text.startswith(f"# Mine\n\n{BEGIN}\nNVIDIA H200, 2026-01-02, 3 rows,")
     assert text.endswith(f"\n{END}\n\nmore\n")

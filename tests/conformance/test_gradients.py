@@ -243,3 +243,14 @@ def test_what_has_no_norm_has_no_slope(backend):
         assert_floats(of_reduction(backend, name, one, zeros), np.zeros(9), "f32")
     assert bits_of(of_reduction(backend, "amax", one, zeros), "f32").tolist() == [pattern(Fraction(1, 9), "f32")] * 9
     assert F32.nan not in bits_of(of_reduction(backend, "logsumexp", one, zeros), "f32")
+
+
+@pytest.mark.parametrize("element", FORMATS)
+def test_the_gradient_where_the_norm_equals_eps_is_torch_s(backend, element):
+    """`fmax(norm, eps)` is the norm there: the gradient of (3, 4) by eps 5 is not d_output / 5."""
+    x, g = (np.array([each], STORAGE[element]) for each in ((3, 4), (1, 0)))
+    for eps in (4.75, 5.0, 5.25):
+        tensor = torch.tensor([[3.0, 4.0]], dtype=torch.float64, requires_grad=True)
+        torch.nn.functional.normalize(tensor, eps=eps).backward(torch.tensor([[1.0, 0.0]], dtype=torch.float64))
+        got = backend.numpy(skuda.l2_normalize_backward(backend.array(g), backend.array(x), eps=eps))
+        np.testing.assert_allclose(got.astype(np.float64), tensor.grad.numpy(), rtol=2.0**-7, atol=2.0**-9)

@@ -1,45 +1,26 @@
-"""The calls of tests/problems.py with arrays: NumPy's for the reference, and CuPy's with the same bytes."""
+"""The cases of tests/values.py with CuPy's arrays, and what the reference makes of the same operands."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from zlib import crc32
 
 import cupy
 import numpy as np
 from distance import distance
-from problems import Call, Place, fill
+from problems import Place
+from values import POISON, UNTOUCHED, Case, memory_of
 
 from skuda.dtypes import DTYPES
 from skuda.sku import BackendKind
 
-UNTOUCHED = 0xA5  # what output memory holds before
 
-
-def memory_of(at: Place | None, operand, word: str, is_output: bool, rng) -> np.ndarray:
-    """All memory of one operand, gaps included, as NumPy elements."""
-    size = 1 if at is None else max(at.size, 1)
-    if is_output:
-        return np.full(size * DTYPES[word].storage.itemsize, UNTOUCHED, np.uint8).view(DTYPES[word].storage)
-    return fill(operand, word, size, rng)
-
-
-def view(memory, at: Place | None):
-    """The operand within its memory (NumPy's or CuPy's)."""
+def view(memory, storage: np.dtype, at: Place | None):
+    """The operand within its memory on the GPU, which is bytes."""
     if at is None:
-        return memory.reshape(())
-    itemsize = memory.dtype.itemsize
-    strides = tuple(step * itemsize for step in at.strides)
-    if isinstance(memory, np.ndarray):
-        return np.ndarray(at.shape, memory.dtype, memory.view(np.uint8).data, at.start * itemsize, strides)
-    return cupy.ndarray(at.shape, memory.dtype, memory.data + at.start * itemsize, strides)
-
-
-def on_gpu(memory: np.ndarray):
-    """The same bytes on the current device, from a 256-byte boundary."""
-    raw = cupy.asarray(memory.view(np.uint8))
-    return cupy.ndarray(memory.shape, memory.dtype, raw.data)
+        return cupy.ndarray((), storage, memory.data)
+    strides = tuple(step * storage.itemsize for step in at.strides)
+    return cupy.ndarray(at.shape, storage, memory.data + at.start * storage.itemsize, strides)
 
 
 @dataclass(frozen=True)
@@ -51,36 +32,49 @@ class Difference:
 
 
 class Pair:
-    """One call's memory on both sides."""
+    """One case's memory on both sides.
 
-    def __init__(self, call: Call, seed: str):
-        self.call = call
-        rng = np.random.default_rng(crc32(seed.encode()))
-        plan = call.plan(BackendKind.REFERENCE)
-        operation = plan.operation
+    Attributes:
+        gpu: by name all bytes of an operand's memory, gaps included, from a 256-byte boundary.
+        expected: of each output what they are to be.
+        finite: float elements of the outputs that are finite.
+    """
+
+    def __init__(self, case: Case):
+        call, filled = case.call, case.problem()
+        self.call, self.words, self.finite = call, filled.words, filled.finite
         places = dict(call.places)
-        self.cpu, self.gpu, self.places = {}, {}, {}
-        self.words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
-        for operand, word in zip(operation.operands, plan.words, strict=True):
-            at = self.places[operand.name] = places.get(operand.name)
-            self.cpu[operand.name] = memory_of(at, operand, word, operand in operation.outputs, rng)
-            self.gpu[operand.name] = on_gpu(self.cpu[operand.name])
-        self.outputs = [operand.name for operand in operation.outputs]
+        self.places = {name: places.get(name) for name in filled.words}
+        self.gpu, self.expected = {}, {}
+        for name, at in self.places.items():
+            storage = DTYPES[self.words[name]].storage
+            given = filled.inputs.get(name)
+            self.gpu[name] = cupy.asarray(memory_of(at, given, storage, UNTOUCHED if given is None else POISON))
+            if given is None:
+                self.expected[name] = memory_of(at, filled.expected[name], storage, UNTOUCHED)
 
-    def arguments(self, memory: dict) -> dict:
-        return {name: view(memory[name], at) for name, at in self.places.items()}
+    def arguments(self) -> dict:
+        """The operands on the GPU, by name."""
+        return {name: view(self.gpu[name], DTYPES[self.words[name]].storage, at) for name, at in self.places.items()}
 
-    def run(self, backend: BackendKind) -> None:
-        plan = self.call.plan(backend)
-        arguments = self.arguments(self.cpu if backend is BackendKind.REFERENCE else self.gpu)
+    def run(self) -> None:
+        """Launches the kernel."""
+        plan = self.call.plan(BackendKind.CUDA)
         size = plan.workspace_size
-        plan.run(plan.args_type(**arguments), workspace=cupy.full(size, UNTOUCHED, np.uint8) if size else None)
+        plan.run(plan.args_type(**self.arguments()), workspace=cupy.full(size, UNTOUCHED, np.uint8) if size else None)
+
+    def in_place(self, source: str, target: str) -> None:
+        """Makes an output the array of an input."""
+        at, storage = self.places[target], DTYPES[self.words[target]].storage
+        elements = memory_of(at, np.array(True), np.dtype(bool), 0) if at else np.ones(1, np.uint8)
+        around = np.repeat(elements, storage.itemsize) == 0
+        self.expected[target][around] = POISON
+        self.gpu[target] = self.gpu[source]
 
     def differences(self, what: str) -> Iterator[Difference]:
         """Each output of which a byte is not the reference's, in the gaps between elements too."""
-        for name in self.outputs:
-            expected = self.cpu[name].view(np.uint8)
-            actual = cupy.ndarray(expected.shape, np.uint8, self.gpu[name].data).get()
+        for name, expected in self.expected.items():
+            actual = self.gpu[name].get()
             wrong = np.flatnonzero(actual != expected)
             if len(wrong):
                 first = wrong[:5]

@@ -52,7 +52,8 @@ def pytest_runtest_logreport(report):
     properties = dict(report.user_properties)
     if report.when == "call" and "symbol" in properties:
         ulp = properties.get("worst_ulp")  # none if the kernel did not even run
-        compared[properties["symbol"]] = evidence.Result(properties["cases"], report.passed, ulp)
+        same, finite = properties.get("bit_equal", False), properties.get("finite")
+        compared[properties["symbol"]] = evidence.Result(properties["cases"], same, ulp, finite)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist waits for its workers, where a limit could end the run

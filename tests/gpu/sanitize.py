@@ -20,6 +20,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 import cupy
 from problems import calls, covering
+from values import cases
 
 from gpu.arrays import Pair
 from skuda import dispatch, walk
@@ -47,10 +48,9 @@ def main() -> None:
     walk.BUSY = 64  # threads take as much of these small arrays as they do of large ones
     launches = 0
     for sku in skus:
-        for index, call in enumerate(calls(sku)):
-            pair = Pair(call, f"{sku.symbol}{index}")
-            pair.run(BackendKind.CUDA)
-            pair.run(BackendKind.REFERENCE)
+        for case in cases(sku):
+            pair = Pair(case)
+            pair.run()
             pair.assert_same(sku.symbol)
             launches += 1
     print(f"{launches} launches of {len(skus)} kernels gave the bytes of the reference")

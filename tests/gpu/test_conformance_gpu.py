@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 from distance import worse
-from problems import calls
+from values import Case, cases, lacking
 
 from gpu.arrays import Pair
 from skuda import dispatch, walk
-from skuda.sku import BackendKind
+from skuda.dtypes import DTYPES
+from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import view_of
 
 SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA}
@@ -20,38 +21,50 @@ def busy(monkeypatch):
     monkeypatch.setattr(walk, "BUSY", 64)
 
 
-@pytest.mark.parametrize("symbol", SKUS)
+def family(sku: KernelSku) -> str:
+    """Kernels that one worker takes (`--dist loadgroup`): they share the search for calls, and what is expected."""
+    found = dispatch.entry_of(sku)
+    bits = [DTYPES[found.operation.word(operand, found.types)].bits for operand in found.operation.operands]
+    return "-".join(map(str, (found.operation.function, *bits)))
+
+
+@pytest.mark.parametrize(
+    "symbol", [pytest.param(symbol, marks=pytest.mark.xdist_group(family(sku))) for symbol, sku in SKUS.items()]
+)
 def test_bytes(symbol, record_property):
     sku = SKUS[symbol]
-    assert calls(sku), "tests/problems.py knows no call that reaches it"
+    found = cases(sku)
+    assert found, "tests/problems.py knows no call that reaches it"
     record_property("symbol", symbol)
-    record_property("cases", len(calls(sku)))
-    worst, complaints = 0, []
-    for index, call in enumerate(calls(sku)):
-        pair = Pair(call, f"{symbol}{index}")
-        plan = call.plan(BackendKind.CUDA)
-        views = [view_of(array, name) for name, array in pair.arguments(pair.gpu).items()]
+    record_property("cases", len(found))
+    worst, finite, complaints = 0, 0, []
+    for case in found:
+        pair = Pair(case)
+        plan = case.call.plan(BackendKind.CUDA)
+        views = [view_of(array, name) for name, array in pair.arguments().items()]
         assert plan._geometry(views).variant is dispatch.entry_of(sku).variant
-        pair.run(BackendKind.REFERENCE)
-        pair.run(BackendKind.CUDA)
+        pair.run()
+        finite += pair.finite
         for difference in pair.differences(symbol):
             worst = worse(worst, difference.ulp)
             complaints.append(difference.text)
-    record_property("worst_ulp", worst)
+    for name, value in (("worst_ulp", worst), ("finite", finite), ("bit_equal", not complaints)):
+        record_property(name, value)
     assert not complaints, "\n".join(complaints)
+    assert lacking(found) == []
 
 
 def one_output(sku) -> bool:
     return len(dispatch.entry_of(sku).operation.outputs) == 1
 
 
-def in_place(symbol: str):
-    """A call in which the first input could be the output; None where no call has both in one layout."""
+def in_place(symbol: str) -> tuple[Case, str, str] | None:
+    """A case in which the first input could be the output; None where no call has both in one layout."""
     operation = dispatch.entry_of(SKUS[symbol]).operation
     source = next(o.name for o in operation.inputs if o.dims == operation.space)
     target = operation.outputs[0].name
-    same = (c for c in calls(SKUS[symbol]) if dict(c.places)[source] == dict(c.places)[target])
-    return next(((call, source, target) for call in same), None)
+    alike = (case for case in cases(SKUS[symbol]) if dict(case.call.places)[source] == dict(case.call.places)[target])
+    return next(((case, source, target) for case in alike), None)
 
 
 SOME = [symbol for symbol, sku in SKUS.items() if symbol.startswith(("fake_quantize", "lerp")) and one_output(sku)][::7]
@@ -61,10 +74,8 @@ IN_PLACE = {symbol: found for symbol in SOME if (found := in_place(symbol))}
 @pytest.mark.parametrize("symbol", IN_PLACE)
 def test_in_place(symbol):
     """The output may be the input itself."""
-    call, source, target = IN_PLACE[symbol]
-    pair = Pair(call, symbol)
-    for memory in (pair.cpu, pair.gpu):
-        memory[target] = memory[source]
-    pair.run(BackendKind.REFERENCE)
-    pair.run(BackendKind.CUDA)
+    case, source, target = IN_PLACE[symbol]
+    pair = Pair(case)
+    pair.in_place(source, target)
+    pair.run()
     pair.assert_same(symbol)

@@ -8,10 +8,10 @@ import cupy
 import numpy as np
 import pytest
 import torch
-from problems import calls
+from values import UNTOUCHED, cases
 
 import skuda
-from gpu.arrays import UNTOUCHED, Pair
+from gpu.arrays import Pair
 from skuda import dispatch, kernel
 from skuda.errors import DeviceMismatch
 from skuda.generated import (
@@ -289,14 +289,13 @@ def reducing() -> list[KernelSku]:
 @pytest.mark.parametrize("sku", reducing(), ids=lambda sku: sku.symbol)
 def test_the_same_bits_every_time_and_beside_a_busy_stream(sku):
     """Who adds what to what is fixed, so that neither chance nor other work decides a sum's last bit."""
-    call = calls(sku)[0]
-    pair = Pair(call, sku.symbol)
-    pair.run(BackendKind.REFERENCE)
-    plan = call.plan(BackendKind.CUDA)
-    args = plan.args_type(**pair.arguments(pair.gpu))
+    case = cases(sku)[0]
+    pair = Pair(case)
+    plan = case.call.plan(BackendKind.CUDA)
+    args = plan.args_type(**pair.arguments())
     workspace = cupy.empty(plan.workspace_size, np.uint8) if plan.workspace_size else None
-    outputs = {name: cupy.ndarray((pair.gpu[name].nbytes,), np.uint8, pair.gpu[name].data) for name in pair.outputs}
-    expected = {name: cupy.asarray(pair.cpu[name].view(np.uint8)) for name in pair.outputs}
+    outputs = {name: pair.gpu[name] for name in pair.expected}
+    expected = {name: cupy.asarray(each) for name, each in pair.expected.items()}
     load = cupy.random.random(1 << 24, dtype=np.float32)
     wrong = cupy.zeros(200, np.int64)
     ours, busy = (cupy.cuda.Stream(non_blocking=True) for _ in range(2))

@@ -18,11 +18,12 @@ struct alignas(16) uint4 { unsigned x, y, z, w; };
 struct Dim { int x; };
 extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
-using std::copysign;
-using std::fmax;
-using std::fmin;
-using std::fmod;
-using std::sqrt;
+// The overloads for float of what C has for double alone.
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil, std::copysign,
+    std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod, std::hypot, std::log10,
+    std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
+inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename T> T min(T a, T b) { return b < a ? b : a; }
 template <typename T> T max(T a, T b) { return a < b ? b : a; }
 
@@ -113,6 +114,54 @@ inline unsigned min_NaN_bf16x2(unsigned a, unsigned b) {
     return cvt_rn_bf16_f32(min_NaN_f32(__uint_as_float(x << 16), __uint_as_float(y << 16)));
   });
 }
+// Floats of 8 bits, by their definition: the nearest of all values, the even one of two, the largest for what is beyond.
+struct Fp8 {
+  float values[128];  // of the codes without a sign; infinite where a code is no number
+  int highest = 0;    // the largest finite one
+
+  Fp8(int fraction, int bias, int codes) : highest(codes - 1) {
+    for (int code = 0; code < 128; ++code) {
+      const int exponent = code >> fraction, rest = code & ((1 << fraction) - 1);
+      const float whole = float(exponent ? rest + (1 << fraction) : rest);
+      const float size = std::ldexp(whole, (exponent ? exponent : 1) - bias - fraction);
+      values[code] = code < codes ? size : INFINITY;
+    }
+  }
+  unsigned nearest(float x) const {
+    if (x != x) return 0x7f;
+    const float size = std::fabs(x);
+    int low = 0, high = highest;
+    while (high - low > 1) (values[(low + high) / 2] <= size ? low : high) = (low + high) / 2;
+    const double below = double(size) - values[low], above = double(values[high]) - size;
+    return unsigned(below < above || (below == above && low % 2 == 0) ? low : high) | (std::signbit(x) ? 0x80 : 0);
+  }
+  float value(unsigned code, float infinity) const {
+    const int size = code & 0x7f;
+    const float found = size <= highest ? values[size] : size == highest + 1 ? infinity : NAN;
+    return code & 0x80 ? -found : found;
+  }
+};
+inline const Fp8& e4m3_table() {
+  static const Fp8 table(3, 7, 0x7f);
+  return table;
+}
+inline const Fp8& e5m2_table() {
+  static const Fp8 table(2, 15, 0x7c);
+  return table;
+}
+// The first operand goes to the high byte.
+inline unsigned short cvt_rn_satfinite_e4m3x2_f32(float high, float low) {
+  return e4m3_table().nearest(high) << 8 | e4m3_table().nearest(low);
+}
+inline unsigned short cvt_rn_satfinite_e5m2x2_f32(float high, float low) {
+  return e5m2_table().nearest(high) << 8 | e5m2_table().nearest(low);
+}
+inline unsigned cvt_rn_f16x2_e4m3x2(unsigned short pair) {
+  return cvt_rn_f16_f32(e4m3_table().value(pair & 0xff, NAN)) |
+         unsigned(cvt_rn_f16_f32(e4m3_table().value(pair >> 8, NAN))) << 16;
+}
+inline void griddepcontrol_wait() {}
+inline void griddepcontrol_launch_dependents() {}
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 

@@ -1,7 +1,9 @@
 """Generated kernels on the CPU: their CUDA, compiled by the host's C++ compiler, its threads as fibers.
 
-Every byte of the outputs' memory is compared with the reference's, and the operands lie between pages that must not be
-touched. It shows neither races nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
+Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked:
+it must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
+elements. It shows neither races
+nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
 """
 
 from __future__ import annotations
@@ -12,25 +14,33 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from zlib import crc32
 
 import numpy as np
-from problems import Call, calls, fill, is_second
+from problems import Call, Place, calls, is_second
+from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
 
 from skuda import compile as compiler
 from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
+from skuda.plan import Plan
 from skuda.sku import BackendKind, KernelSku
 from skuda.tensor import view_of
 
 HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
 _Shape = ctypes.c_int * 4  # blocks, threads of one, blocks of a cluster, bytes of shared memory
-UNTOUCHED = 0xA5  # what output memory holds before
-_FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -shared -fPIC -U_FORTIFY_SOURCE".split()
-_PAGE = mmap.PAGESIZE
+_Touched = ctypes.c_longlong * 3  # byte of the arena, how many bytes, whether they are written
+_FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -fPIC -U_FORTIFY_SOURCE".split()
+# Every load and store of memory calls a function, which threads.cc has.
+_CHECKED = (
+    "-fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "
+    "--param asan-globals=0"
+).split()
+_ARENA = 1 << 27  # bytes, of which few are touched
+_ZONE = 1 << 16  # bytes between operands
+_READ, _WRITE = 1, 2
 _BOUNDARY = 256  # bytes: every operand's memory starts on a multiple, as tests/problems.py has it
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
 _ASKED = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
@@ -43,26 +53,29 @@ _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\
 
 
 def emulated(sku: KernelSku) -> bool:
-    """Whether a kernel can run here: one of tiles copies in a way that has no counterpart. Stages run by their own."""
+    """Whether a SKU has kernels to run: stages run by their own, but those of a second form together."""
     found = dispatch.entry_of(sku)
-    return found.variant not in (schedules.TILE, schedules.STAGES) or is_second(found)
+    return found.variant is not schedules.STAGES or is_second(found)
 
 
 class Host:
-    """The kernels of one source that some SKUs need, compiled.
+    """Kernels that some SKUs need, compiled.
 
     Args:
-        source: name of the .cu file.
-        skus: of this source.
+        skus: of any sources.
         folder: where the compiled library is kept.
+        arch: the GPU's that the sources are to see, as in `sm_90`; older ones than 89 have no conversions of fp8.
+        entries: the kernels, as NVRTC names them, if not those of the SKUs.
 
     Raises:
-        RuntimeError: the compiler refused the source; the message holds what it said.
+        RuntimeError: the compiler refused the sources; the message holds what it said.
     """
 
-    def __init__(self, source: str, skus: Sequence[KernelSku], folder: Path):
-        entries = list(dict.fromkeys(name for sku in skus for name in entries_of(sku)))
-        text = _inlined(dispatch.catalogs()[0].source(source), set())
+    def __init__(self, skus: Sequence[KernelSku], folder: Path, arch: int = 90, entries: Sequence[str] = ()):
+        entries = entries or list(dict.fromkeys(name for sku in skus for name in entries_of(sku)))
+        found = {(entry.catalog.package, entry.operation.source): entry for entry in map(dispatch.entry_of, skus)}
+        seen: set[str] = set()
+        text = "".join(_inlined(entry.catalog.source(source), seen) for (_, source), entry in found.items())
         arguments = dict(re.findall(r"(\w+)\(const __grid_constant__ (\w+)<", text))
         text = '#include "device.h"\n' + _hosted(text)
         for number, entry in enumerate(entries):
@@ -73,35 +86,70 @@ class Host:
                 f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
                 f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
-        path = folder / f"{source}.cpp"
+        path = folder / f"kernels_{arch}.cpp"
         path.write_text(text, encoding="utf-8")
         built = path.with_suffix(".so")
-        command = [COMPILER, *_FLAGS, f"-I{HERE}", str(path), str(HERE / "threads.cc"), "-o", str(built)]
-        said = subprocess.run(command, capture_output=True, text=True)
-        if said.returncode:
-            raise RuntimeError(f"{source}: the host's compiler refused it:\n{said.stderr[:4000]}")
-        library = ctypes.CDLL(str(built))
-        self._kernels = {entry: getattr(library, f"kernel_{number}") for number, entry in enumerate(entries)}
+        threads = [str(HERE / "threads.cc"), "-c", "-o", str(folder / "threads.o")]
+        whole = [*_CHECKED, f"-D__CUDA_ARCH__={arch}0", str(path), threads[-1], "-shared", "-o", str(built)]
+        for command in (threads, whole):
+            said = subprocess.run([COMPILER, *_FLAGS, f"-I{HERE}", *command], capture_output=True, text=True)
+            if said.returncode:
+                raise RuntimeError(f"{', '.join(source for _, source in found)}: the host's compiler refused it:\n"
+                                   f"{said.stderr[:4000]}")  # fmt: skip
+        self._library = ctypes.CDLL(str(built))
+        self._kernels = {entry: getattr(self._library, f"kernel_{number}") for number, entry in enumerate(entries)}
         for kernel in self._kernels.values():
             kernel.argtypes = [ctypes.c_void_p, _Shape]
             kernel.restype = ctypes.c_bool
+        self._library.allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        self._library.touched.argtypes = [_Touched]
+        self._library.touched.restype = ctypes.c_longlong
 
-    def faults(self, sku: KernelSku) -> Iterator[str]:
-        """What is wrong with the runs of a kernel, on the calls that tests/problems.py knows for it."""
-        for index, call in enumerate(calls(sku)):
-            for fault in self._faults(sku, call, f"{sku.symbol}{index}"):
+    def faults(self, sku: KernelSku, problem: Callable[[Case], Problem] = Case.problem) -> Iterator[str]:
+        """What is wrong with the runs of a kernel, on the cases that tests/values.py knows for it."""
+        for case in cases(sku):
+            call, filled = case.call, problem(case)
+            for fault in self._faults(sku, call, filled):
                 yield f"{sku.symbol} {dict(call.sizes)} {call.places[0][1]}: {fault}"
 
-    def _faults(self, sku: KernelSku, call: Call, seed: str) -> Iterator[str]:
-        plan = call.plan(BackendKind.REFERENCE)
-        inputs, here, there = _operands(call, plan, seed)
-        plan.run(plan.args_type(**inputs, **{name: view for name, (view, _) in here.items()}))
-        operands = {**inputs, **{name: view for name, (view, _) in there.items()}}
-        views = [view_of(operands[operand.name], operand.name) for operand in plan.operation.operands]
+    def _faults(self, sku: KernelSku, call: Call, filled: Problem) -> Iterator[str]:
+        plan, places = call.plan(BackendKind.REFERENCE), dict(call.places)
+        arrays, found = {}, {}
+        for operand, word in zip(plan.operation.operands, plan.words, strict=True):
+            at, storage = places.get(operand.name), DTYPES[word].storage
+            given = filled.inputs.get(operand.name)
+            around = UNTOUCHED if given is None else POISON
+            arrays[operand.name] = memory_of(at, given, storage, around), storage, at
+        yield from self.run(plan, arrays, found, dispatch.entry_of(sku).variant)
+        for name, actual in found.items():
+            _, storage, at = arrays[name]
+            expected = memory_of(at, filled.expected[name], storage, UNTOUCHED)
+            wrong = np.flatnonzero(actual != expected)
+            if len(wrong):
+                first = wrong[:5]
+                yield (
+                    f"{len(wrong)} of {len(actual)} bytes of {name} differ, first at {first.tolist()}: "
+                    f"{actual[first].tolist()}, expected {expected[first].tolist()}"
+                )
+
+    def run(self, plan: Plan, arrays: Mapping[str, tuple], found: dict[str, np.ndarray], variant=None) -> Iterator[str]:
+        """What kernels touch that is not theirs. What the outputs' memory holds then is added to `found`.
+
+        Args:
+            plan: whose kernels are launched.
+            arrays: of each operand the bytes of its memory, the dtype and where it lies in it.
+            variant: the schedule that is expected.
+        """
+        arena = _Arena()
+        for operand in plan.operation.operands:
+            arena.add(operand.name, *arrays[operand.name], operand in plan.operation.outputs)
+        views = [view_of(arena.view(operand.name), operand.name) for operand in plan.operation.operands]
         whole = plan.launch_for(views)
-        assert whole.geometry.variant is dispatch.entry_of(sku).variant
-        scratch = np.full(whole.workspace + _BOUNDARY, UNTOUCHED, np.uint8)
-        for launch, filled in whole.packed(views, -(-scratch.ctypes.data // _BOUNDARY) * _BOUNDARY):
+        assert variant is None or whole.geometry.variant is variant
+        arena.add("workspace", np.full(whole.workspace, UNTOUCHED, np.uint8), np.dtype(np.uint8), None, True)
+        self._library.allow(arena.start, len(arena.allowed), arena.allowed.ctypes.data)
+        touched = _Touched()
+        for launch, filled in whole.packed(views, arena.address("workspace")):
             memory, _ = launch.slots.pack(filled)
             cluster = getattr(launch.geometry.variant, "blocks", 1)
             steps = [(launch.grid, launch.block, cluster, launch.shared)]
@@ -110,15 +158,61 @@ class Host:
                 if not self._kernels[entry](ctypes.addressof(memory), _Shape(*step)):
                     yield f"{entry}: a thread waits for others that never come"
                     return
-        for name, (_, expected) in here.items():
-            actual = there[name][1]
-            wrong = np.flatnonzero(actual != expected)
-            if len(wrong):
-                first = wrong[:5]
-                yield (
-                    f"{len(wrong)} of {len(actual)} bytes of {name} differ, first at {first.tolist()}: "
-                    f"{actual[first].tolist()}, expected {expected[first].tolist()}"
-                )
+                if count := self._library.touched(touched):
+                    yield f"{entry}: {count} times, first {arena.said(*touched)}"
+        for operand in plan.operation.outputs:
+            found[operand.name] = arena.bytes(operand.name).copy()
+
+
+class _Arena:
+    """The memory of a launch's operands, between zones that must not be touched; what may be is known of each byte."""
+
+    def __init__(self):
+        self._memory = mmap.mmap(-1, _ARENA, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self._whole = np.frombuffer(self._memory, np.uint8)  # keeps the mapping
+        self.start = self._whole.ctypes.data
+        self.allowed = np.zeros(_ARENA, np.uint8)
+        self._end = 0
+        self._parts: dict[str, tuple[int, int, np.dtype, Place | None]] = {}
+
+    def add(self, name: str, contents: np.ndarray, storage: np.dtype, at: Place | None, written: bool) -> None:
+        """Puts an operand's memory on the next boundary: all from its first element to its last may be read, and
+        elements alone may be written."""
+        begin = -(-(self._end + _ZONE) // _BOUNDARY) * _BOUNDARY
+        self._end = begin + len(contents)
+        assert self._end + _ZONE <= _ARENA
+        self._whole[begin : self._end] = contents
+        self._parts[name] = begin, len(contents), storage, at
+        allowed = self.allowed[begin : self._end]
+        if at is None:
+            allowed[:] = _READ | (_WRITE if written else 0)
+            return
+        last = at.start + sum(step * (extent - 1) for step, extent in zip(at.strides, at.shape, strict=True))
+        if 0 in at.shape:
+            return
+        allowed[at.start * storage.itemsize : (last + 1) * storage.itemsize] = _READ
+        if written:
+            each = view(allowed, np.dtype(f"u{storage.itemsize}"), at)
+            each[...] = int.from_bytes(bytes([_READ | _WRITE] * storage.itemsize), "little")
+
+    def address(self, name: str) -> int:
+        return self.start + self._parts[name][0]
+
+    def bytes(self, name: str) -> np.ndarray:
+        begin, size, *_ = self._parts[name]
+        return self._whole[begin : begin + size]
+
+    def view(self, name: str) -> np.ndarray:
+        return view(self.bytes(name), *self._parts[name][2:])
+
+    def said(self, offset: int, size: int, written: int) -> str:
+        """Which bytes of which operand's memory."""
+        name = min(self._parts, key=lambda each: max(self._parts[each][0] - offset,
+                                                     offset + size - sum(self._parts[each][:2]), 0))  # fmt: skip
+        begin, length, *_ = self._parts[name]
+        what = "writes" if written else "reads"
+        wrong = "which are not its elements" if size not in (2, 4, 8, 16) or offset % size == 0 else "which is misaligned"
+        return f"{what} {size} bytes from byte {offset - begin} of {name}'s {length}, {wrong}"
 
 
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
@@ -140,48 +234,6 @@ def by_source(skus: Iterable[KernelSku]) -> dict[str, list[KernelSku]]:
     for sku in filter(emulated, skus):
         found.setdefault(dispatch.entry_of(sku).operation.source, []).append(sku)
     return found
-
-
-def _operands(call: Call, plan, seed: str):
-    """Inputs; and outputs twice, for the reference and for the kernel: each a view and all of its memory's bytes."""
-    rng = np.random.default_rng(crc32(seed.encode()))
-    places, inputs, here, there = dict(call.places), {}, {}, {}
-    for operand, word in zip(plan.operation.operands, plan.words, strict=True):
-        at, storage = places.get(operand.name), DTYPES[word].storage
-        size = 1 if at is None else max(at.size, 1)
-        if operand in plan.operation.outputs:
-            contents = np.full(size * storage.itemsize, UNTOUCHED, np.uint8)
-            for side in (here, there):
-                memory = _guarded(contents)
-                side[operand.name] = _view(memory, storage, at), memory
-        else:
-            memory = _guarded(fill(operand, word, size, rng).view(np.uint8).reshape(-1))
-            inputs[operand.name] = _view(memory, storage, at)
-    return inputs, here, there
-
-
-def _view(memory: np.ndarray, storage: np.dtype, at) -> np.ndarray:
-    if at is None:
-        return memory.view(storage).reshape(())
-    strides = tuple(step * storage.itemsize for step in at.strides)
-    return np.ndarray(at.shape, storage, memory.data, at.start * storage.itemsize, strides)
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
-_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-
-
-def _guarded(contents: np.ndarray) -> np.ndarray:
-    """The same bytes on a boundary, as near to the end of a page as it allows; the pages around must not be touched."""
-    inside = -(-len(contents) // _PAGE) * _PAGE
-    memory = mmap.mmap(-1, inside + 2 * _PAGE)
-    whole = np.frombuffer(memory, np.uint8)  # keeps the mapping
-    for page in (0, inside + _PAGE):
-        _libc.mprotect(whole.ctypes.data + page, _PAGE, 0)
-    start = _PAGE + (inside - len(contents)) // _BOUNDARY * _BOUNDARY
-    part = whole[start : start + len(contents)]
-    part[:] = contents
-    return part
 
 
 def _inlined(text: str, seen: set[str]) -> str:
@@ -216,6 +268,7 @@ def _hosted(text: str) -> str:
 
     text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)
     text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", text)
+    text = re.sub(r'asm volatile\("([a-z][\w.]*);"\);', lambda match: f"{name_of(match[1])}();", text)
     text = re.sub(r"AHEAD = \d+ << 20;", "AHEAD = 1 << 10;", text)
     dynamic = r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());"
     text = re.sub(r"extern __shared__ (\w+) (\w+)\[\];", dynamic, text)

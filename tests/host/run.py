@@ -29,7 +29,7 @@ def main(patterns: list[str]) -> int:
     faults = 0
     for source, skus in emulator.by_source(chosen).items():
         with tempfile.TemporaryDirectory() as folder:
-            host = emulator.Host(source, skus, Path(folder))
+            host = emulator.Host(skus, Path(folder))
             found = [fault for sku in skus for fault in host.faults(sku)]
         faults += len(found)
         print(f"{source}: {len(skus)} kernels, {len(found)} differences", *found[:20], sep="\n  ", flush=True)

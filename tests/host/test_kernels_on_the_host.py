@@ -1,4 +1,4 @@
-"""Kernels of every schedule but tiles, run on the CPU: the same bytes as the reference, nothing touched beside them."""
+"""Kernels of every structure, run on the CPU: the same bytes as the reference, nothing touched that is not theirs."""
 
 from __future__ import annotations
 
@@ -6,75 +6,155 @@ import re
 
 import numpy as np
 import pytest
-from problems import Call, covering, place
+from problems import Call, covering, covering_by_source, place
+from values import Case, Problem, cases, lacking, run
 
 from host import emulator
-from skuda import dispatch
+from skuda import compile as compiler
+from skuda import dispatch, schedules
 from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind, Direction
+from skuda.sku import BackendKind, Direction, KernelSku
 
-# Of these sources, kernels that show each schedule, and each element type in each role of it.
-SOURCES = (
-    "quantize_per_group.cu", "dynamic_quantize_fp8_per_token.cu", "dynamic_quantize_asymmetric_per_channel.cu",
-    "layer_norm.cu", "softmax.cu", "argmax.cu", "silu_mul_dynamic_quantize_per_group.cu",
-)  # fmt: skip
-SKUS = emulator.by_source(
+SKUS = [
     sku
     for sku in dispatch.skus()
     if sku.backend is BackendKind.CUDA
-    and dispatch.entry_of(sku).operation.source in SOURCES
+    and emulator.emulated(sku)
     and not dispatch.entry_of(sku).operation.of_second  # the second form runs as a whole
-)
+]
+COVERING = covering_by_source(SKUS)
+OLD = 80  # an architecture without instructions for floats of 8 bits
 
 
-@pytest.mark.parametrize("source", SOURCES)
+def narrow(sku: KernelSku) -> bool:
+    """Whether a kernel converts floats of 8 bits, which older GPUs do by integers."""
+    found = dispatch.entry_of(sku)
+    words = [found.operation.word(operand, found.types) for operand in found.operation.operands]
+    return any(DTYPES[word].narrow_float for word in words) and schedules.runs_on(found.variant, f"sm_{OLD}")
+
+
+def find(symbol: str) -> KernelSku:
+    return next(sku for sku in SKUS if sku.symbol == symbol)
+
+
+@pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
-    chosen = covering(SKUS[source])
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(COVERING[source], tmp_path)
+    assert [fault for sku in COVERING[source] for fault in host.faults(sku)] == []
+
+
+@pytest.mark.parametrize("source", [source for source, skus in COVERING.items() if any(map(narrow, skus))])
+def test_bytes_without_conversions_of_fp8(source, tmp_path):
+    chosen = [sku for sku in COVERING[source] if narrow(sku)]
+    host = emulator.Host(chosen, tmp_path, arch=OLD)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
+@pytest.mark.parametrize("source", COVERING)
+def test_what_is_expected_tells_right_from_wrong(source):
+    """Most of it is finite, no limit of a code, and not all the same."""
+    said = {sku.symbol: lacking(cases(sku)) for sku in COVERING[source]}
+    assert {symbol: each for symbol, each in said.items() if each} == {}
+
+
+def test_the_covering_set_has_every_kind_of_kernel():
+    """Against the names of kernels, not against problems.structure."""
+    kinds = {sku.variant.rstrip("0123456789") for sku in SKUS}
+    chosen = [sku for skus in COVERING.values() for sku in skus]
+    assert {sku.variant.rstrip("0123456789") for sku in chosen} == kinds
+    assert {"cluster8", "cluster16", "tile", "stages"} <= {sku.variant for sku in chosen}
+    calls = {name for sku in chosen for name in compiler.included(source_of(sku))}
+    assert calls == {name for sku in SKUS for name in compiler.included(source_of(sku))}
+    assert any("gelu" in sku.symbol for sku in chosen)
+
+
+def source_of(sku: KernelSku) -> str:
+    found = dispatch.entry_of(sku)
+    return found.catalog.source(found.operation.source)
+
+
+@pytest.mark.parametrize(
+    "header, before, after, expected",
+    [
+        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset + 1]);", "reads 4 bytes from byte"),
+        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset - 1]);", "reads 4 bytes from byte"),
+        ("walk.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
+    ],
+)
+def test_one_element_beside_an_operand_is_seen(header, before, after, expected, tmp_path, monkeypatch):
+    """A kernel that reads or writes the element before an operand's first or behind its last, if it changes nothing."""
+    headers = compiler.headers()
+    assert before in headers[header]
+    monkeypatch.setattr(compiler, "headers", lambda: headers | {header: headers[header].replace(before, after)})
+    sku = find("fake_quantize_per_tensor_f32__strided")
+    host = emulator.Host([sku], tmp_path)
+    found = [fault for fault in host.faults(sku) if "which are not its elements" in fault]
+    assert found and all(expected in fault for fault in found)
+
+
 @pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
-def test_places_among_equals(source, tmp_path, monkeypatch):
+def test_places_among_equals(source, tmp_path):
     """The first of equals, whichever element, thread, part or kernel has it."""
-    of_f32 = [sku for sku in dispatch.skus() if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
+    of_f32 = [sku for sku in SKUS if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
     chosen = [sku for sku in of_f32 if sku.variant.startswith(("along", "across"))]
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(chosen, tmp_path)
+    rng = np.random.default_rng(5)
     for rare in ([0.0, -0.0], [-np.inf], [np.inf], [np.inf, -np.inf], [1.0, -1.0, np.nan]):
         for common in (0.0, -np.inf, np.inf):
 
-            def some(operand, word, count, rng, rare=rare, common=common):
-                chosen = rng.choice(np.array(rare, np.float32), count)
-                return np.where(rng.random(count) < 0.002, chosen, np.float32(common))
+            def some(case, rare=rare, common=common):
+                plan = case.call.plan(BackendKind.REFERENCE)
+                shape = plan.stored[0]
+                chosen = rng.choice(np.array(rare, np.float32), shape)
+                inputs = {"input": np.where(rng.random(shape) < 0.002, chosen, np.float32(common))}
+                return Problem(inputs, run(plan, inputs), {}, {}, 0)
 
-            monkeypatch.setattr(emulator, "fill", some)
-            assert [fault for sku in chosen for fault in host.faults(sku)] == []
+            assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
+
+
+@pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
+def test_the_sign_of_zero(source, tmp_path):
+    """+0 is above -0, and a sum of -0 is -0: in every element type, whichever element, thread, part or kernel has it."""
+    name = source.removesuffix(".cu")
+    kinds = {}
+    for sku in SKUS:
+        if re.match(rf"{name}_(f|bf)\d+__(row|along|across)", sku.symbol):
+            kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant)), sku)
+    chosen = [*kinds.values()]
+    host = emulator.Host(chosen, tmp_path)
+    rng = np.random.default_rng(6)
+    for rare in (1, 0.5, 0.002, 0):
+
+        def zeros(case, rare=rare):
+            plan = case.call.plan(BackendKind.REFERENCE)
+            negative = rng.random(plan.stored[0]) < rare
+            inputs = {"input": np.where(negative, -0.0, 0.0).astype(DTYPES[plan.words[0]].storage)}
+            return Problem(inputs, run(plan, inputs), {}, {}, 0)
+
+        assert [fault for sku in chosen for fault in host.faults(sku, zeros)] == []
 
 
 def test_weights_wider_than_the_input(tmp_path):
     """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
-    source = "layer_norm.cu"
-    chosen = covering([sku for sku in SKUS[source] if (sku.element, sku.weight_element) == ("f16", "f32")])
+    mixed = [sku for sku in SKUS if (sku.operation, sku.element, sku.weight_element) == ("layer_norm", "f16", "f32")]
+    chosen = covering(mixed)
     ways = {(found.kernel, found.suffix) for found in (dispatch.entry_of(sku).variant for sku in chosen)}
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(chosen, tmp_path)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
 @pytest.mark.parametrize(
-    "name", ["DynamicQuantizeAsymmetricPerToken", "DynamicQuantizePerTensor", "ObserveMinMaxPerChannel", "Sum"]
+    "name", ["dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor", "observe_min_max_per_channel", "sum"]
 )
-def test_rows_without_elements(name, tmp_path, monkeypatch):
+def test_rows_without_elements(name, tmp_path):
     """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
-    found = dispatch.catalogs()[0].plans("".join(f"_{c.lower()}" if c.isupper() else c for c in name)[1:])
-    plans = [plan for plan in found if plan.operation.direction is Direction.FORWARD]
     tried = 0
-    for plan_class in plans:
+    for plan_class in dispatch.catalogs()[0].plans(name):
         operation = plan_class.operation
-        if not operation.over or operation.stages:  # stages that reduce are among the plans
-            continue
-        along = operation.along
-        lengths = {dim.name: 0 if dim.name in along else 3 for dim in operation.dims}
+        if operation.direction is Direction.BACKWARD or not operation.over or operation.stages:
+            continue  # stages that reduce are among the plans
+        lengths = {dim.name: 0 if dim.name in operation.along else 3 for dim in operation.dims}
         sizes = {dim.name: (lengths[dim.name],) if dim.many else lengths[dim.name] for dim in operation.dims}
         plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
         names = [operand.name for operand in operation.operands if operand.dims]
@@ -82,32 +162,32 @@ def test_rows_without_elements(name, tmp_path, monkeypatch):
         elements = {field: plan.types[letter] for letter, field in operation.element_fields.items()}
         call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, places),), False)
         sku = dispatch.make_sku(operation, plan.types, call.variant())
-        monkeypatch.setattr(emulator, "calls", lambda _, call=call: [call])
-        host = emulator.Host(operation.source, [sku], tmp_path)
-        assert [*host.faults(sku)] == []
+        assert [*emulator.Host([sku], tmp_path)._faults(sku, call, Case(call).problem())] == []
         tried += 1
     assert tried
 
 
 # Of an operation with deviations, and of one that finds a scale: row kernels of each kind, and parts along and across.
-FINITE = {
-    "var.cu": r"var(_stage1)?_(f32|f16|f64)__(row8x4|row64x4_unaligned|row16x4_strided|row256x8|along|across\d)$",
-    "layer_norm.cu": r"layer_norm(_stage1_backward)?_(f32|f16)__(row32x4|cluster8|row512_reread|row1024_reread)$",
-    "dynamic_quantize_fp8_per_token.cu": r"dynamic_quantize_fp8_per_token_f16_e5m2__(row8x4|row64x4_unaligned)$",
+NEAR = {
+    "var": r"var(_stage1)?_(f32|f16|f64)__(row8x4|row64x4_unaligned|row16x4_strided|row256x8|along|across\d)$",
+    "layer_norm": r"layer_norm(_stage1_backward)?_(f32|f16)__(row32x4|cluster8|row512_reread|row1024_reread)$",
+    "dynamic_quantize": r"dynamic_quantize_fp8_per_token_f16_e5m2__(row8x4|row64x4_unaligned)$",
 }
 
 
-@pytest.mark.parametrize("source", FINITE)
-def test_finite_rows(source, tmp_path, monkeypatch):
-    """Rows without a NaN: equal elements, elements near each other, and elements whose scale underflows."""
-    of_source = (sku for sku in dispatch.skus() if dispatch.entry_of(sku).operation.source == source)
-    chosen = [sku for sku in of_source if re.match(FINITE[source], sku.symbol)]
+@pytest.mark.parametrize("name", NEAR)
+def test_rows_of_elements_near_each_other(name, tmp_path):
+    """Equal elements, elements near each other, and elements whose scale underflows."""
+    chosen = [sku for sku in SKUS if re.match(NEAR[name], sku.symbol)]
     assert len(chosen) >= 2
-    host = emulator.Host(source, chosen, tmp_path)
+    host = emulator.Host(chosen, tmp_path)
+    rng = np.random.default_rng(7)
     for value, spread in ((12345.678, 0), (-6e4, 0), (1e3, 0.7), (3e-5, 1e-5)):
 
-        def near(operand, word, count, rng, value=value, spread=spread):
-            return rng.normal(value, spread, count).astype(DTYPES[word].storage)
+        def near(case, value=value, spread=spread):
+            plan = case.call.plan(BackendKind.REFERENCE)
+            given = zip(plan.operation.inputs, plan.words, plan.stored)
+            inputs = {o.name: rng.normal(value, spread, shape).astype(DTYPES[word].storage) for o, word, shape in given}
+            return Problem(inputs, run(plan, inputs), {}, {}, 0)
 
-        monkeypatch.setattr(emulator, "fill", near)
-        assert [fault for sku in chosen for fault in host.faults(sku)] == []
+        assert [fault for sku in chosen for fault in host.faults(sku, near)] == []

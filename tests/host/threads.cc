@@ -154,10 +154,6 @@ void st_async(unsigned at, const void* value, int bytes, unsigned signal) {
 void mbarrier_try_wait_parity_shared__cta_b64(unsigned at) {
   while (signals.at(at).threads > 0 || signals.at(at).bytes > 0) leave();
 }
-void cp_async(unsigned to, const void* from, int bytes) {
-  if ((to | unsigned(uintptr_t(from))) % bytes) abort();
-  fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
-}
 void cp_async_commit_group() { fibers[current].groups.push_back(fibers[current].copies.size()); }
 void cp_async_wait_group(int later) {
   std::vector<size_t>& groups = fibers[current].groups;
@@ -167,6 +163,63 @@ void cp_async_wait_group(int later) {
     if (copy.to) memcpy(copy.to, copy.from, copy.size);
     fibers[current].copies[index].to = nullptr;
   }
+}
+
+// ---- what kernels touch ----
+
+namespace {
+
+constexpr unsigned char READ = 1, WRITE = 2;
+uintptr_t arena;  // where the operands lie
+size_t arena_bytes;
+const unsigned char* allowed;  // of each of its bytes
+long long faults, first_fault[3];
+
+// A GPU's loads and stores lie on multiples of their sizes; those of structs, of any number of bytes, are several.
+inline void touch(uintptr_t at, size_t bytes, unsigned char wanted, size_t alignment = 1) {
+  const size_t offset = at - arena;
+  if (offset >= arena_bytes) return;
+  for (size_t i = 0; i < bytes; ++i) {
+    if (offset + i < arena_bytes && allowed[offset + i] & wanted && at % alignment == 0) continue;
+    if (!faults++) {
+      first_fault[0] = (long long)offset;
+      first_fault[1] = (long long)bytes;
+      first_fault[2] = wanted == WRITE;
+    }
+    return;
+  }
+}
+
+}  // namespace
+
+extern "C" {
+void allow(uintptr_t begin, size_t bytes, const unsigned char* which) {
+  arena = begin, arena_bytes = bytes, allowed = which, faults = 0;
+}
+// How often something was touched that is not allowed since it was last asked, and what first: see emulator.py.
+long long touched(long long* first) {
+  const long long count = faults;
+  std::copy(first_fault, first_fault + 3, first);
+  faults = 0;
+  return count;
+}
+#define TOUCH(BYTES) \
+  void __asan_load##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, READ, BYTES); } \
+  void __asan_store##BYTES##_noabort(uintptr_t at) { touch(at, BYTES, WRITE, BYTES); }
+TOUCH(1)
+TOUCH(2)
+TOUCH(4)
+TOUCH(8)
+TOUCH(16)
+void __asan_loadN_noabort(uintptr_t at, size_t bytes) { touch(at, bytes, READ); }
+void __asan_storeN_noabort(uintptr_t at, size_t bytes) { touch(at, bytes, WRITE); }
+void __asan_handle_no_return() {}
+}
+
+void cp_async(unsigned to, const void* from, int bytes) {
+  if ((to | unsigned(uintptr_t(from))) % bytes) abort();
+  touch(uintptr_t(from), bytes, READ);
+  fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
 }
 
 bool run_blocks(

@@ -1,0 +1,7 @@
+"""Kernels run on the CPU where there is a C++ compiler and Linux; tests/host says so where there is none."""
+
+from __future__ import annotations
+
+from host import emulator
+
+collect_ignore = [] if emulator.COMPILER else ["test_intrinsics_on_the_host.py"]

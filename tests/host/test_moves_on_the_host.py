@@ -1,0 +1,104 @@
+"""One kernel of each move that is easily wrong and seldom seen, run on the CPU."""
+
+from __future__ import annotations
+
+from math import prod
+
+import pytest
+from problems import is_second
+from values import cases
+
+from host import emulator
+from skuda import dispatch, schedules
+from skuda.schedules import ClusterVariant, PartVariant, RowVariant
+from skuda.sku import BackendKind, KernelSku
+
+SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and emulator.emulated(sku)]
+
+
+def first(op: str, words: tuple[str, ...], wanted) -> KernelSku:
+    """The first kernel of a function with some types, the first one that of its first letter, and a wanted schedule."""
+    for sku in SKUS:
+        found = dispatch.entry_of(sku)
+        types = [*found.types.values()]
+        if found.operation.function == op and types[0] == words[0] and {*words} <= {*types} and wanted(found):
+            return sku
+    raise LookupError(op)
+
+
+def variant(*which):
+    return lambda found: found.variant in which
+
+
+def is_row(mode: schedules.RowMode, threads: int = 0, places: int = 1, keep: bool = True):
+    def wanted(found) -> bool:
+        own = found.variant
+        if not isinstance(own, RowVariant) or (own.mode, own.places, own.keep) != (mode, places, keep):
+            return False
+        return own.threads >= threads
+
+    return wanted
+
+
+def is_part(kernel: str, mode: schedules.RowMode):
+    return lambda found: (
+        isinstance(found.variant, PartVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
+    )
+
+
+WHOLE, UNIT, STEPPED = schedules.RowMode
+MOVES = {
+    "two places a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, places=2)),
+    "two places a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, places=2)),
+    "many warps": ("layer_norm", ("f32",), is_row(WHOLE, 1024)),
+    "rows of a warp, misaligned": ("layer_norm", ("f16",), is_row(UNIT, 4)),
+    "long rows, misaligned": ("softmax", ("f16",), is_row(UNIT, 256)),
+    "rows whose elements lie apart": ("log_softmax", ("f32",), is_row(STEPPED, 32)),
+    "packed codes of misaligned rows": ("dynamic_quantize_per_token", ("f16", "s4"), is_row(UNIT, 32)),
+    "sixteen blocks": ("softmax", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
+    "eight blocks": ("layer_norm", ("f32",), lambda found: isinstance(found.variant, ClusterVariant)),
+    "parts along": ("sum", ("f32",), is_part("along", WHOLE)),
+    "parts along, misaligned": ("sum", ("f16",), is_part("along", UNIT)),
+    "parts across": ("sum", ("f16",), is_part("across", WHOLE)),
+    "parts with places": ("argmax", ("f16",), is_part("across", UNIT)),
+    "vectors": ("quantize_per_token", ("f32", "u4"), variant(schedules.VEC)),
+    "shifted vectors": ("lerp", ("f16",), variant(schedules.SHIFTED)),
+    "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(schedules.PITCHED)),
+    "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(schedules.ROWS)),
+    "groups": ("quantize_per_group", ("f16", "u4"), variant(schedules.GROUPS)),
+    "columns": ("quantize_per_channel", ("f16", "s8"), variant(schedules.COLUMNS)),
+    "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(schedules.COLUMNS_UNALIGNED)),
+    "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(schedules.TILE)),
+    "a tile": ("lerp_tensor", ("f32",), variant(schedules.TILE)),
+    "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(schedules.STRIDED)),
+    "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(schedules.VEC)),
+    "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(schedules.VEC)),
+    "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(schedules.VEC)),
+    "values between stages": ("standardize", ("f32",), variant(schedules.STAGES)),
+    "values between stages of half types": ("softmax_backward", ("f16",), variant(schedules.STAGES)),
+}
+
+
+@pytest.mark.parametrize("move", MOVES)
+def test_move(move, tmp_path):
+    sku = first(*MOVES[move])
+    assert list(emulator.Host([sku], tmp_path).faults(sku)) == []
+
+
+@pytest.mark.parametrize("move", [move for move in MOVES if move.startswith("pairs")])
+def test_pairs_by_integers(move, tmp_path):
+    """GPUs before sm_89 have no instructions for floats of 8 bits."""
+    sku = first(*MOVES[move])
+    assert list(emulator.Host([sku], tmp_path, arch=80).faults(sku)) == []
+
+
+def test_what_the_moves_are_tried_on():
+    """Rows of more segments than a cluster has teams, odd ends of packed pairs, and stages with a workspace."""
+    lengths = [dict(case.call.sizes)["d"] for case in cases(first(*MOVES["sixteen blocks"]))]
+    assert max(lengths) > 4 * 65536  # four teams take a segment each
+    tile = first(*MOVES["a tile with packed pairs"])
+    assert any(dict(case.call.sizes)["d"] % 2 for case in cases(tile))
+    stages = first(*MOVES["values between stages"])
+    assert is_second(dispatch.entry_of(stages))
+    rows = [prod(dict(case.call.sizes)["n"]) for case in cases(stages)]
+    assert any(count * 4 % 256 for count in rows)  # what one stage leaves ends within a boundary

@@ -1,0 +1,433 @@
+"""What the operands of a call hold, and what the reference makes of it: the same whatever the layout and the schedule.
+
+Values that spread (NaN, infinities, extremes) are kept to single elements of maps, and to every third row of what
+reduces, so that most of what is expected is a finite number that tells right from wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from zlib import crc32
+
+import ml_dtypes
+import numpy as np
+from problems import Call, calls, plan_class_of
+
+from skuda import dispatch
+from skuda.dtypes import DTYPES
+from skuda.operation import Operand, Operation
+from skuda.plan import Plan
+from skuda.sku import BackendKind, Direction, KernelSku
+
+UNTOUCHED = 0xA5  # what output memory holds before
+POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
+USUAL = 0.5  # of what is expected, at least, on an average of a kernel's calls
+_POOL = (1 << 20) + 7  # random numbers that are drawn once
+_SIZES = (1.0, 1.0, 6.0, 1.0, 0.02)  # of the values of a row, or of each element of a map
+_FEW = 2  # rows
+_RARE = 8  # of 256 elements, so many are unusual
+_TIES = 77  # of 256 elements, so many lie on a grid, where quotients end in one half and elements are equal
+# What happens to a row: to two of three nothing.
+_ROWS = ("", "", "nan", "", "", "infinite", "", "", "extreme", "", "", "zeros", "", "", "any", "", "", "constant")
+
+
+# ---- what is expected ----
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One plan's operands as contiguous arrays of stored elements.
+
+    Attributes:
+        inputs, expected: by name.
+        words: the element types of the operands.
+        usual: of each float or code output, which part of it is usual: finite, not at a limit, not all equal.
+        finite: float elements of the outputs that are finite.
+    """
+
+    inputs: dict[str, np.ndarray]
+    expected: dict[str, np.ndarray]
+    words: dict[str, str]
+    usual: dict[str, float]
+    finite: int
+
+
+def cases(sku: KernelSku, most: int = 3) -> list[Case]:
+    """The calls that reach a kernel with what their operands hold.
+
+    Where there are one or two rows, or operands of one element, these are usual; one more case has unusual ones.
+    """
+    found = [Case(call) for call in calls(sku, most)]
+    few = [case.call for case in found if case.few]
+    return found + [Case(call, unusual=True) for call in few[-1:]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A call, and whether the one row is unusual where there is one."""
+
+    call: Call
+    unusual: bool = False
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few rows that all may be unusual."""
+        operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
+        if not operation.reduces:
+            return any(operand.scalar and operation.is_float(operand.element) for operand in operation.inputs)
+        kept = [dim for dim in operation.space if dim.name not in operation.along and not dim.block]
+        rows = np.prod([np.prod(sizes[dim.name]) for dim in kept]) if operation.over else 1
+        if operation.block:
+            rows *= -(-np.prod(sizes[operation.along[0]]) // sizes[operation.block])
+        return rows <= _FEW
+
+    @property
+    def single(self) -> bool:
+        """Whether rows have one element each, of which dynamic quantization makes one code, a limit."""
+        operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
+        along = [sizes[operation.block]] if operation.block else [np.prod(sizes[name]) for name in operation.along]
+        return bool(operation.over) and np.prod(along) == 1
+
+    def problem(self) -> Problem:
+        """What the operands hold."""
+        return _problem(self.call.plan_class, self.call.sizes, self.call.elements, self.unusual)
+
+
+@lru_cache(maxsize=48)  # kernels of the same types follow each other
+def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: bool) -> Problem:
+    plan = plan_class.select(
+        plan_class.descriptor_type(**dict(sizes), **dict(elements)), preference=BackendKind.REFERENCE
+    )
+    known: dict[str, np.ndarray] = {}
+    made = makers(plan)
+    operations = [each.operation for each in (plan, *made) if each.operation.reduces]
+    over = {(each.over, each.stages and not each.over) for each in operations}
+    reducing = operations[0] if len(over) == 1 else None
+    for maker in made:
+        _fill(maker, _Rows(plan, reducing, bool(over)), known, unusual)
+        known |= run(maker, known)
+    _fill(plan, _Rows(plan, reducing, bool(over)), known, unusual)
+    operation = plan.operation
+    inputs = {operand.name: known[operand.name] for operand in operation.inputs}
+    expected = run(plan, inputs)
+    words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
+    floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
+    return Problem(
+        inputs,
+        expected,
+        words,
+        {name: usual(array, words[name], alike=name.startswith("row_value_"))
+         for name, array in expected.items() if words[name] not in ("i64", "bool")},
+        sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
+    )
+
+
+def run(plan: Plan, known: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What the reference makes of contiguous inputs."""
+    operation = plan.operation
+    outputs = {
+        operand.name: np.full(shape, 0, storage)
+        for operand, (shape, storage) in zip(operation.outputs, plan.made, strict=True)
+    }
+    inputs = {operand.name: known[operand.name] for operand in operation.inputs}
+    plan.run(plan.args_type(**inputs, **outputs))
+    return outputs
+
+
+def makers(plan: Plan) -> list[Plan]:
+    """Plans that make inputs of one: its forward pass, the stages before it."""
+    own, catalog = plan.operation, dispatch._CATALOGS[plan.package]
+    wanted = {operand.name for operand in own.inputs}
+    found = []
+    for other in _same_source(plan.package, own.source):
+        before = other.direction is own.direction and 0 < other.stage < own.stage
+        forward = own.direction is Direction.BACKWARD is not other.direction and not other.stage
+        named = {operand.name for operand in other.outputs}
+        sizes = {attribute.name for attribute in other.attributes if attribute.type == "size"}
+        sizes |= {dim.name for dim in other.dims}
+        if (before or (forward and named & wanted)) and sizes <= plan.sizes.keys():
+            fields = {field: plan.types[letter] for letter, field in other.element_fields.items()
+                      if letter in plan.types}  # fmt: skip
+            of = plan_class_of(catalog.package, other.function)
+            descriptor = of.descriptor_type(**{name: plan.sizes[name] for name in sizes}, **fields)
+            found.append(of.select(descriptor, preference=BackendKind.REFERENCE))
+    return found
+
+
+@cache
+def _same_source(package: str, source: str) -> list[Operation]:
+    found = [each for each in dispatch._CATALOGS[package].operations if each.source == source]
+    return sorted(found, key=lambda each: (each.direction is Direction.BACKWARD, each.stage))
+
+
+def _finite(array: np.ndarray, word: str) -> np.ndarray:
+    if DTYPES[word].kind != "float":
+        return np.ones(array.shape, bool)
+    bits = array.view(f"u{array.itemsize}")
+    size = bits & bits.dtype.type((1 << (8 * array.itemsize - 1)) - 1)
+    largest = np.array(ml_dtypes.finfo(array.dtype).max, array.dtype).view(bits.dtype)
+    return size <= largest
+
+
+def usual(array: np.ndarray, word: str, alike: bool = False) -> float:
+    """Which part of the elements is finite and, of codes, not at a limit; 0 where all of those are equal, unless they
+    may be `alike`, as what a stage counts for another.
+    """
+    dtype = DTYPES[word]
+    if array.size <= 4:  # few may be alike, or at a limit, by chance
+        return float(_finite(array, word).mean()) if array.size else 1.0
+    if dtype.packed:
+        array = np.concatenate([array.reshape(-1) & 15, array.reshape(-1) >> 4])
+        limits = np.array([dtype.lowest & 15, dtype.highest & 15], np.uint8)
+    else:
+        limits = np.array([dtype.lowest, dtype.highest], array.dtype)
+    wanted = _finite(array, word)
+    if dtype.code:
+        wanted &= ~np.isin(array.view(f"u{array.itemsize}"), limits.view(f"u{array.itemsize}"))
+    values = array[wanted]
+    if not len(values) or (not alike and (values == values[0]).all()):
+        return 0.0
+    return float(wanted.mean())
+
+
+def lacking(cases: list[Case]) -> list[str]:
+    """What is not usual enough of the cases of one kernel to tell a right result from a wrong one."""
+    found = [case.problem().usual for case in cases if not case.unusual and not case.single]
+    parts = {name: float(np.mean([each[name] for each in found])) for each in found[:1] for name in each}
+    return [f"{part:.0%} of {name} is usual, expected {USUAL:.0%}" for name, part in parts.items() if part < USUAL]
+
+
+# ---- operands in memory ----
+
+
+def memory_of(at, array: np.ndarray | None, storage: np.dtype, around: int) -> np.ndarray:
+    """All bytes of an operand's memory, `around` where no element is; without an array everywhere."""
+    size = 1 if at is None else max(at.size, 1)
+    memory = np.full(size * storage.itemsize, around, np.uint8)
+    if array is not None:
+        view(memory, storage, at)[...] = array
+    return memory
+
+
+def view(memory: np.ndarray, storage: np.dtype, at) -> np.ndarray:
+    """The operand within the bytes of its memory."""
+    if at is None:
+        return memory.view(storage).reshape(())
+    strides = tuple(step * storage.itemsize for step in at.strides)
+    return np.ndarray(at.shape, storage, memory.data, at.start * storage.itemsize, strides)
+
+
+# ---- inputs ----
+
+
+def special_floats(word: str) -> dict[str, np.ndarray]:
+    """Unusual values of a float type: NaN, infinities, and the ends of its range."""
+    info = ml_dtypes.finfo(DTYPES[word].storage)
+    ends = [float(info.max), -float(info.max), float(info.smallest_subnormal), float(info.tiny), 0.0, -0.0]
+    found = {"nan": [np.nan], "infinite": [np.inf, -np.inf], "extreme": ends, "zeros": [0.0, -0.0]}
+    found["any"] = [each for values in found.values() for each in values]
+    return {what: np.array(values).astype(DTYPES[word].storage) for what, values in found.items()}
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What the rows of a plan's operands are.
+
+    Attributes:
+        plan: whose inputs are made.
+        operation: it, or what makes inputs of it: what says which elements are a row; None where that is not one thing.
+        some: whether there are rows.
+    """
+
+    plan: Plan
+    operation: Operation | None
+    some: bool
+
+    @property
+    def full(self) -> list[str]:
+        """The inputs that have elements of their own in each row."""
+        space = self.plan.operation.space
+        return [operand.name for operand in self.plan.operation.inputs if operand.dims == space]
+
+    def numbers(self, operand: Operand, shape: tuple[int, ...]) -> np.ndarray | None:
+        """The number of the row as an array that broadcasts to an operand's shape: 0 where there is one row, or several
+        kinds of them. None where elements belong to no row or to all.
+        """
+        numbers = np.zeros((1,) * len(shape), np.int64)
+        if not self.some:
+            return None
+        if self.operation is None or not self.operation.over:
+            return numbers
+        sizes, along = self.plan.sizes, self.operation.along
+        axis, axes = 0, {}
+        for dim in operand.dims:
+            count = len(sizes[dim.name]) if dim.many else 1
+            axes[dim.name] = (axis, count, dim.block)
+            axis += count
+        weight = 1
+        for dim in reversed(self.operation.space):
+            cut = dim.name in along and self.operation.block
+            if dim.name in along and not cut:
+                continue
+            if dim.name not in axes:
+                return None
+            first, rank, blocks = axes[dim.name]
+            for axis in reversed(range(first, first + rank)):
+                places = np.arange(shape[axis], dtype=np.int64)
+                if cut and not blocks:
+                    places //= sizes[self.operation.block]
+                numbers = numbers + weight * places.reshape([-1 if axis == i else 1 for i in range(len(shape))])
+                weight *= int(places[-1]) + 1 if len(places) else 1
+        return numbers
+
+
+def _fill(maker: Plan, rows: _Rows, known: dict[str, np.ndarray], unusual: bool) -> None:
+    """Adds the inputs of a plan that are not known yet."""
+    for operand, word, stored in zip(maker.operation.operands, maker.words, maker.stored, strict=True):
+        if operand in maker.operation.inputs and operand.name not in known:
+            known[operand.name] = _Filling(rows, operand, word, stored, unusual).array()
+
+
+@cache
+def _pools() -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(12)
+    return rng.standard_normal(_POOL), rng.integers(0, 256, _POOL, np.uint8)
+
+
+def _taken(pool: np.ndarray, start: int, count: int) -> np.ndarray:
+    start %= _POOL
+    if start + count <= _POOL:
+        return pool[start : start + count]
+    return np.concatenate([pool[start:], *[pool] * (count // _POOL + 1)])[:count]
+
+
+def _mixed(numbers: np.ndarray | int, seed: int) -> np.ndarray:
+    """Numbers that look random, the same for the same row."""
+    with np.errstate(over="ignore"):
+        mixed = (np.asarray(numbers).astype(np.uint64) + np.uint64(seed)) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        return (mixed * np.uint64(0xBF58476D1CE4E5B9)) >> np.uint64(33)
+
+
+class _Filling:
+    """Values for one operand of a plan, which may be an operand of what makes that plan's inputs."""
+
+    def __init__(self, rows: _Rows, operand: Operand, word: str, stored: tuple[int, ...], unusual: bool):
+        self.plan = plan = rows.plan
+        self.operand, self.dtype, self.shape, self.unusual = operand, DTYPES[word], stored, unusual
+        self.rows, self.full, self.numbers = rows.some, rows.full, rows.numbers(operand, stored)
+        self.count = int(np.prod(stored, dtype=np.int64))
+        what = repr((plan.operation.function, sorted(plan.sizes.items()), plan.words)).encode()
+        self.seed, self.start = crc32(what), crc32(operand.name.encode(), crc32(what))
+
+    def array(self) -> np.ndarray:
+        if self.dtype.kind == "bool":
+            return (self._bytes(0) < 128).reshape(self.shape)
+        if self.dtype.kind == "int" or self.dtype.narrow_float:
+            found = self._zero_points() if self.operand.name == "zero_point" else self._codes()
+            return found.reshape(self.shape)
+        values = self._reals().reshape(self.shape)
+        with np.errstate(over="ignore"):
+            values = values.astype(self.dtype.storage)
+        return self._with_unusual(values)
+
+    def _normal(self) -> np.ndarray:
+        return _taken(_pools()[0], self.start, self.count)
+
+    def _bytes(self, what: int) -> np.ndarray:
+        return _taken(_pools()[1], self.start + 7919 * what, self.count)
+
+    def _range(self) -> tuple[float, float]:
+        """Of the codes; e5m2's is cut, so that scales do not get too small for half types."""
+        codes = [DTYPES[word] for word in self.plan.words if DTYPES[word].code and word not in ("i32", "i64", "bool")]
+        limits = self.plan.attributes
+        low = limits.get("q_min", codes[0].lowest if codes else -128)
+        high = limits.get("q_max", codes[0].highest if codes else 127)
+        return max(float(low), -448.0), min(float(high), 448.0)
+
+    def _step(self) -> float:
+        """What a scale is about, so that most quotients are codes: a power of two."""
+        low, high = self._range()
+        if "q_max" not in self.plan.attributes and not any(DTYPES[word].code for word in self.plan.words):
+            return 0.5
+        return 2.0 ** round(np.log2((6 if high - low > 15 else 12) / max(high - low, 1)))
+
+    def _codes(self) -> np.ndarray:
+        raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
+        return raw.copy().view(self.dtype.storage)
+
+    def _zero_points(self) -> np.ndarray:
+        low, high = self._range()
+        near = low + (high - low) * (0.25 + self._bytes(1) / 512)
+        array = np.rint(near).astype(np.int64)
+        which = self._bytes(2)
+        if self.count == 1:
+            which = np.where(self.unusual, which // 12, 255)
+        array = np.where(which < 24, self._bytes(3).astype(np.int64) * 2 - 140, array)
+        ends = np.array([-(2**31), 2**31 - 1, 2**24 + 3, -(2**25) - 5])
+        return np.where(which < 10, ends[self._bytes(3) % 4], array).astype(self.dtype.storage)
+
+    def _reals(self) -> np.ndarray:
+        own, name = self.plan.operation, self.operand.name
+        low, high = self._range()
+        on_grid = self._bytes(1) < _TIES
+        if name == "zero_point":
+            around = np.where(on_grid, np.rint(self._normal() * 8) / 2, self._normal() * (high - low) / 8)
+            return around + (high + low) / 2
+        if name == "scale":
+            plain = self._step() * 2 ** (self._normal().clip(-2, 2) / 2)
+            if self.count == 1:
+                return self._step() * (0.75 + self._bytes(2) / 400)
+            return np.where(on_grid, self._step() * 2.0 ** (self._bytes(2) % 3 - 1.0), plain)
+        if name == "weight" or self.count == 1:
+            return np.where(on_grid & (self.count > 1), 1.0, 0.5 + 1.5 * self._bytes(2) / 257)
+        if own.name.startswith("prod"):  # products of many stay in range
+            near = 1 + 0.005 * self._normal()
+            return np.where(on_grid, 1.0, near) * np.where(self._bytes(2) < 128, -1, 1)
+        values = self._values()
+        grid = self._step() / 2
+        return np.where(on_grid, np.rint(values / grid) * grid, values)
+
+    def _values(self) -> np.ndarray:
+        """Of a normal distribution whose ends are cut, so that some elements are equal."""
+        numbers = np.arange(self.count) if self.numbers is None else self.numbers
+        mixed = _mixed(numbers, self.seed + 1)
+        sizes = np.array(_SIZES)[mixed % len(_SIZES)]
+        low, high = (1.25 + (mixed >> np.uint64(shift)) % 64 / 64 for shift in (8, 16))
+        values = self._normal() if self.numbers is None else self._normal().reshape(self.shape)
+        return (np.clip(values, -low, high) * sizes).reshape(-1)
+
+    def _with_unusual(self, array: np.ndarray) -> np.ndarray:
+        special = special_floats(self.dtype.word)
+        bits, which = self._bytes(4).reshape(self.shape), self._bytes(5).reshape(self.shape)
+        numbers = self.numbers
+        if not self.rows:
+            rare = bits < (_RARE if self.count > 1 else 128 if self.unusual else 0)
+            return np.where(rare, special["any"][which % len(special["any"])], array)
+        if numbers is None:
+            return array
+        if numbers.max() >= _FEW:
+            kinds = (numbers + self.seed) % len(_ROWS)
+        else:
+            kinds = (3 * (numbers + self.seed) + 2) % len(_ROWS) if self.unusual else np.zeros_like(numbers)
+        # Of several operands one is unusual, so that its NaN does not hide another's.
+        mine = self.full.index(self.operand.name) if self.operand.name in self.full else 0
+        kinds = np.where((_mixed(numbers, self.seed) + mine) % max(len(self.full), 1) == 0, kinds, 0)
+        for kind in sorted(set(kinds.reshape(-1).tolist())):
+            if what := _ROWS[kind]:
+                here = np.broadcast_to(kinds == kind, self.shape)
+                array = self._unusual(what, here, array, special, bits, which)
+        return array.astype(self.dtype.storage, copy=False)
+
+    def _unusual(self, what: str, here: np.ndarray, array: np.ndarray, special, bits, which) -> np.ndarray:
+        """An array with unusual values `here`, in some rows."""
+        if what == "constant":
+            return np.where(here, array.reshape(-1)[0], array)
+        if what == "infinite":  # or the whole row is -inf, as masks are
+            whole = here & (_mixed(self.numbers, self.seed + 2) % 2 == 0)
+            array = np.where(whole, special[what][1], array)
+        rare = here & (bits >= _RARE if what == "zeros" else bits < _RARE)
+        if not rare.any():
+            rare = here & (np.cumsum(here.reshape(-1)) == 1).reshape(self.shape)
+        return np.where(rare, special[what][which % len(special[what])], array)

@@ -1,4 +1,7 @@
-"""What holds of every operation that reduces, whichever the catalog has: views, axes, nothing to reduce, hard rows."""
+"""What holds of every operation that reduces, whichever the catalog has: views, axes, nothing to reduce.
+
+Rows of zeros, NaN, infinities, cancelling, wide and large elements: test_every_operation.py.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import numpy as np
 import pytest
 
 import skuda
-from oracles import rows
+from oracles import binding, rows
 from oracles.floats import FORMATS, compute_format
 from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
 from skuda.sku import BackendKind
 
-from . import test_gradients, test_observers, test_rows, test_stages
+from . import test_rows, test_stages
 from .support import assert_codes, assert_floats, bits_of, floats, pattern
 from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
 
@@ -26,25 +29,13 @@ PLANS = {
 }
 AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
 
-# Operations that a test tries on rows of zeros, NaN, infinities, cancelling, wide and large elements (`unusual_rows`),
-# against an oracle in exact numbers: what reduces to a value within the bound of its sums, codes to the bit.
-TRIED = {
-    *test_rows.REAL, *test_rows.IN_ONE_PASS, *test_rows.ONE_VALUE, *test_rows.WHOLE, "add_rms_norm",
-    *test_stages.WORDS, *(f"observe_{name}" for name in test_observers.NAMES),
-    *(f"{name}_backward" for name in (*test_gradients.REDUCED, *test_gradients.NORMALIZED, *test_stages.GRADIENTS)),
-    "add_rms_norm_backward", "learnable_fake_quantize_backward",
-}  # fmt: skip
-# What there is of nothing. Every other operation refuses it.
-NOTHING = {
-    "sum": 0, "norm1": 0, "norm2": 0, "prod": 1, "mean": np.nan, "var": np.nan, "std": np.nan, "any": False,
-    "all": True, "count_nonzero": 0,
-}  # fmt: skip
 
-
-def test_every_reduction_is_tried_on_hard_rows():
-    names = {name.partition("_per_")[0] + "_backward" * name.endswith("_backward") for name in PLANS}
-    names = {name.replace("_backward_backward", "_backward") for name in names}
-    assert names <= TRIED, f"no test tries {sorted(names - TRIED)} on rows like `unusual_rows`"
+def of_nothing(operation):
+    """What the oracle gives for a row without elements, in f32."""
+    asked = binding.find(operation.function)
+    numbers = {a.name: pattern(a.default, "f32") for a in operation.attributes if a.type == "C"}
+    types = {letter: "f32" for letter in operation.types if letter in asked.parameters}
+    return asked.function(*([] for _ in operation.inputs), **numbers, **types)
 
 
 def select(plan_class, backend, extents):
@@ -113,14 +104,16 @@ def test_a_reduction_of_nothing(backend, name):
             )
         except InvalidProblem as error:
             assert f"{empty.name} is 0, and there is no largest or smallest of no elements" in str(error)
-            assert lacking and name not in NOTHING and not name.endswith("_backward")
+            assert lacking and not name.endswith("_backward")
             continue
         made = [backend.array(np.full(shape, 7, storage)) for shape, storage in plan.made]
         plan.execute((*map(backend.array, inputs_of(plan)), *made))
         for operand, output in zip(operation.outputs, map(backend.numpy, made), strict=True):
             if operand.name in lacking:
-                value = 0 if name.endswith("_backward") else NOTHING[name]
-                np.testing.assert_array_equal(output, np.full(output.shape, value, output.dtype))
+                value = 0 if name.endswith("_backward") else of_nothing(operation)
+                word = operation.word(operand, plan.types)
+                bits = bits_of(output, word) if word in FORMATS else output
+                assert all(binding.allowed(value, int(each), word) for each in bits.reshape(-1)), name
             else:
                 assert output.size == 0
 

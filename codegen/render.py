@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 
 from skuda import schedules
-from skuda.codegen import output
+from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
@@ -361,7 +361,7 @@ def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
         )
     spec = specs.load(spec_path)
     files = render(spec)
-    digest = output.inputs_digest(spec_path)
+    digest = inputs.digest(spec_path)
     return spec, {**files, output.MANIFEST: output.manifest(files, spec_path.name, digest)}
 
 

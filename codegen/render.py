@@ -175,7 +175,9 @@ def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
     if program.operation.stages:
         return "StagedPlan"
-    return "TwoFormsPlan" if program.operation.second and not program.operation.stage else "Plan"
+    if program.operation.stage or not program.operation.second:
+        return "Plan"
+    return "RepackedPlan" if program.operation.repacked else "TwoFormsPlan"
 
 
 def _cpp(element: str, program: CudaProgram) -> str:

@@ -14,9 +14,9 @@ import os
 import re
 import tempfile
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
+from skuda.codegen import inputs
 from skuda.errors import SkudaError
 
 MANIFEST = "MANIFEST"
@@ -24,9 +24,6 @@ HASHES = "@hashes@"  # what a template's header has in the place of the two hash
 _HASH_LINE = re.compile(r"inputs sha256:([0-9a-f]{12}) body sha256:([0-9a-f]{12})")
 _HEADED = (".cu", ".py", ".md")  # files that may have a header
 _SUBFOLDERS = ("cuda", "plans", "reference", "docs")
-
-# What the generator itself is made of: a change there makes the whole catalog stale.
-_GENERATOR = {"codegen": "*.py", "templates": "*.jinja map/*.jinja", "": "operation.py dtypes.py sku.py schedules.py"}
 
 
 class RenderError(SkudaError, ValueError):
@@ -184,27 +181,11 @@ def _origin(manifest: str | None) -> str | None:
     return match and match[1]
 
 
-def inputs_digest(spec_path: Path) -> str:
-    """One hash of the spec and of the generator itself.
-
-    Raises:
-        OSError: the spec cannot be read.
-    """
-    digest = hashlib.sha256(spec_path.read_bytes())
-    for name, patterns in _GENERATOR.items():
-        package = "skuda." + name if name else "skuda"
-        folder = Path(str(resources.files(package)))
-        for pattern in patterns.split():
-            for path in sorted(folder.glob(pattern)):
-                digest.update(path.name.encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
 def up_to_date(folder: Path, spec_path: Path) -> bool:
     """Whether the folder was generated from this spec, by this generator, and nothing was touched since."""
     text = _read(folder / MANIFEST)
     try:
-        expected = _first_line(spec_path.name, inputs_digest(spec_path))
+        expected = _first_line(spec_path.name, inputs.digest(spec_path))
     except OSError:
         return False
     if text is None or not text.startswith(expected + "\n"):

@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 
 from skuda import schedules
-from skuda.codegen import output
+from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
@@ -180,7 +180,9 @@ def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
     if program.operation.stages:
         return "StagedPlan"
-    return "TwoFormsPlan" if program.operation.second and not program.operation.stage else "Plan"
+    if program.operation.stage or not program.operation.second:
+        return "Plan"
+    return "RepackedPlan" if program.operation.repacked else "TwoFormsPlan"
 
 
 def _packed(elements: Sequence[str]) -> str:
@@ -372,7 +374,7 @@ def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
         )
     spec = specs.load(spec_path)
     files = render(spec)
-    digest = output.inputs_digest(spec_path)
+    digest = inputs.digest(spec_path)
     return spec, {**files, output.MANIFEST: output.manifest(files, spec_path.name, digest)}
 
 

@@ -52,9 +52,16 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     lines = text.splitlines()
     ends = [row.line - 1 for row in rows[1:]] + [len(lines)]
     sourced = tuple(
-        replace(row, source="\n".join(lines[row.line - 1 : end])) for row, end in zip(rows, ends, strict=True)
+        replace(row, source="\n".join(_own(lines[row.line - 1 : end]))) for row, end in zip(rows, ends, strict=True)
     )
     return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions)
+
+
+def _own(lines: list[str]) -> list[str]:
+    """The lines of a row, without what stands between it and the next one: its files do not change with that."""
+    while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
+        lines = lines[:-1]
+    return lines
 
 
 class _FileReader(TreeReader):

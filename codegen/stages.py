@@ -15,11 +15,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import CPP, REDUCE, Node
+from skuda.codegen.nodes import CPP, INT, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
 from skuda.codegen.row_cuda import kept_of
-from skuda.operation import COMPUTE, Operand, Operation
+from skuda.dtypes import DTYPES
+from skuda.operation import COMPUTE, WIDE, Operand, Operation
 
 
 def is_staged(program: Program) -> bool:
@@ -34,11 +35,14 @@ def is_staged(program: Program) -> bool:
 def stages(program: Program) -> tuple[Program, ...]:
     """The stages of a program, be they its only form or the second; none where it has neither."""
     op = program.operation
+    if op.repacked and not op.stage:
+        return (_packing(program),)
     return tuple(_Splitter(program)) if op.stages or (op.second and not op.stage) else ()
 
 
 def second_form(program: Program) -> int:
-    """Of how many stages the second form of a program of rows is; 0 where it has none.
+    """Of how many stages the second form of a program of rows is; 0 where it has none, 1 where codes may have to be
+    packed apart.
 
     It has one if a call names the axes that it reduces, if parts of a row can be reduced apart in each stage but not in
     one kernel, and if the last stage alone writes: then what may be updated in place is the same in both forms.
@@ -46,12 +50,63 @@ def second_form(program: Program) -> int:
     op = program.operation
     named = op.chooses_axes and op.over == op.axis.axis_of
     rows = len(op.space) == 2 and all(dim.many for dim in op.space) and op.space[-1].name == op.over
+    if _packs_apart(op):
+        return 1
     if not named or not rows or op.reduced or op.chained or any(op.may_be_packed(o.element) for o in op.inputs):
         return 0
     *before, last = _Splitter(replace(program, operation=replace(op, second=1)))
     apart = all(stage.operation.reduced for stage in before) and (last.operation.reduced or not last.operation.over)
     counts = any(node.counts() for node in last.formulas.values()) and not last.operation.over
     return len(before) + 1 if before and apart and not counts and last.operation.outputs == op.outputs else 0
+
+
+def _packs_apart(op: Operation) -> bool:
+    """Whether rows may share the bytes of codes of 4 bits, and there are kernels of them that write 8 bits instead: of
+    blocks, and of rows along several axes."""
+    several = "/" in op.over or len(op.along) > 1 or any(dim.many for dim in op.space if dim.name in op.along)
+    packed = [o for o in op.outputs if op.may_be_packed(o.element)]
+    inputs = any(op.may_be_packed(o.element) for o in op.inputs)
+    return bool(
+        several
+        and not inputs
+        and len(packed) == 1
+        and packed[0].dims == op.space
+        and WIDE in op.types.get(packed[0].element, ())
+    )
+
+
+def _packing(program: Program) -> Program:
+    """The map that packs codes of 8 bits."""
+    op = program.operation
+    output = next(o for o in op.outputs if op.may_be_packed(o.element))
+    letter = output.element
+    words = tuple(word for word in op.types[letter] if DTYPES[word].packed)
+    codes = Operand("codes", WIDE, op.space)
+    operation = replace(
+        op,
+        name=f"{op.name}_stage1",
+        types={letter: words},
+        inputs=(codes,),
+        outputs=(output,),
+        element_fields={letter: op.element_fields[letter]},
+        attributes=(),
+        requirements=(),
+        exact=True,
+        formula_attributes=(),
+        over="",
+        counted="",
+        keeps=(),
+        chained=False,
+        of_some=False,
+        reduced=(),
+        reductions=0,
+        kept=(),
+        updated=(),
+        stage=1,
+    )
+    dims = frozenset(dim.name for dim in op.space)
+    formula = Node("name", (), INT, dims, DTYPES[WIDE].bits, codes.name)
+    return Program(operation, {output.name: formula}, {output.name: codes.name}, ())
 
 
 def _in_rows(op: Operation, over: str) -> bool:

@@ -20,6 +20,7 @@ SCALE = "S"  # the type letter of the scale's element
 WEIGHT = "W"  # that of a weight's
 FORM = "_without_"  # between the name of a row and the optional inputs that a form of it lacks
 ALL = "all"  # the default of an attribute of axes
+WIDE = "s8"  # holds the codes of both types of 4 bits
 COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
 
 
@@ -142,7 +143,8 @@ class Operation(Record):
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
         stage: which one of such it is, from 1 on; else 0.
         second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
-            few and long; of such a stage the same; else 0.
+            few and long; of such a stage the same; 1 of one whose codes of 4 bits a map may have to pack, and of that
+            map; else 0.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
         forms: for each of these, the module of what runs where it and those behind it are left out.
@@ -202,6 +204,11 @@ class Operation(Record):
     def of_second(self) -> bool:
         """Whether it is a stage of a second form, which needs only the schedules of some calls."""
         return bool(self.second and self.stage)
+
+    @property
+    def repacked(self) -> bool:
+        """Whether its codes of 4 bits are packed in a second step, where rows share bytes; or it is that step."""
+        return self.second == 1
 
     @cached_property
     def reference(self) -> str:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from skuda.staged import Stages
 
 
+_FEW_AXES = 4  # which kernels walk over however they lie
 _MADE = object()  # stands for a workspace that is to be made
 
 
@@ -239,6 +240,8 @@ class Plan:
         if self.numel == 0:
             return None
         if self.backend is BackendKind.REFERENCE:
+            if any(isinstance(value, View) and len(value.shape) > _FEW_AXES for value in checked):
+                self._check_layout(checked)
             self._run_reference(checked)
             return None
         launch = self.launch_for(checked)
@@ -295,6 +298,10 @@ class Plan:
 
     def _run_reference(self, checked: list) -> None:
         self._evaluate(self._arrays(checked))
+
+    def _check_layout(self, checked: list) -> None:
+        """Refuses operands that lie as no kernel serves them: what one backend refuses the other one does too."""
+        self._geometry(checked)
 
     def _arrays(self, checked: list) -> dict[str, np.ndarray | int | float]:
         """The operands by name, as NumPy arrays of their elements."""

@@ -96,8 +96,8 @@ class RowKernels:
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
-        if self.packed:
-            self._check_packed()
+        if self.packed and (reason := self.bytes_shared()):
+            raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
         parts = self.parts.geometry(layouts) if self.parts else None
         if parts is not None:
             return parts
@@ -240,16 +240,22 @@ class RowKernels:
         where = next((index for index, axis in enumerate(axes) if axis is ragged), None)
         return _Rows(axes, inner, last, where)
 
-    def _check_packed(self) -> None:
-        """Two elements of a byte must be neighbours along a row, and rows must start at bytes."""
+    @property
+    def inner_axes(self) -> int:
+        """Axes that the elements of a row lie along, at most."""
+        sizes = [self.sizes[name] for name in self.along]
+        return sum(len(size) if isinstance(size, tuple) else 1 for size in sizes)
+
+    def bytes_shared(self) -> str:
+        """Why two elements of a byte may belong to different rows; empty where they do not: they are neighbours along a
+        row, and rows start at bytes."""
         last = self.operation.space[-1]
         after = [d for d in reversed(self.operation.space) if not d.many or self.sizes[d.name]]
-        name = self.operation.class_name
         if after and after[0].name not in self.along and last.name not in self.along:
             along = ", ".join(self.along)
-            raise Unsupported(f"{name}Plan: 4-bit codes are packed along the last axis, which {along} is not")
+            return f"4-bit codes are packed along the last axis, which {along} is not"
         if self.block and self.sizes[self.block] % 2:
-            raise Unsupported(
-                f"{name}Plan: {self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two "
-                "to a byte"
+            return (
+                f"{self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
             )
+        return ""

@@ -238,6 +238,7 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
 
 # Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
 _SECOND = VEC, COLUMNS, TILE, STRIDED
+_REPACK = VEC, TILE, STRIDED  # a map without parameters
 
 
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
@@ -251,10 +252,11 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         return (STAGES,)
     if operation.over:
         rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
-        second = (STAGES,) if operation.second and not operation.stage else ()
+        packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
+        second = (STAGES,) if operation.second and not operation.stage and (packed or not operation.repacked) else ()
         return tuple([variant for each in (*rows, second) for variant in each])
     if operation.of_second:
-        return _SECOND
+        return _REPACK if operation.repacked else _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):

@@ -122,5 +122,9 @@ class StagedPlan(Plan):
     def _geometry(self, checked: Sequence[View | int | float]) -> mapping.Geometry:
         return Stages.geometry
 
+    def _check_layout(self, checked: list) -> None:
+        for stage, operands in self._kernels.each(checked):
+            stage._check_layout(operands)
+
     def _run_reference(self, checked: list) -> None:
         self._kernels.run_reference(self._arrays(checked))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skuda.staged import Stages
 
 
-class _StagePlans:
+class StagePlans:
     """The plan classes of a second form's stages, in order, imported when they are asked for: most calls need none."""
 
     def __get__(self, plan, cls: type[Plan]) -> tuple[type[Plan], ...]:
@@ -43,7 +43,7 @@ class TwoFormsPlan(Plan):
         few: blocks that leave most of a GPU idle; a row that a cluster holds has several.
     """
 
-    stages = _StagePlans()
+    stages = StagePlans()
     much = 1 << 21
     short = 1 << 10
     long = 1 << 17

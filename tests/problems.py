@@ -176,6 +176,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     second = is_second(entry)
     if operation.stages:
         pass
+    elif second and operation.repacked:
+        choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
     elif second or isinstance(entry.variant, schedules.PartVariant):
         choices = _lengths_of_parts(operation)
     elif operation.over:
@@ -287,6 +289,8 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
         elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
+        elif parts and dispatch.entry_of(sku).operation.repacked:  # of each place other sizes
+            found = list(reaching)[5 * PARTS_PLACES.index(how) :][:1]
         else:
             found = list(islice(reaching, 1 if parts else most - len(chosen)))
         chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]

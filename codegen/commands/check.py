@@ -1,4 +1,4 @@
-"""`skuda check`: is the catalog what the spec and the generator make, and has every operation its oracle?"""
+"""`skuda check`: is the catalog what the spec and the generator make, and is there an oracle for every operation?"""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ def add_parser(subparsers) -> None:
         "check",
         help="say where the catalog is not what the spec and the generator make",
         description="Render the spec into memory and compare every file. Where there are tests/oracles "
-        "beside the spec, each operation must have its oracle too. With --evidence, each CUDA kernel must have "
+        "beside the spec, there must be an oracle for each operation too; it is looked for, and run by the tests "
+        "alone. With --evidence, each CUDA kernel must have "
         "given the reference's bits on a GPU, with its source as it is now. The exit status is 1 if something is "
         "wrong.",
     )

@@ -1,9 +1,13 @@
-"""Which operations have a hand-written oracle: `COVERED` of tests/oracles/__init__.py, read, not run."""
+"""Which operations lack a hand-written oracle: the functions under `@oracle` of tests/oracles, read, not run.
+
+That an oracle is there says nothing of what it gives: tests/conformance/test_every_operation.py runs each of them.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from skuda.codegen.diagnostics import closest
@@ -12,61 +16,49 @@ from skuda.errors import SpecError
 
 
 def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
-    """What is wrong with the coverage of a spec.
+    """The operations without an oracle, and the oracles without an operation.
 
-    `COVERED` maps "module.function" to the operations whose oracle that function is. A row with a backward
-    pass needs "module.function_backward" beside it.
+    An oracle has the name of an operation, or the part of it before `_per_...` where several granularities share it;
+    that of a backward pass has `_backward` behind it.
 
     Args:
         folder: tests/oracles.
         rows: the operations.
 
     Raises:
-        SpecError: there is no such table in the folder.
+        SpecError: a file there is not Python.
     """
-    path = folder / "__init__.py"
-    table = _covered(path)
+    oracles = dict(_oracles(folder))
+    wanted = {
+        function: (function, re.sub(r"_per_[a-z]+(_backward)?$", r"\1", function))
+        for row in rows
+        for function in (row.name, *([f"{row.name}_backward"] if row.backward is not None else []))
+    }
     found = []
-    by_name = {row.name: row for row in rows}
-    covering = {name: oracle for oracle, names in table.items() for name in names}
-    for oracle, names in table.items():
-        module, _, function = oracle.partition(".")
-        defined = _functions(folder / f"{module}.py")
-        wanted = [function]
-        if any(name in by_name and by_name[name].backward is not None for name in names):
-            wanted.append(f"{function}_backward")
-        found += [f"{path}: {module}.py has no function `{name}`" for name in wanted if name not in defined]
-        for name in names:
-            if name not in by_name:
-                near = closest(name, by_name)
-                found.append(
-                    f"{path}: `{name}` is no operation" + (f"; did you mean `{near}`?" if near else "")
-                )
-    for name in by_name:
-        if name not in covering:
-            found.append(
-                f"`{name}` has no oracle: write one in {folder}, by hand, and name it in COVERED ({path})"
-            )
+    named = {name for names in wanted.values() for name in names}
+    for name, path in oracles.items():
+        if name not in named:
+            near = closest(name, named)
+            found.append(f"{path}: `{name}` is no operation" + (f"; did you mean `{near}`?" if near else ""))
+    for function, names in wanted.items():
+        if not oracles.keys() & set(names):
+            either = " or ".join(f"`{name}`" for name in dict.fromkeys(names))
+            found.append(f"`{function}` has no oracle: write {either} under @oracle in {folder}, by hand")
     return found
 
 
-def _covered(path: Path) -> dict[str, tuple[str, ...]]:
-    for node in _body(path):
-        targets = (
-            node.targets
-            if isinstance(node, ast.Assign)
-            else [node.target]
-            if isinstance(node, ast.AnnAssign)
-            else []
-        )
-        if any(isinstance(target, ast.Name) and target.id == "COVERED" for target in targets):
-            return ast.literal_eval(node.value)
-    raise SpecError(f"{path} has no table COVERED: it maps oracles to the operations that they cover")
+def _oracles(folder: Path) -> Iterator[tuple[str, Path]]:
+    """The functions under `@oracle` or `@oracle(...)`, with their files."""
+    for path in sorted(folder.glob("*.py")):
+        try:
+            body = ast.parse(path.read_text(encoding="utf-8"), str(path)).body
+        except (SyntaxError, ValueError) as error:
+            raise SpecError(f"{path}: expected a file of Python, but: {error}") from None
+        for node in body:
+            if isinstance(node, ast.FunctionDef) and any(map(_is_oracle, node.decorator_list)):
+                yield node.name, path
 
 
-def _functions(path: Path) -> set[str]:
-    return {node.name for node in _body(path) if isinstance(node, ast.FunctionDef)}
-
-
-def _body(path: Path) -> list[ast.stmt]:
-    return ast.parse(path.read_text(encoding="utf-8"), str(path)).body if path.exists() else []
+def _is_oracle(decorator: ast.expr) -> bool:
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return isinstance(called, ast.Name) and called.id == "oracle"

@@ -163,40 +163,44 @@ def test_a_foreign_file_in_the_way(here, skuda_command):
     )
 
 
-ORACLE = "def double(x):\n    return 2 * x\n"
-
-
 @pytest.mark.parametrize(
-    ("table", "module", "complaint"),
+    ("text", "complaint"),
     [
-        ('{"doubling.double": ("twice",)}', ORACLE, None),
-        ("{}", ORACLE, "`twice` has no oracle: write one in tests/oracles, by hand, and name it in COVERED"),
-        ('{"doubling.double": ("twice", "twce")}', ORACLE, "`twce` is no operation; did you mean `twice`?"),
-        ('{"doubling.triple": ("twice",)}', ORACLE, "doubling.py has no function `triple`"),
-        ('{"absent.double": ("twice",)}', ORACLE, "absent.py has no function `double`"),
+        ("@oracle\ndef twice(x): return 2 * x\n", None),
+        ("@oracle(over='n')\ndef twice(x): return 2 * x\n", None),
+        ("def twice(x): pass\n", "`twice` has no oracle: write `twice` under @oracle in tests/oracles, by hand"),
+        ("@other\ndef twice(x): return 2 * x\n", "`twice` has no oracle"),
+        ("@oracle\ndef twce(x): return 2 * x\n", "doubling.py: `twce` is no operation; did you mean `twice`?"),
+        ("@oracle\ndef twice_backward(x): return 2\n", "doubling.py: `twice_backward` is no operation"),
+        ("@oracle\ndef twice(x:\n", "doubling.py: expected a file of Python, but: "),
     ],
 )
-def test_check_wants_an_oracle_for_each_operation_where_there_are_oracles(
-    here, skuda_command, table, module, complaint
-):
+def test_check_wants_an_oracle_for_each_operation_where_there_are_oracles(here, skuda_command, text, complaint):
     skuda_command("generate")
     folder = here / "tests" / "oracles"
     folder.mkdir(parents=True)
-    (folder / "__init__.py").write_text(f"raise SystemExit('never run')\nCOVERED = {table}\n")
-    (folder / "doubling.py").write_text(module)
-    status, out, _ = skuda_command("check")
+    (folder / "doubling.py").write_text(f"raise SystemExit('never run')\n{text}")
+    status, out, err = skuda_command("check")
     if complaint is None:
         assert status == 0
     else:
-        assert (status, complaint in out) == (1, True)
+        assert (status, complaint in out + err) == (1, True)
 
 
 def test_a_backward_pass_wants_its_oracle_too(tmp_path):
-    (tmp_path / "__init__.py").write_text('COVERED = {"doubling.double": ("twice",)}')
-    (tmp_path / "doubling.py").write_text(ORACLE)
+    (tmp_path / "doubling.py").write_text("@oracle\ndef twice(x): return 2 * x\n")
     rows = loads(SPEC + "    backward:\n      d_x: T[*shape] = 2 * d_output\n").rows
     assert oracles.complaints(tmp_path, rows) == [
-        f"{tmp_path}/__init__.py: doubling.py has no function `double_backward`"
+        f"`twice_backward` has no oracle: write `twice_backward` under @oracle in {tmp_path}, by hand"
+    ]
+
+
+def test_granularities_share_an_oracle(tmp_path):
+    (tmp_path / "doubling.py").write_text("@oracle\ndef twice(x): return 2 * x\n")
+    per_row, per_tensor = (loads(SPEC.replace("twice", f"twice_per_{each}")).rows for each in ("row", "tensor"))
+    assert oracles.complaints(tmp_path, [*per_row, *per_tensor]) == []
+    assert oracles.complaints(tmp_path, loads(SPEC.replace("twice", "thrice_per_row")).rows)[1:] == [
+        f"`thrice_per_row` has no oracle: write `thrice_per_row` or `thrice` under @oracle in {tmp_path}, by hand"
     ]
 
 

@@ -1,4 +1,7 @@
-"""What holds of every operation that reduces, whichever the catalog has: views, axes, nothing to reduce, hard rows."""
+"""What holds of every operation that reduces, whichever the catalog has: views, axes, nothing to reduce.
+
+Rows of zeros, NaN, infinities, cancelling, wide and large elements: test_every_operation.py.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import numpy as np
 import pytest
 
 import skuda
-from oracles import rows
+from oracles import binding, rows
 from oracles.floats import FORMATS, compute_format
 from skuda import dispatch
 from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
 from skuda.sku import BackendKind
 
-from . import test_gradients, test_observers, test_rows, test_stages
+from . import test_rows, test_stages
 from .support import assert_codes, assert_floats, bits_of, floats, pattern
 from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
 
@@ -26,19 +29,6 @@ PLANS = {
 }
 AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
 
-# Operations that a test tries on rows of zeros, NaN, infinities, cancelling, wide and large elements (`unusual_rows`),
-# against an oracle in exact numbers: what reduces to a value within the bound of its sums, codes to the bit.
-TRIED = {
-    *test_rows.REAL, *test_rows.IN_ONE_PASS, *test_rows.ONE_VALUE, *test_rows.WHOLE, "add_rms_norm",
-    *test_stages.WORDS, *(f"observe_{name}" for name in test_observers.NAMES),
-    *(f"{name}_backward" for name in (*test_gradients.REDUCED, *test_gradients.NORMALIZED, *test_stages.GRADIENTS)),
-    "add_rms_norm_backward", "learnable_fake_quantize_backward",
-}  # fmt: skip
-# What there is of nothing.
-NOTHING = {
-    "sum": 0, "norm1": 0, "norm2": 0, "prod": 1, "mean": np.nan, "var": np.nan, "std": np.nan, "any": False,
-    "all": True, "count_nonzero": 0,
-}  # fmt: skip
 REFUSED = {
     "amax": "largest", "amin": "smallest", "argmax": "largest", "argmin": "smallest", "logsumexp": "largest",
 }  # fmt: skip
@@ -46,10 +36,13 @@ REFUSED = {
 OF_ZEROS = {"scale": 1, "zero_point": -128}
 
 
-def test_every_reduction_is_tried_on_hard_rows():
-    names = {name.partition("_per_")[0] + "_backward" * name.endswith("_backward") for name in PLANS}
-    names = {name.replace("_backward_backward", "_backward") for name in names}
-    assert names <= TRIED, f"no test tries {sorted(names - TRIED)} on rows like `unusual_rows`"
+
+def of_nothing(operation):
+    """What the oracle gives for a row without elements, in f32."""
+    asked = binding.find(operation.function)
+    numbers = {a.name: pattern(a.default, "f32") for a in operation.attributes if a.type == "C"}
+    types = {letter: "f32" for letter in operation.types if letter in asked.parameters}
+    return asked.function(*([] for _ in operation.inputs), **numbers, **types)
 
 
 def select(plan_class, backend, extents):
@@ -117,24 +110,27 @@ def test_a_reduction_of_nothing(backend, name):
                 lambda dim, empty=empty: ((0,) if dim.many else 0) if dim is empty else ((3,) if dim.many else 3),
             )
         except InvalidProblem as error:
-            assert f"{empty.name} is (0,); there is no {REFUSED[name]} of no elements" in str(error)
+            assert f"there is no {operation.of_some} of no elements" in str(error)
             assert lacking
             continue
-        assert name not in REFUSED or not lacking
+        assert not operation.of_some or not lacking
         made = [backend.array(np.full(shape, 7, storage)) for shape, storage in plan.made]
         given = inputs_of(plan)
         plan.execute((*map(backend.array, given), *made))
         states = dict(zip((operand.name for operand in operation.inputs), given, strict=True))
         for operand, output in zip(operation.outputs, map(backend.numpy, made), strict=True):
             if operand.name in lacking:
-                if name.endswith("_backward"):
-                    value = 0
-                elif operand.name.startswith("new_"):
-                    value = states[operand.name.removeprefix("new_")]
-                    value = np.fmax(value, 0) if "absmax" in name else value
-                else:
-                    value = NOTHING[name] if name in NOTHING else OF_ZEROS[operand.name]
-                np.testing.assert_array_equal(output, np.full(output.shape, value, output.dtype))
+                if operand.name.startswith("new_"):
+                    state = states[operand.name.removeprefix("new_")]
+                    np.testing.assert_array_equal(output, np.fmax(state, 0) if "absmax" in name else state)
+                    continue
+                if operand.name in OF_ZEROS:
+                    np.testing.assert_array_equal(output, np.full(output.shape, OF_ZEROS[operand.name], output.dtype))
+                    continue
+                allowed = 0 if name.endswith("_backward") else of_nothing(operation)
+                word = operation.word(operand, plan.types)
+                bits = bits_of(output, word) if word in FORMATS else output
+                assert all(binding.allowed(allowed, int(each), word) for each in bits.reshape(-1)), name
             else:
                 assert output.size == 0
 

@@ -211,7 +211,8 @@ class _Arena:
                                                      offset + size - sum(self._parts[each][:2]), 0))  # fmt: skip
         begin, length, *_ = self._parts[name]
         what = "writes" if written else "reads"
-        wrong = "which are not its elements" if size not in (2, 4, 8, 16) or offset % size == 0 else "which is misaligned"
+        misaligned = size in (2, 4, 8, 16) and offset % size
+        wrong = "which is misaligned" if misaligned else "which are not its elements"
         return f"{what} {size} bytes from byte {offset - begin} of {name}'s {length}, {wrong}"
 
 

@@ -114,7 +114,7 @@ def test_places_among_equals(source, tmp_path):
 
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
 def test_the_sign_of_zero(source, tmp_path):
-    """+0 is above -0, and a sum of -0 is -0: in every element type, whichever element, thread, part or kernel has it."""
+    """+0 is above -0, and a sum of -0 is -0: in each element type, whichever element, thread, part or kernel has it."""
     name = source.removesuffix(".cu")
     kinds = {}
     for sku in SKUS:
@@ -144,9 +144,10 @@ def test_weights_wider_than_the_input(tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
-@pytest.mark.parametrize(
-    "name", ["dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor", "observe_min_max_per_channel", "sum"]
-)
+NOTHING = ("dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor", "observe_min_max_per_channel", "sum")
+
+
+@pytest.mark.parametrize("name", NOTHING)
 def test_rows_without_elements(name, tmp_path):
     """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
     tried = 0

@@ -618,6 +618,8 @@ def _stored_sums(row, other, element: str) -> list[int]:
 
 def _centered(values: Sequence[Span], compute) -> list[Span]:
     """x - the mean of x, which lies between the least and the greatest: equal elements deviate by 0."""
+    if not values:
+        return []
     if len(set(values)) == 1 and values[0].exact and values[0].finite:
         return [point(ZERO)] * len(values)
     mean = spans.cut(_mean(values, compute), spans.smallest(values), spans.largest(values))

@@ -1,0 +1,72 @@
+"""The files that decide what the generator writes: found by following imports, so that none has to be listed.
+
+From the module that renders, every module of skuda that it imports, and those that these import; then the templates.
+Imports inside of functions count in codegen, which calls them to render; those in the runtime are for calls and
+launches. The files are read, not imported, so that this takes a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+
+_PACKAGES = ("skuda", "skuda.codegen", "skuda.templates")  # not below each other where skuda is installed as editable
+_START = ("skuda.codegen.render", *_PACKAGES)
+_IMPORT = re.compile(r"\n([ ]*)(?:from (skuda[\w.]*) import (\([^)]*\)|.*)|import (skuda[\w.]*))")
+_FOR_TYPES = re.compile(r"\nif TYPE_CHECKING:(?=\n)(?:\n[ ]+.*|\n(?=\n))+")
+
+
+def digest(spec_path: Path) -> str:
+    """One hash of the spec and of the generator itself.
+
+    Raises:
+        OSError: the spec cannot be read.
+    """
+    found = hashlib.sha256(spec_path.read_bytes())
+    for name, path in files():
+        found.update(name.encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()
+
+
+def files() -> list[tuple[str, Path]]:
+    """The generator's own files under names that are the same wherever they lie, in the order of these."""
+    templates = Path(import_module("skuda.templates").__file__).parent
+    found = [(path.relative_to(templates).as_posix(), path) for path in templates.rglob("*.jinja")]
+    return sorted([*found, *_modules().items()])
+
+
+def _modules() -> dict[str, Path]:
+    """The modules that rendering imports, by name."""
+    folders = {name: Path(import_module(name).__file__).parent for name in _PACKAGES}
+    wanted, found = list(_START), {}
+    for module in wanted:
+        path = _path(module, folders)
+        if module not in found and path is not None:
+            found[module] = path
+            wanted += _imported(module, path.read_text(encoding="utf-8"))
+    return found
+
+
+def _path(module: str, folders: dict[str, Path]) -> Path | None:
+    """The file of a module; None where the name is none of a module."""
+    if module in folders:
+        return folders[module] / "__init__.py"
+    package, _, name = module.rpartition(".")
+    path = folders[package] / f"{name}.py" if package in folders else None
+    return path if path is not None and path.is_file() else None
+
+
+def _imported(module: str, text: str) -> Iterator[str]:
+    """The names of modules that a module imports, among others that are none."""
+    for indent, package, names, whole in _IMPORT.findall(_FOR_TYPES.sub("", text)):
+        if indent and not module.startswith("skuda.codegen."):
+            continue
+        if whole:
+            yield whole
+        elif package in _PACKAGES:
+            yield from (f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
+        else:
+            yield package

@@ -1,0 +1,225 @@
+"""How an oracle is found by the name of its operation, and called for the whole of an operation's operands.
+
+An oracle is a function under `@oracle` that has the name of an operation, `_backward` behind it for its gradients, in
+any file of this folder. Granularities share one: `quantize` is the oracle of `quantize_per_token` too, where that has
+none of its own. Its parameters are operands and attributes by their names, then keywords for the type letters that it
+asks for:
+
+    @oracle(over="d")
+    def softmax(input, *, T): ...
+
+Floats are given as bit patterns of their type, other numbers as integers, types as words. How much a call is about:
+
+    @oracle                     one element
+    @oracle(over="d")           a row along a dimension: operands that have it are lists, the others single values
+    @oracle(over=("n", "d"))    lists along n of lists along d; what has d alone is a list along d
+    @oracle(sharing="scale")    all elements that share an entry of an operand, in row-major order
+
+It gives one result, or a tuple in the order of the outputs: lists where the output has the elements of the call. A
+result is what is stored (an integer: of a float its bit pattern), a `Span` before it is stored, or a pair: codes from
+the one to the other. A parameter with the name of an output is given what was stored there. One that an operation does
+not have needs a default: that of an operand which may be absent.
+
+tests/conformance/test_every_operation.py finds and runs them.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .floats import FORMATS, FP8
+from .spans import ANY, Span, admits
+
+_REGISTERED: dict[str, Oracle] = {}
+Dims = tuple[tuple[str, str | None], ...]  # of each: its name, and the attribute that says how long its blocks are
+
+
+@dataclass(frozen=True)
+class Oracle:
+    """A function and what one call of it is about."""
+
+    function: Callable
+    over: tuple[str, ...] = ()
+    sharing: str = ""
+
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        return inspect.signature(self.function).parameters
+
+
+def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = ""):
+    """Makes a function the oracle of the operation that it has the name of."""
+    if function is None:
+        return lambda function: oracle(function, over=over, sharing=sharing)
+    name = function.__name__
+    if name in _REGISTERED and _REGISTERED[name].function.__module__ != function.__module__:
+        raise ValueError(f"two oracles are called {name}")
+    _REGISTERED[name] = Oracle(function, (over,) if isinstance(over, str) else over, sharing)
+    return function
+
+
+@cache
+def _load() -> None:
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        if not path.stem.startswith(("_", "test_")):
+            importlib.import_module(f"{__package__}.{path.stem}")
+
+
+def find(function: str) -> Oracle:
+    """The oracle of an operation by the name of its function.
+
+    Raises:
+        LookupError: there is none; says what to write.
+    """
+    _load()
+    shared = re.sub(r"_per_[a-z]+(_backward)?$", r"\1", function)
+    for name in (function, shared):
+        if name in _REGISTERED:
+            return _REGISTERED[name]
+    names = " or ".join(f"`{name}`" for name in dict.fromkeys((function, shared)))
+    raise LookupError(f"{function} has no oracle: write {names} under @oracle in a file of {Path(__file__).parent}")
+
+
+@dataclass
+class Problem:
+    """Operands of one call of an operation.
+
+    Attributes:
+        extents: elements along each dimension, in the order of the operand that has all of them.
+        blocks: how long blocks are, by attribute.
+        inputs, outputs: the dimensions of each operand.
+        values: of each input its elements in row-major order, of each attribute its number.
+        types: words by type letter.
+        stored: of each output what was stored, in row-major order.
+    """
+
+    extents: dict[str, int]
+    blocks: dict[str, int]
+    inputs: dict[str, Dims]
+    outputs: dict[str, Dims]
+    values: dict[str, Any] = field(default_factory=dict)
+    types: dict[str, str] = field(default_factory=dict)
+    stored: dict[str, list[int]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        return prod(self.extents.values())
+
+    def dims_of(self, name: str) -> Dims:
+        return self.inputs[name] if name in self.inputs else self.outputs[name]
+
+    def entries(self, name: str) -> np.ndarray:
+        """Which element of an operand belongs to each place of the space, in row-major order."""
+        along = []
+        for dim, block in self.dims_of(name):
+            place = np.arange(self.extents[dim]) // (self.blocks[block] if block else 1)
+            along.append((dim, place, int(place[-1]) + 1))
+        found = np.zeros(tuple(self.extents.values()), np.int64)
+        names = list(self.extents)
+        for dim, place, count in along:
+            shape = [1] * len(names)
+            shape[names.index(dim)] = -1
+            found = found * count + place.reshape(shape)
+        return found.reshape(-1)
+
+    def count(self, name: str) -> int:
+        """How many elements an operand has."""
+        return prod(-(-self.extents[dim] // (self.blocks[block] if block else 1)) for dim, block in self.dims_of(name))
+
+
+def calls(asked: Oracle, problem: Problem) -> Iterator[np.ndarray]:
+    """Of each call the places of the space that it is about: none, one or several axes, as `over` says."""
+    places = np.arange(problem.size).reshape(tuple(problem.extents.values()))
+    if asked.sharing:
+        entries = problem.entries(asked.sharing)
+        order = np.argsort(entries, kind="stable")
+        yield from np.split(order, np.flatnonzero(np.diff(entries[order])) + 1)
+        return
+    names = list(problem.extents)
+    axes = [names.index(name) for name in asked.over]
+    moved = np.moveaxis(places, axes, range(-len(axes), 0)) if axes else places
+    yield from moved.reshape(-1, *(places.shape[axis] for axis in axes))
+
+
+def _levels(asked: Oracle, problem: Problem, name: str) -> tuple[bool, ...]:
+    """Along which of the axes of a call an operand has elements of its own."""
+    dims = problem.dims_of(name)
+    if asked.sharing:
+        return (not set(dims) <= set(problem.dims_of(asked.sharing)),)
+    return tuple(level in {dim for dim, _ in dims} for level in asked.over)
+
+
+def _own(places: np.ndarray, levels: Sequence[bool]) -> np.ndarray:
+    return places[tuple(slice(None) if own else 0 for own in levels)]
+
+
+def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
+    """What each output may hold, element by element.
+
+    Raises:
+        TypeError: the oracle's parameters, or what it gives, are not those of the operation.
+    """
+    name, parameters = asked.function.__name__, asked.parameters
+    operands = [*problem.inputs, *(each for each in problem.outputs if each in parameters)]
+    missing = [each for each in (*problem.inputs, *problem.values) if each not in parameters]
+    if missing:
+        raise TypeError(f"the oracle {name} has no parameter `{missing[0]}`")
+    entries = {each: problem.entries(each) for each in (*operands, *problem.outputs)}
+    given = {**problem.values, **problem.stored}
+    options = {letter: word for letter, word in problem.types.items() if letter in parameters}
+    options |= {each: given[each] for each in problem.values if each not in problem.inputs}
+    found: dict[str, list] = {output: [None] * problem.count(output) for output in problem.outputs}
+    for places in calls(asked, problem):
+        arguments = {}
+        for each in operands:
+            own = entries[each][_own(places, _levels(asked, problem, each))]
+            arguments[each] = _taken(given[each], own.tolist())
+        results = asked.function(**arguments, **options)
+        results = results if isinstance(results, tuple) and len(found) > 1 else (results,)
+        if len(results) != len(found):
+            raise TypeError(f"the oracle {name} gives {len(results)} results, expected {', '.join(found)}")
+        for output, result in zip(found, results):
+            levels = _levels(asked, problem, output)
+            own = entries[output][_own(places, levels)]
+            _put(found[output], own.tolist(), result, f"the oracle {name} gives for {output}")
+    return found
+
+
+def _taken(values: Sequence[int], own):
+    return [_taken(values, each) for each in own] if isinstance(own, list) else values[own]
+
+
+def _put(into: list, own, result, what: str) -> None:
+    if not isinstance(own, list):
+        pair = isinstance(result, tuple) and len(result) == 2 and all(isinstance(end, int) for end in result)
+        if not (pair or isinstance(result, int | Span)):
+            raise TypeError(f"{what} {result!r}, expected an integer, a span or a pair of integers")
+        into[own] = result
+        return
+    if not isinstance(result, list) or len(result) != len(own):
+        raise TypeError(f"{what} {result!r}, expected a list of {len(own)}")
+    for each, part in zip(own, result, strict=True):
+        _put(into, each, part, what)
+
+
+def allowed(result, stored: int, word: str) -> bool:
+    """Whether what was stored is what an oracle gives."""
+    if isinstance(result, Span):
+        return admits(result, stored, (FORMATS | FP8)[word])
+    low, high = result if isinstance(result, tuple) else (result, result)
+    return low <= stored <= high
+
+
+def says_something(result) -> bool:
+    """Whether an oracle gives more than that anything may be."""
+    return result is not ANY

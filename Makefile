@@ -80,12 +80,11 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 	$(BIN)/python -m pip install --quiet --editable '.$(if $(CUDA),[$(CUDA:,%=%)])'
 	@touch $@
 
-# What `make build` needs is there without a GPU too. The tests read CuPy arrays without one, so they
-# need CuPy without the rest of a CUDA extra.
+# What `make build` needs is there without a GPU too. The tests read CuPy arrays without one, so `test`
+# has CuPy; a CUDA extra brings the one that fits the driver.
 $(VENV)/.demo: EXTRAS = demo$(CUDA)
 $(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
-$(VENV)/.test: EXTRAS = test$(if $(CUDA),$(CUDA),$(comma)cupy)
-comma := ,
+$(VENV)/.test: EXTRAS = $(if $(CUDA),test-base$(CUDA),test)
 
 $(VENV)/.demo $(VENV)/.build $(VENV)/.test: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'

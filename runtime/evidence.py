@@ -1,6 +1,6 @@
 """What was verified and measured on which GPU: records that a run on that GPU writes, and that nobody edits.
 
-They lie in evidence/ beside a generated package. gpu-<name>.json is what `make test-gpu` found: for each source,
+They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what `make test-gpu` found: for each source,
 which kernels gave the reference's bits, when, and with which text of the source and its headers. bench-<name>.json is
 what `skuda bench --json` measured, with the kernel that served each row. What a kernel's source is now decides what
 counts: a record of another text says nothing of it.
@@ -137,7 +137,8 @@ class Records:
 
     def __init__(self, package: Path):
         self._package = package
-        self.folder = package.parent / "evidence"
+        beside, inside = package.parent / "evidence", package / "evidence"
+        self.folder = inside if inside.is_dir() and not beside.is_dir() else beside
         self._digests: dict[str, str | None] = {}
 
     def digest(self, source: str) -> str | None:

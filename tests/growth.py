@@ -134,7 +134,7 @@ def measure(rows: int, folder: Path, sample: int) -> dict[str, Any]:
 def project_wheel_bytes(folder: Path) -> int:
     """Size of skuda's own wheel, built from a copy of what it is made of."""
     ignored = shutil.ignore_patterns("__pycache__")
-    for name in ("runtime", "codegen", "templates", "generated"):
+    for name in ("runtime", "codegen", "templates", "generated", "evidence"):
         shutil.copytree(REPOSITORY / name, folder / name, ignore=ignored)
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(REPOSITORY / name, folder)

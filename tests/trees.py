@@ -21,11 +21,16 @@ def copy_of_the_tree(folder: Path) -> Path:
         shutil.copytree(REPOSITORY / name, tree / name, ignore=ignored)
     for name in ("ops.yaml", "pyproject.toml"):
         shutil.copy(REPOSITORY / name, tree)
+    linked(tree)
+    return tree
+
+
+def linked(tree: Path) -> None:
+    """Makes a tree of the project importable as it is, for `run`."""
     (tree / "import").mkdir()
     (tree / "import" / "skuda").symlink_to(tree / "runtime")
     for name in PACKAGES:
         (tree / "runtime" / name).symlink_to(tree / name)
-    return tree
 
 
 def run(tree: Path, *arguments: str) -> subprocess.CompletedProcess:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import textwrap
 from collections import defaultdict
 
 from skuda import dispatch
@@ -10,7 +11,8 @@ from skuda.codegen.commands import loaded
 from skuda.operation import Operation
 from skuda.sku import KernelSku
 
-_HEADS = ("NAME", "KIND", "PASSES", "KERNELS", "TYPES", "SIGNATURE")
+WIDTH = 80  # columns
+_HEADS = ("NAME", "KIND", "PASSES", "KERNELS")
 
 
 def add_parser(subparsers) -> None:
@@ -49,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"no operation has {args.filter!r} in its name, and no kind starts with it")
         return 1
     _print_table(
-        [_HEADS, *(_cells(row, sum(len(kernels[id(operation)]) for operation in row)) for row in chosen)]
+        [_HEADS, *(_cells(row, sum(len(kernels[id(operation)]) for operation in row)) for row in chosen)],
+        [[], *map(_details, chosen)],
     )
     return 0
 
@@ -65,9 +68,17 @@ def _kernels() -> dict[int, list[KernelSku]]:
 def _cells(operations: list[Operation], kernels: int) -> tuple[str, ...]:
     """A row's line of the table."""
     forward = operations[0]
-    types = ", ".join(f"{letter}: {' '.join(words)}" for letter, words in forward.types.items())
     passes = "+".join(dict.fromkeys(operation.direction.value for operation in operations if not operation.stage))
-    return forward.name, forward.category, passes, str(kernels), types, signature(forward)
+    return forward.name, forward.category, passes, str(kernels)
+
+
+def _details(operations: list[Operation]) -> list[str]:
+    """What stands below it: the signature and the types."""
+    forward = operations[0]
+    types = ", ".join(f"{letter}: {' '.join(words)}" for letter, words in forward.types.items())
+    lines = [signature(forward), types] if types else [signature(forward)]
+    indents = {"initial_indent": "  ", "subsequent_indent": "    "}
+    return [part for line in lines for part in textwrap.wrap(line, WIDTH, **indents)]
 
 
 def signature(operation: Operation) -> str:
@@ -78,7 +89,10 @@ def signature(operation: Operation) -> str:
     return f"{', '.join(inputs)} -> {', '.join(outputs)}"
 
 
-def _print_table(rows) -> None:
+def _print_table(rows, details) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    gap = "  " if sum(widths) + 2 * (len(widths) - 1) <= WIDTH else " "
+    for row, lines in zip(rows, details, strict=True):
+        print(gap.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        for line in lines:
+            print(line)

@@ -40,11 +40,13 @@ def run(args: argparse.Namespace) -> int:
         BadFile: README has one of the two lines without the other.
     """
     records = Records(args.out.resolve())
+    if not (records.verified or records.measured or records.growth):
+        print(f"no record in {records.folder}: nothing written")
+        return 0
     wanted = {records.folder / PAGE: page(records, args.out.name)}
     readme = records.folder.parent / "README.md"
     if readme.exists():
         wanted[readme] = with_block(readme, records)
-    records.folder.mkdir(exist_ok=True)
     for path, text in wanted.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")

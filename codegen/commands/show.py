@@ -77,7 +77,8 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
     operation = entry.operation
     yield f"{sku.symbol}: {operation.doc}"
     yield f"{sku.backend.value}, {sku.layout.value}; {', '.join(f'{k} = {v}' for k, v in entry.types.items())}"
-    yield from (f"{name}: {value}" for name, value in vars(sku.precision_guarantee).items())
+    guarantee = sku.precision_guarantee
+    yield from (f"{name}: {getattr(guarantee, name)}" for name in guarantee.__match_args__)
     if sku.backend is BackendKind.CUDA:
         entries = schedules.entries(operation, entry.types, entry.variant)
         stages = f"{operation.stages or operation.second} stages, whose kernels are their own"

@@ -20,6 +20,7 @@ _PLAIN = {
     "highlight": False,
     "soft_wrap": True,
 }  # a line for rich to leave alone: names, paths
+_WRAPPED = _PLAIN | {"soft_wrap": False}  # prose, broken where the terminal ends
 
 
 def add_parser(subparsers) -> None:
@@ -118,7 +119,7 @@ def quantize_command(args: argparse.Namespace) -> int:
     console.print(
         f"{model}: {values / 1e6:.1f} M values in {len(content.tensors)} tensors, "
         f"{report.size_text(content.nbytes)}. Runs on: {on.name}.",
-        **_PLAIN,
+        **_WRAPPED,
     )
     results = []
     for scheme, output in zip(schemes, outputs, strict=True):
@@ -126,7 +127,7 @@ def quantize_command(args: argparse.Namespace) -> int:
             results.append(quantize_checkpoint(source, content, scheme, output, on, advance))
         console.print(report.table(results[-1]))
     for line in report.notes(results):
-        console.print(line, **_PLAIN)
+        console.print(line, **_WRAPPED)
     if picture:
         from skuda.demo import plot  # matplotlib takes a while to import
 
@@ -162,10 +163,10 @@ def activations_command(args: argparse.Namespace) -> int:
     found = activations.run(encoder, on, sentences)
     model = source.stem if args.file else checkpoint.DEFAULT_MODEL
     counts = f"{len(sentences)} sentences, {found.tokens} tokens, {encoder.layers} layers"
-    console.print(f"{model}: {counts}. Runs on: {on.name}.", **_PLAIN)
+    console.print(f"{model}: {counts}. Runs on: {on.name}.", **_WRAPPED)
     console.print(report.activation_table(found))
     for line in report.activation_notes(found):
-        console.print(line, **_PLAIN)
+        console.print(line, **_WRAPPED)
     console.print(f"{time.perf_counter() - start:.1f} s in all", **_PLAIN)
     return 0
 

@@ -25,13 +25,13 @@ def table(report: Report):
 
 
 def _grid(texts: Sequence[tuple[str, ...]]):
-    """The header's first column to the left, the others to the right."""
+    """The header's first column to the left, the others to the right, close enough for 60 columns of a terminal."""
     rich_table, box = require("rich.table"), require("rich.box")
-    grid = rich_table.Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
+    grid = rich_table.Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, show_edge=False)
     header, *body = texts
     grid.add_column(header[0], no_wrap=True)
     for column in header[1:]:
-        grid.add_column(column, justify="right", no_wrap=True)
+        grid.add_column(column.replace(" ", "\n"), justify="right", no_wrap=True)
     for row in body:
         if row[0] == "total":
             grid.add_section()
@@ -51,11 +51,11 @@ def activation_table(found: activations.Pass):
 def activation_rows(found: activations.Pass) -> list[tuple[str, ...]]:
     """Its texts: the header, and a row for each kind of activation."""
     schemes = tuple(found.cosines)
-    header = ("dynamic per_token", "shape", *(text for each in schemes for text in (f"{each.element} dB", "error")))
+    header = ("per_token", "shape", *(text for each in schemes for text in (f"{each.element} dB", "error %")))
     cells: dict[tuple[str, tuple[int, int]], list[str]] = {}
     for each in found.activations:
         snr = each.loss.snr
-        cells.setdefault((each.part, each.shape), []).extend((f"{snr:.1f}", f"{100 * 10 ** (-snr / 20):.1f} %"))
+        cells.setdefault((each.part, each.shape), []).extend((f"{snr:.1f}", f"{100 * 10 ** (-snr / 20):.1f}"))
     body = [(part, "x".join(map(str, shape)), *row) for (part, shape), row in cells.items()]
     return [header, *body]
 

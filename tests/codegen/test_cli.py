@@ -211,25 +211,44 @@ def test_every_operation_of_the_repository_has_its_oracle():
 # ---- list, show, new ----
 
 
+def listed(out: str) -> list[str]:
+    """The lines of the operations, without the heading and what stands below each."""
+    return [line for line in out.splitlines()[1:] if not line.startswith(" ")]
+
+
 def test_list_has_every_operation_of_the_spec(skuda_command):
     status, out, _ = skuda_command("list")
-    rows = {line.split()[0]: line for line in out.splitlines()[1:]}
+    rows = {line.split()[0]: line for line in listed(out)}
     assert status == 0
     assert list(rows) == [row.name for row in load(REPOSITORY / "ops.yaml").rows]
     assert re.search("quantization +forward.backward ", rows["quantize_per_token"])
-    assert rows["quantize_per_token"].endswith("T[*n, d], S[*n], i32[*n] -> Q[*n, d]")
-    assert "T: f32 f64 f16 bf16, Q: s8 u8 s4 u4, S: T f32" in rows["quantize_per_token"]
+    below = out.split("\nquantize_per_token ")[1].split("\n")[1:3]
+    assert below == ["  T[*n, d], S[*n], i32[*n] -> Q[*n, d]", "  T: f32 f64 f16 bf16, Q: s8 u8 s4 u4, S: T f32"]
+
+
+def test_list_fits_80_columns(skuda_command):
+    lines = skuda_command("list")[1].splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(line.startswith("  ") or len(line.split()) == 4 for line in lines)
+
+
+def test_show_of_a_kernel_has_no_private_field(skuda_command):
+    symbol = "quantize_per_token_f16_s8__vec16"
+    hash(dispatch.sku_of_symbol(symbol).precision_guarantee)  # which is kept
+    out = skuda_command("show", symbol)[1]
+    assert "\nmath_precision: f32\n" in out
+    assert not re.search(r"^_", out, re.MULTILINE)
 
 
 def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
-    names = [line.split()[0] for line in skuda_command("list", "per_channel")[1].splitlines()[1:]]
+    names = [line.split()[0] for line in listed(skuda_command("list", "per_channel")[1])]
     assert names == [
         "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
         "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "dynamic_quantize_per_channel",
         "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel",
         "observe_absmax_per_channel", "observe_moving_average_per_channel",
     ]  # fmt: skip
-    assert [line.split()[0] for line in skuda_command("list", "bin")[1].splitlines()[1:]] == [
+    assert [line.split()[0] for line in listed(skuda_command("list", "bin")[1])] == [
         "lerp",
         "lerp_tensor",
     ]
@@ -239,7 +258,7 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
 def test_list_counts_and_names_every_kernel(skuda_command):
     symbols = skuda_command("list", "--skus")[1].splitlines()
     assert sorted(symbols) == sorted(sku.symbol for sku in dispatch.skus())
-    counts = [int(line.split()[3]) for line in skuda_command("list")[1].splitlines()[1:]]
+    counts = [int(line.split()[3]) for line in listed(skuda_command("list")[1])]
     assert sum(counts) == len(symbols)
     backward = skuda_command("list", "lerp_tensor", "--skus")[1].splitlines()
     assert "lerp_tensor_backward_bf16__reference" in backward

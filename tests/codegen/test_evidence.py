@@ -346,10 +346,12 @@ def test_rows_of_older_sources_are_said_to_be_so(catalog, skuda_command, tmp_pat
 @pytest.mark.parametrize("text", [f"{BEGIN}\n", f"{END}\n", f"{END}\n{BEGIN}\n"])
 def test_a_readme_with_half_a_block_is_left_alone(catalog, capsys, tmp_path, text):
     (tmp_path / "README.md").write_text(text)
+    (tmp_path / "evidence").mkdir(exist_ok=True)
+    (tmp_path / "evidence" / "gpu-any.json").write_text('{"gpu": "any", "sources": {}}')
     assert main(["evidence", "--out", "verified_catalog"]) == 1
     assert f"README.md: expected the line {BEGIN}, and {END} after it" in capsys.readouterr().err
     assert (tmp_path / "README.md").read_text() == text
-    assert not (tmp_path / "evidence").exists()
+    assert [path.name for path in (tmp_path / "evidence").iterdir()] == ["gpu-any.json"]
 
 
 def test_what_is_committed_is_what_the_records_give():
@@ -388,3 +390,13 @@ def test_what_sanitizers_say_is_kept(monkeypatch, tmp_path, capsys):
     assert "## memcheck\n\nmemcheck: 0 errors\n\n## racecheck\n\nracecheck: 1 errors\n" in text
     assert "COMPUTE" not in text and "compiling" not in text
     assert "racecheck: racecheck: 1 errors" in capsys.readouterr().out
+
+
+def test_without_records_nothing_is_written(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    readme = f"# mine\n{BEGIN}\nby hand\n{END}\n"
+    (tmp_path / "README.md").write_text(readme)
+    assert main(["evidence"]) == 0
+    assert capsys.readouterr().out == f"no record in {tmp_path / 'evidence'}: nothing written\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
+    assert (tmp_path / "README.md").read_text() == readme

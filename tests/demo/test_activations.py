@@ -158,18 +158,22 @@ def command(*words) -> int:
     return args.handler(args)
 
 
-def test_the_command_prints_a_table(model, capsys):
+def test_the_command_prints_a_table_that_fits_60_columns(model, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
     assert command(model, "--device", "cpu", "--sentence", SENTENCES[0], "--sentence", SENTENCES[1]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "model: 2 sentences, 17 tokens, 2 layers. Runs on: CPU reference (NumPy)."
+    first = " ".join(" ".join(lines[:2]).split())
+    assert first.startswith("model: 2 sentences, 17 tokens, 2 layers. Runs on: CPU reference (NumPy).")
     rows = {" ".join(line.split()[:2]): line.split()[2:] for line in lines}
-    assert rows["dynamic per_token"] == ["shape", *"s8 dB error u8 dB error s4 dB error".split()]
+    assert rows["per_token shape"] == ["dB", "%"] * 3
+    assert rows["s8 error"] == "u8 error s4 error".split()
+    assert max(map(len, lines)) <= 60
     for part in encoder.PARTS:
         shape, *figures = rows[part]
         assert shape == f"17x{WIDE if part == 'feed-forward out' else WIDTH}"
         decibels, percent = map(float, figures[:2])
         assert percent == pytest.approx(100 * 10 ** (-decibels / 20), abs=0.06)
-    assert any(line.startswith("Vectors of the 2 sentences") for line in lines)
+    assert any("Vectors of the 2 sentences" in line for line in lines)
 
 
 @pytest.mark.parametrize(

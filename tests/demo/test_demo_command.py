@@ -278,3 +278,19 @@ def test_archive_keeps_no_zero_points_where_all_are_zero(tmp_path):
     scheme, packed, rest = archive.unpack(checkpoint.read(tmp_path / "q"), tmp_path / "q")
     assert (str(scheme), packed["w"].zero_point, rest.tensors) == ("per_tensor:s8", None, {})
     assert packed["w"].nbytes == 16 + 4
+
+
+def test_the_output_fits_60_columns(tmp_path, capsys, monkeypatch):
+    """Nothing of the table is cut: names of parts as long as they are, sizes up to gigabytes."""
+    monkeypatch.setenv("COLUMNS", "60")
+    names = ["h.0.attn.c_attn.weight", "h.0.attn.c_proj.weight", "h.0.mlp.c_proj.weight", "wte.weight", "ln.bias"]
+    tensors = {name: np.ones((8, 16) if "weight" in name else 16, np.float32) for name in names}
+    source = made(tmp_path / "model.safetensors", tensors)
+    assert command("quantize", source, "--scheme", "per_group:s4", "--device", "cpu", "--out", tmp_path / "q") == 0
+    lines = [line.rstrip() for line in capsys.readouterr().out.splitlines() if not line.startswith("wrote ")]
+    assert max(map(len, lines)) <= 60
+    text = "\n".join(lines)
+    assert groups.FUSED in text and groups.KEPT in text and "…" not in text
+    head = next(index for index, line in enumerate(lines) if line.startswith("per_group:s4"))
+    assert lines[head - 1].split() == ["kB", "kB", "SNR", "worst"]
+    assert lines[head].split() == ["per_group:s4", "tensors", "before", "after", "dB", "error", "seconds"]

@@ -80,22 +80,28 @@ class _Reader:
         text: Text,
         scope: Scope,
         diagnostics: Diagnostics,
-        stack: tuple[str, ...] = (),
+        stack: tuple[Function, ...] = (),
         called_at: Place | None = None,
+        entered_at: Place | None = None,
     ):
         self.text = text
         self.scope = scope
         self.diagnostics = diagnostics
         self.stack = stack
         self.called_at = called_at  # inside of a function: the call in the row's formula
+        self.entered_at = entered_at  # inside of one of the catalog: the call in the spec, where all is reported
         self.nodes = 0
 
     def refuse(self, node: ast.expr, message: str, help: str | None = None) -> _Refused:
-        if self.called_at is not None:
-            call = f"line {self.called_at.line} calls `{self.stack[0]}` so"
-            help = f"{help}; {call}" if help else call
         length = max(1, node.end_col_offset - node.col_offset)
-        self.diagnostics.error(self.text.at(offset_of(self.text, node), length), message, help)
+        place = self.text.at(offset_of(self.text, node), length) if self.entered_at is None else self.entered_at
+        if self.entered_at is not None:
+            outer = next(function for function in self.stack if function.library is not None)
+            message, help = f"`{outer.signature}` of the catalog: {message}", None
+        if self.called_at is not None and self.stack[0].library is None:
+            call = f"line {self.called_at.line} calls `{self.stack[0].name}` so"
+            help = f"{help}; {call}" if help else call
+        self.diagnostics.error(place, message, help)
         return _Refused()
 
     def value(self, node: ast.expr, depth: int = 0) -> Node:
@@ -115,6 +121,8 @@ class _Reader:
         return reader(node, depth + 1)
 
     def place(self, node: ast.expr) -> Place:
+        if self.entered_at is not None:
+            return self.entered_at
         length = len(node.id) if isinstance(node, ast.Name) else 1
         return self.text.at(offset_of(self.text, node), length)
 
@@ -277,7 +285,7 @@ class _Reader:
             self.check_hidden(node.func)
             raise self.refuse(
                 node.func,
-                f"`{name}` is neither an intrinsic nor a function of this spec",
+                f"`{name}` is neither an intrinsic nor a function of this spec or of the catalog",
                 meant(name, [*INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT, *self.scope.functions]),
             )
         intrinsic = INTRINSICS[name]
@@ -331,9 +339,8 @@ class _Reader:
         dims = frozenset().union(*(value.dims for value in typed))
         return Node(name, tuple(typed), kind, dims, bits if kind == INT else 0, place=self.place(node))
 
-    def arity(self, node: ast.Call, name: str, count: int) -> None:
+    def arity(self, node: ast.Call, name: str, count: int, help: str | None = None) -> None:
         if len(node.args) != count:
-            help = None
             if name in REDUCTION_NAMES and len(node.args) == 1:
                 help = f"for the {name} along a dimension, write `{name}(x, over=d)`"
             raise self.refuse(
@@ -341,18 +348,21 @@ class _Reader:
             )
 
     def expanded(self, function: Function, node: ast.Call, depth: int) -> Node:
-        if function.name in self.stack:
+        if function in self.stack:
             message = f"with this call, `{function.name}` calls itself"
             raise self.refuse(node, message, "a formula has no recursion")
         values = self.all(node.args, depth, several=True)
-        self.arity(node, function.name, len(function.parameters))
+        self.arity(node, function.name, len(function.parameters), f"it is `{function.signature}`")
         tree = parse_syntax(function.body, Diagnostics("", ""))  # its syntax has been checked where it stands
         if tree is None:
             raise _Refused()
         values = dict(zip(function.parameters, values, strict=True))
-        scope = Scope(values, self.scope.functions, dims=self.scope.dims)
-        place = self.called_at or self.place(node)
-        inner = _Reader(function.body, scope, self.diagnostics, (*self.stack, function.name), place)
+        functions = self.scope.functions if function.library is None else function.library
+        scope = Scope(values, functions, dims=self.scope.dims)
+        call = self.text.at(offset_of(self.text, node), max(1, node.end_col_offset - node.col_offset))
+        entered = self.entered_at or (None if function.library is None else call)
+        stack, place = (*self.stack, function), self.called_at or self.place(node)
+        inner = _Reader(function.body, scope, self.diagnostics, stack, place, entered)
         inner.nodes = self.nodes
         result = inner.value(tree, depth)
         self.nodes = inner.nodes

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
+from skuda.codegen.library import functions_text
 from skuda.errors import SkudaError
 
 MANIFEST = "MANIFEST"
@@ -185,12 +186,13 @@ def _origin(manifest: str | None) -> str | None:
 
 
 def inputs_digest(spec_path: Path) -> str:
-    """One hash of the spec and of the generator itself.
+    """One hash of the spec, of the functions of the catalog that it may call, and of the generator itself.
 
     Raises:
         OSError: the spec cannot be read.
     """
     digest = hashlib.sha256(spec_path.read_bytes())
+    digest.update(functions_text().encode())
     for name, patterns in _GENERATOR.items():
         package = "skuda." + name if name else "skuda"
         folder = Path(str(resources.files(package)))

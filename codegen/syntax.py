@@ -117,13 +117,15 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
     diagnostics.error(text.at(offset, length), message, help)
 
 
-def check_function(function: Function, functions: Collection[str], diagnostics: Diagnostics) -> None:
+def check_function(
+    function: Function, functions: Collection[str], broken: Collection[str], diagnostics: Diagnostics
+) -> None:
     """Reports names in a function's body that mean nothing there, and parameters never used."""
     tree = parse_syntax(function.body, diagnostics)
     if tree is None:
         return
     used = set()
-    known = [*function.parameters, *functions, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT]
+    known = [*function.parameters, *functions, *broken, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             used.add(node.id)

@@ -52,6 +52,7 @@ def render(spec: Spec) -> dict[str, str]:
         context = {
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
+            "checks": described.requirement_imports,
             "block": schedules.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]

@@ -51,7 +51,7 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     rows = reader.file(tree) if tree is not None else []
     diagnostics.raise_if_any()
     lines = text.splitlines()
-    ends = [row.line - 1 for row in rows[1:]] + [len(lines)]
+    ends = [*(row.line - 1 for row in rows[1:]), len(lines)]
     sourced = tuple(
         replace(row, source="\n".join(lines[row.line - 1 : end])) for row, end in zip(rows, ends, strict=True)
     )
@@ -118,7 +118,8 @@ class _FileReader(TreeReader):
             match = _FUNCTION.fullmatch(head.value.strip())
             self.broken_functions.update(re.findall(r"^\w+", head.value.strip()))
             if match is None:
-                self.error(head.place, "a function is spelled `name(parameter, ...): formula`")
+                message = "a function is spelled `name(parameter, ...): formula`"
+                self.error(head.place, message, "such as `square(x): x * x`")
                 continue
             listed = match["parameters"].strip()
             parts = [part.strip() for part in listed.split(",")] if listed else []
@@ -140,7 +141,7 @@ class _FileReader(TreeReader):
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"
                 )
                 continue
-            text = self.text(body, f"function `{match['name']}`")
+            text = self.text(body, f"function `{match['name']}`", "write its formula, such as `x * x`")
             if text is not None:
                 functions[match["name"]] = Function(match["name"], tuple(parts), text)
         self.broken_functions -= functions.keys()

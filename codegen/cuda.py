@@ -46,6 +46,10 @@ class CppPrinter(Printer):
     """C++ as a formula stands, no rule applies: what is computed once a run."""
 
     target = "cuda"
+    constants = {
+        "inf": "__longlong_as_double(0x7ff0000000000000ll)", "-inf": "-__longlong_as_double(0x7ff0000000000000ll)",
+        "nan": "__longlong_as_double(0x7fffffffffffffffll)", "-nan": "-__longlong_as_double(0x7fffffffffffffffll)",
+    }  # fmt: skip
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
     precedence = {**Printer.precedence, "not": 7}
 

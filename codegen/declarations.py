@@ -26,6 +26,11 @@ _ATTRIBUTE = re.compile(
 )
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
+# What NumPy, torch and C call the element types.
+_WORDS = {row.storage.name: word for word, row in DTYPES.items() if not row.packed}
+_WORDS |= {"int4": "s4", "uint4": "u4", "half": "f16", "fp16": "f16", "float": "f32", "fp32": "f32", "double": "f64"}
+_WORDS |= {"fp64": "f64", "bf": "bf16", "int": "i32", "i8": "s8", "byte": "u8", "long": "i64", "boolean": "bool"}
+del _WORDS["bool"]
 
 
 class Declarations(TreeReader):
@@ -100,17 +105,19 @@ class Declarations(TreeReader):
             items = node.items if isinstance(node, Sequence) else (node,)
             words: list[str] = []
             for item in items:
-                if not isinstance(item, Text):
+                if isinstance(item, Text) and not item.value:
+                    self.error(item.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
+                elif not isinstance(item, Text):
                     self.error(item.place, "a type letter takes a list of element types")
                 elif item.value in DTYPES or item.value in types or (item.value == COMPUTE and types):
                     words.append(item.value)
                 else:
-                    help = suggestion(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
+                    help = self.type_meant(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
                     if item.value in [other.value for other, _ in declared]:
                         help = f"declare `{item.value}` before `{letter.value}`"
                     self.error(item.place, f"`{item.value}` is not an element type", help)
             if not items:
-                self.error(node.place, f"`{letter.value}` has no element type")
+                self.error(node.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
             types[letter.value] = tuple(dict.fromkeys(words))
             kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
             if len(kinds) > 1:
@@ -121,13 +128,17 @@ class Declarations(TreeReader):
             self.error(self.fields["types"].place, message)
         return types
 
+    def type_meant(self, word: str, choices: list[str], otherwise: str) -> str:
+        """The help for a type that there is not: by what others call it, or by its spelling."""
+        return f"write `{_WORDS[word]}`" if word in _WORDS else suggestion(word, choices, otherwise)
+
     def entries(self, section: str) -> tuple[tuple[Text, object], ...]:
         """The lines of a section that the row must have."""
         before = len(self.diagnostics)
         node = self.fields.get(section)
         entries = self.mapping(node, f"`{section}:`") if node is not None else ()
         if not entries and len(self.diagnostics) == before:
-            self.error(self.place, f"`{self.name.value}` has no `{section}:`")
+            self.error(self.place, f"`{self.name.value}` has no `{section}:`", self.such_as(f"`{section}:`"))
         prefix = {"inputs": "", "backward": "d_"}.get(section)
         left_out = {f"{prefix}{operand.name}" for operand in self.absent} if prefix is not None else ()
         return tuple(entry for entry in entries if entry[0].value not in left_out)
@@ -138,7 +149,7 @@ class Declarations(TreeReader):
         for name, node in self.entries("inputs"):
             self.places[name.value] = name.place
             self.meanings[name.value] = "an input"
-            text = self.text(node, f"`{name.value}`")
+            text = self.text(node, f"`{name.value}`", "write its type and dimensions, such as `T[*shape]`")
             if check_identifier(name, "the input's name", self.diagnostics) and text is not None:
                 self.texts[name.value] = text
                 match = _INPUT.fullmatch(text.value)
@@ -194,7 +205,7 @@ class Declarations(TreeReader):
         element = match["type"]
         if element not in self.types and element not in DTYPES and element != COMPUTE:
             declare = f"declare it under types: {{{element}: [...]}}"
-            help = suggestion(element, [*self.types, *DTYPES], declare)
+            help = self.type_meant(element, [*self.types, *DTYPES], declare)
             self.error(
                 text.at(match.start("type"), len(element)), f"`{element}` is not a type of this row", help
             )
@@ -231,14 +242,14 @@ class Declarations(TreeReader):
             taken = self.meanings.get(name.value)
             self.places.setdefault(name.value, name.place)
             self.meanings.setdefault(name.value, "an attribute")
-            text = self.text(node, f"`{name.value}`")
+            text = self.text(node, f"`{name.value}`", "write its type, with `=` and a default if it has one: `C = 1`")
             if not check_identifier(name, "the attribute's name", self.diagnostics) or text is None:
                 continue
             match = _ATTRIBUTE.fullmatch(text.value)
             if taken is not None:
                 self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
             elif match is None:
-                self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`")
+                self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`", "such as `C = 1`")
             else:
                 attribute = self.attribute(name.value, text, match)
                 if attribute is not None:
@@ -255,11 +266,13 @@ class Declarations(TreeReader):
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
         if not of_codes and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
-            self.error(
-                text.at(match.start("type"), len(kind)),
-                f"`{kind}` is not a type of attribute",
-                f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}",
-            )
+            help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}"
+            word = _WORDS.get(kind, kind)
+            if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
+                help = f"a number that formulas use is `{COMPUTE}`, of the type that they compute in"
+            elif word in DTYPES:
+                help = "an integer is `i32`, or a letter of integer types such as Q: [s8, u8]"
+            self.error(text.at(match.start("type"), len(kind)), f"`{kind}` is not a type of attribute", help)
             return None
         if (kind in ("axis", "axes")) != (of is not None) or (of is not None and of not in self.dims):
             spelled = "axes are spelled `axes of d`" if kind == "axes" else "an axis is spelled `axis of d`"

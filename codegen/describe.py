@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -63,9 +64,19 @@ class Described:
         """Names that the row's NumPy formulas call."""
         programs = [program for program in self.with_stages if not program.operation.stages]
         steps = [text for program in programs for _, text in program.numpy_steps]
-        text = " ".join([*steps, *(formula for program in programs for formula in program.numpy.values())])
-        words = set(re.findall(r"[A-Za-z_]\w*", text))
-        return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
+        return _imports([*steps, *(formula for program in programs for formula in program.numpy.values())])
+
+    @property
+    def requirement_imports(self) -> Imports:
+        """Names that the row's conditions on attributes call."""
+        return _imports(condition for program in self.plans for _, _, condition in program.requirements)
+
+
+def _imports(formulas: Iterable[str]) -> Imports:
+    """What some formulas in Python call."""
+    text = " ".join(formulas)
+    words = set(re.findall(r"[A-Za-z_]\w*", text))
+    return Imports("np." in text, tuple(name for name in FORMULA_NAMES if name in words))
 
 
 class DescribedProgram:

@@ -115,7 +115,7 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
     for choice in pool:
         if choice.casefold() == word.casefold():
             return choice
-    found = difflib.get_close_matches(word, pool, n=1)
+    found = difflib.get_close_matches(word, pool, n=1, cutoff=0.66)
     return found[0] if found else None
 
 

@@ -19,17 +19,33 @@ from math import inf
 
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
-from skuda.codegen.syntax import REFUSED_NODES, REFUSED_OPERATORS, meant, offset_of, parse_syntax
+from skuda.codegen.syntax import (
+    LIBRARIES,
+    OF_INTEGERS,
+    REFUSED_NODES,
+    REFUSED_OPERATORS,
+    meant,
+    offset_of,
+    parse_syntax,
+)
 from skuda.codegen.yaml_tree import Text
+from skuda.dtypes import DTYPES
 
 _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 _BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+_ARGUMENTS = {"where": "condition, a, b", "clamp": "x, low, high"} | {
+    name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
+}
 _OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
+_OF_BOOLEANS = {
+    "==": "write `(a and b) or not (a or b)`, or `a` for `a == True`",
+    "!=": "write `(a or b) and not (a and b)`",
+}
 _COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
@@ -81,22 +97,28 @@ class _Reader:
         text: Text,
         scope: Scope,
         diagnostics: Diagnostics,
-        stack: tuple[str, ...] = (),
+        stack: tuple[Function, ...] = (),
         called_at: Place | None = None,
+        entered_at: Place | None = None,
     ):
         self.text = text
         self.scope = scope
         self.diagnostics = diagnostics
         self.stack = stack
         self.called_at = called_at  # inside of a function: the call in the row's formula
+        self.entered_at = entered_at  # inside of one of the catalog: the call in the spec, where all is reported
         self.nodes = 0
 
     def refuse(self, node: ast.expr, message: str, help: str | None = None) -> _Refused:
-        if self.called_at is not None:
-            call = f"line {self.called_at.line} calls `{self.stack[0]}` so"
-            help = f"{help}; {call}" if help else call
         length = max(1, node.end_col_offset - node.col_offset)
-        self.diagnostics.error(self.text.at(offset_of(self.text, node), length), message, help)
+        place = self.text.at(offset_of(self.text, node), length) if self.entered_at is None else self.entered_at
+        if self.entered_at is not None:
+            outer = next(function for function in self.stack if function.library is not None)
+            message, help = f"`{outer.signature}` of the catalog: {message}", None
+        if self.called_at is not None and self.stack[0].library is None:
+            call = f"line {self.called_at.line} calls `{self.stack[0].name}` so"
+            help = f"{help}; {call}" if help else call
+        self.diagnostics.error(place, message, help)
         return _Refused()
 
     def value(self, node: ast.expr, depth: int = 0) -> Node:
@@ -105,6 +127,8 @@ class _Reader:
             raise self.refuse(node, "the formula is too deep or too long", "split it with functions")
         for kind, (what, help) in REFUSED_NODES.items():
             if isinstance(node, kind):
+                of_library = isinstance(node, ast.Attribute) and getattr(node.value, "id", None) in LIBRARIES
+                help = f"write `{node.attr}` alone" if of_library and node.attr in CONSTANTS else help
                 raise self.refuse(node, f"a formula has no {what}", help)
         reader: Callable[[ast.expr, int], Node] | None = getattr(self, f"_{type(node).__name__}", None)
         if reader is None:
@@ -116,6 +140,8 @@ class _Reader:
         return reader(node, depth + 1)
 
     def place(self, node: ast.expr) -> Place:
+        if self.entered_at is not None:
+            return self.entered_at
         length = len(node.id) if isinstance(node, ast.Name) else 1
         return self.text.at(offset_of(self.text, node), length)
 
@@ -152,6 +178,8 @@ class _Reader:
         if value is not None:
             return value
         self.check_hidden(node)
+        if node.id in CONSTANTS:
+            return Node("number", (), REAL, text=repr(CONSTANTS[node.id]), place=self.place(node))
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
@@ -163,9 +191,12 @@ class _Reader:
             )
         if self.stack:  # inside a function, unknown names have been reported at the function itself
             raise _Refused()
-        raise self.refuse(
-            node, f"`{node.id}` is neither an argument nor an intrinsic", meant(node.id, self.scope.values)
-        )
+        if node.id in DTYPES or (len(node.id) == 1 and node.id.isupper()):
+            help = "reals are computed in C, and rounded once where an output stores them"
+            raise self.refuse(node, f"`{node.id}` is a type, which has no value in a formula", help)
+        others = [f"`{name}`" for name, value in self.scope.values.items() if value.kind != DIM]
+        help = meant(node.id, [*self.scope.values, *CONSTANTS]) or f"there are {', '.join(others)}"
+        raise self.refuse(node, f"`{node.id}` is neither an argument nor an intrinsic", help if others else None)
 
     def check_hidden(self, node: ast.Name) -> None:
         if node.id in self.scope.hidden:
@@ -183,13 +214,14 @@ class _Reader:
                 return negative(value, self.place(node))
             bits = self.width(node, value.kind, value.bits + 1)
             return Node("neg", (value,), value.kind, value.dims, bits, place=self.place(node))
-        raise self.refuse(
-            node, "this operator is not part of the formula language", "use unary minus or `not`"
-        )
+        help = "leave it out" if isinstance(node.op, ast.UAdd) else "use `not`"
+        raise self.refuse(node, "this operator is not part of the formula language", help)
 
     def _BinOp(self, node: ast.BinOp, depth: int) -> Node:
         if type(node.op) in REFUSED_OPERATORS:
             sign, help = REFUSED_OPERATORS[type(node.op)]
+            kinds = {value.kind for value in self.all((node.left, node.right), depth)}
+            help = OF_INTEGERS.get(type(node.op), help) if kinds == {INT} else help
             raise self.refuse(node, f"`{sign}` is not part of the formula language", help)
         sign = _BINARY[type(node.op)]
         if sign == "/" and (blocks := self.blocks(node)) is not None:
@@ -202,12 +234,11 @@ class _Reader:
         self.want_number(node.left, left, f"`{sign}`")
         self.want_number(node.right, right, f"`{sign}`")
         if sign == "/" and left.kind == right.kind == INT:
-            if left.op == "number" and right.op == "number":
+            if not any(part.names() or part.reductions() for part in (left, right)):  # of numbers alone
                 left, right = promote(left), promote(right)
             else:
-                raise self.refuse(
-                    node, "`/` of two integers has no exact integer value", "write `to_real(a) / to_real(b)`"
-                )
+                help = "write `to_real(a) / to_real(b)`, or `round_to_int(floor(to_real(a) / to_real(b)))`"
+                raise self.refuse(node, "`/` of two integers has no exact integer value", help)
         left, right = self.same_kind(left, right)
         if (operand := forms.unchanged(sign, left, right)) is not None:
             return operand
@@ -223,6 +254,8 @@ class _Reader:
             sign = _COMPARE.get(type(operator))
             if sign is None:
                 raise self.refuse(node, "only < <= > >= == != compare", None)
+            if sign in _OF_BOOLEANS and left.kind == right.kind == BOOL:
+                raise self.refuse(node, f"`{sign}` compares numbers, these are booleans", _OF_BOOLEANS[sign])
             self.want_number(operands[0], left, f"`{sign}`")
             self.want_number(at, right, f"`{sign}`")
             if {left.kind, right.kind} == {REAL, INT} and "number" not in (left.op, right.op):
@@ -250,7 +283,7 @@ class _Reader:
 
     def _Call(self, node: ast.Call, depth: int) -> Node:
         if not isinstance(node.func, ast.Name):
-            raise self.refuse(node.func, "only intrinsics and functions can be called", "name one of them")
+            raise self.refuse(node.func, "only intrinsics and functions can be called", self.instead_of(node.func))
         name = node.func.id
         over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
         if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
@@ -265,8 +298,10 @@ class _Reader:
                 value = self.scope.values.get(at.id) if isinstance(at, ast.Name) else None
                 help = f"write `over={at.id}`" if value is not None and value.kind == DIM else help
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
-        if node.keywords:
-            help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}" if over else None
+        callable = (*INTRINSICS, *CONVERSIONS, *self.scope.functions)
+        if node.keywords and (name in callable or name in REDUCTION_NAMES):
+            help = f"it is `{self.spelled(name)}`"
+            help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}" if over else help
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
@@ -281,19 +316,46 @@ class _Reader:
             if name in REDUCTION_NAMES:
                 raise self.refuse(node, f"`{name}` says nowhere what it is over", f"write `{name}(x, over=d)`")
             self.check_hidden(node.func)
-            raise self.refuse(
-                node.func,
-                f"`{name}` is neither an intrinsic nor a function of this spec",
-                meant(name, [*INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT, SMALLEST, *self.scope.functions]),
-            )
+            if name != "bool" and (name in DTYPES or (len(name) == 1 and name.isupper())):
+                help = "reals are computed in C, and rounded once where an output stores them: say its type there"
+                raise self.refuse(node.func, f"`{name}` is a type, and no function", help)
+            reductions = (*REDUCTION_NAMES, COUNT)
+            help = meant(name, reductions) if over else None
+            help = help or meant(name, [*callable, *reductions, SMALLEST])
+            help = help or "`skuda list --functions` names the catalog's"
+            raise self.refuse(node.func, f"`{name}` is neither an intrinsic nor a function", help)
         intrinsic = INTRINSICS[name]
         values = self.all(node.args, depth)
-        self.arity(node, name, len(intrinsic.arguments))
+        few = name in ("min", "max") and len(node.args) > 2
+        help = f"write `{name}(a, {name}(b, c))`" if few else f"it is `{self.spelled(name)}`"
+        help = "for one bound, write `max(x, low)` or `min(x, high)`" if name == "clamp" else help
+        self.arity(node, name, len(intrinsic.arguments), help)
         return self.called(name, node, values)
+
+    def spelled(self, name: str) -> str:
+        """A function as a call spells it."""
+        if name in self.scope.functions:
+            return self.scope.functions[name].signature
+        if name in _ARGUMENTS:
+            return f"{name}({_ARGUMENTS[name]})"
+        count = 1 if name in CONVERSIONS else len(INTRINSICS[name].arguments) if name in INTRINSICS else 0
+        return f"{name}({', '.join(['ab'[i] for i in range(count)] if count > 1 else ['x'])})"
+
+    def instead_of(self, node: ast.expr) -> str:
+        """What to write for a call of something that has no name, such as `np.exp(x)` or `x.sum()`."""
+        if not isinstance(node, ast.Attribute):
+            return "name one of them"
+        if node.attr in REDUCTION_NAMES and getattr(node.value, "id", None) not in LIBRARIES:
+            return f"write `{node.attr}(x, over=d)`"
+        if node.attr in INTRINSICS or node.attr in self.scope.functions:
+            return f"write `{self.spelled(node.attr)}`"
+        if node.attr in REDUCTION_NAMES:
+            return f"write `{node.attr}(x, over=d)`"
+        return meant(node.attr, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]) or "name one of them"
 
     def converted(self, name: str, node: ast.Call, depth: int) -> Node:
         """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
-        self.arity(node, name, 1)
+        self.arity(node, name, 1, f"its type is that of the output: `o: u8[n] = {name}(i)`")
         (value,) = self.all(node.args, depth)
         if value.kind == REAL:
             help = f"write `{name}(round_to_int(x))`"
@@ -339,9 +401,8 @@ class _Reader:
         dims = frozenset().union(*(value.dims for value in typed))
         return Node(name, tuple(typed), kind, dims, bits if kind == INT else 0, place=self.place(node))
 
-    def arity(self, node: ast.Call, name: str, count: int) -> None:
+    def arity(self, node: ast.Call, name: str, count: int, help: str | None = None) -> None:
         if len(node.args) != count:
-            help = None
             if name in REDUCTION_NAMES and len(node.args) == 1:
                 help = f"for the {name} along a dimension, write `{name}(x, over=d)`"
             raise self.refuse(
@@ -349,18 +410,21 @@ class _Reader:
             )
 
     def expanded(self, function: Function, node: ast.Call, depth: int) -> Node:
-        if function.name in self.stack:
+        if function in self.stack:
             message = f"with this call, `{function.name}` calls itself"
             raise self.refuse(node, message, "a formula has no recursion")
         values = self.all(node.args, depth, several=True)
-        self.arity(node, function.name, len(function.parameters))
+        self.arity(node, function.name, len(function.parameters), f"it is `{function.signature}`")
         tree = parse_syntax(function.body, Diagnostics("", ""))  # its syntax has been checked where it stands
         if tree is None:
             raise _Refused()
         values = dict(zip(function.parameters, values, strict=True))
-        scope = Scope(values, self.scope.functions, dims=self.scope.dims)
-        place = self.called_at or self.place(node)
-        inner = _Reader(function.body, scope, self.diagnostics, (*self.stack, function.name), place)
+        functions = self.scope.functions if function.library is None else function.library
+        scope = Scope(values, functions, dims=self.scope.dims)
+        call = self.text.at(offset_of(self.text, node), max(1, node.end_col_offset - node.col_offset))
+        entered = self.entered_at or (None if function.library is None else call)
+        stack, place = (*self.stack, function), self.called_at or self.place(node)
+        inner = _Reader(function.body, scope, self.diagnostics, stack, place, entered)
         inner.nodes = self.nodes
         result = inner.value(tree, depth)
         self.nodes = inner.nodes
@@ -400,7 +464,8 @@ class _Reader:
         reduction = REDUCTIONS["sum" if name == MEAN else name]
         kinds = (REAL,) if name == MEAN else reduction.kinds
         if value.kind not in kinds:
-            message = f"`{name}` needs {_KIND_NAME[kinds[0]]}, this is {_KIND_NAME[value.kind]}"
+            wanted = " or ".join(_KIND_NAME[kind] for kind in kinds)
+            message = f"`{name}` needs {wanted}, this is {_KIND_NAME[value.kind]}"
             raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
         blocks = {dim.text} if "/" in dim.text else set()
         parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
@@ -478,7 +543,10 @@ class _Reader:
 
     def want(self, at: ast.expr, value: Node, kind: str, what: str) -> None:
         if value.kind != kind:
-            raise self.refuse(at, f"{what} needs {_KIND_NAME[kind]}, this is {_KIND_NAME[value.kind]}", None)
+            helps = {(REAL, BOOL): "compare it: `x != 0`", (INT, BOOL): "compare it: `i != 0`"}
+            helps |= {(REAL, INT): "a real needs no `to_real`" if what == "`to_real`" else "use `round_to_int(x)`"}
+            message = f"{what} needs {_KIND_NAME[kind]}, this is {_KIND_NAME[value.kind]}"
+            raise self.refuse(at, message, helps.get((value.kind, kind)))
 
     def want_number(self, at: ast.expr, value: Node, what: str) -> None:
         if value.kind == BOOL:
@@ -487,7 +555,8 @@ class _Reader:
             message = f"`{value.text}` is of type size, it has no value in a formula"
             raise self.refuse(at, message, "`d/size` behind `over=` is a block of that length")
         if value.kind == DIM:
-            help = "a dimension stands behind `over=`, or is an argument of a function that puts it there"
+            help = f"`{COUNT}(over={value.text})` is how many elements it has"
+            help += "; an attribute of type `size` is how long its blocks are" if "/" in value.text else ""
             raise self.refuse(at, f"{what} needs a number, this is a dimension", help)
 
     def width(self, node: ast.expr, kind: str, bits: int) -> int:

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
+from skuda.codegen.library import functions_text
+
 _PACKAGES = ("skuda", "skuda.codegen", "skuda.templates")  # not below each other where skuda is installed as editable
 _START = ("skuda.codegen.render", *_PACKAGES)
 _IMPORT = re.compile(r"\n([ ]*)(?:from (skuda[\w.]*) import (\([^)]*\)|.*)|import (skuda[\w.]*))")
@@ -20,12 +22,13 @@ _FOR_TYPES = re.compile(r"\nif TYPE_CHECKING:(?=\n)(?:\n[ ]+.*|\n(?=\n))+")
 
 
 def digest(spec_path: Path) -> str:
-    """One hash of the spec and of the generator itself.
+    """One hash of the spec, of the functions of the catalog that it may call, and of the generator itself.
 
     Raises:
         OSError: the spec cannot be read.
     """
     found = hashlib.sha256(spec_path.read_bytes())
+    found.update(functions_text().encode())
     for name, path in files():
         found.update(name.encode() + b"\0" + path.read_bytes())
     return found.hexdigest()

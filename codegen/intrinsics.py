@@ -11,6 +11,7 @@ or integer) in all places where it stands, `x` the same kind of any sort.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -179,6 +180,9 @@ CONVERSIONS: dict[str, Intrinsic] = _table(
 
 TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)
 
+# Names for numbers: 1 / 0 and the like have other bits on other targets.
+CONSTANTS: dict[str, float] = {"pi": math.pi, "inf": math.inf, "nan": math.nan}
+
 # What an author may try first, and what to write instead: only used for the help of an error.
 INSTEAD: dict[str, str] = {
     "round": "`round_even(x)` for a real, `round_to_int(x)` for an exact integer",
@@ -195,4 +199,67 @@ INSTEAD: dict[str, str] = {
     "fabs": "`abs(x)`",
     "arctan": "`atan(x)`",
     "logistic": "`sigmoid(x)`",
+    "expit": "`sigmoid(x)`",
+    "average": "`mean(x, over=d)`",
+    "amax": "`max(x, over=d)`",
+    "amin": "`min(x, over=d)`",
+    "std": "`sqrt(variance(x, 1, d))`",
+    "var": "`variance(x, 1, d)`",
+    "norm": "`euclidean(x, d)`, or `sum(abs(x), over=d)`",
+    "logsumexp": "`max(x, over=d) + log(sum(exp(x - max(x, over=d)), over=d))`",
+    "softmax": "`exp(x - max(x, over=d)) / sum(exp(x - max(x, over=d)), over=d)`",
+    "relu": "`max(x, 0)`",
+    "relu6": "`clamp(x, 0, 6)`",
+    "leaky_relu": "`where(x > 0, x, alpha * x)`",
+    "swish": "`silu(x)`",
+    "softplus": "`max(x, 0) + log1p(exp(-abs(x)))`",
+    "square": "`x * x`",
+    "reciprocal": "`1 / x`",
+    "sgn": "`sign(x)`",
+    "rint": "`round_even(x)`",
+    "truncate": "`trunc(x)`",
+    "fix": "`trunc(x)`",
+    "neg": "`-x`",
+    "add": "`a + b`",
+    "sub": "`a - b`",
+    "mul": "`a * b`",
+    "div": "`a / b`",
+    "len": "`count(over=d)`",
+    "numel": "`count(over=d)`",
+    "size": "`count(over=d)`",
+    "bool": "`x != 0`",
+    "logical_and": "`a and b`",
+    "logical_or": "`a or b`",
+    "logical_not": "`not a`",
+    "nan_to_num": "`where(isfinite(x), x, 0)`",
+    "e": "`exp(1)`",
+    "infinity": "`inf`",
+}
+
+# What is not in the language at all, and why: the help of an error.
+ABSENT: dict[str, str] = {
+    **dict.fromkeys(
+        ("cumsum", "cumprod", "cummax", "cummin", "scan", "prefix_sum", "logcumsumexp", "diff"),
+        "scans are not in the language: a reduction such as `sum(x, over=d)` gives one value for each row",
+    ),
+    **dict.fromkeys(
+        ("sort", "argsort", "topk", "median", "quantile", "mode", "unique", "roll", "flip", "gather", "take", "shift"),
+        "nothing in the language sorts or moves elements: a formula is written for one element",
+    ),
+    **dict.fromkeys(
+        ("rand", "randn", "random", "uniform", "normal", "dropout", "bernoulli"),
+        "the language has no random numbers: give them as an input",
+    ),
+    **dict.fromkeys(
+        ("matmul", "dot", "einsum", "conv", "transpose", "reshape", "broadcast", "expand"),
+        "a formula is written for one element; the dimensions of operands say how it spreads over arrays",
+    ),
+    **dict.fromkeys(
+        ("lowest", "highest"), "limits of a type are defaults of attributes: `attrs: {q_max: Q = highest(Q)}`"
+    ),
+    **dict.fromkeys(
+        ("cast", "astype", "to", "convert", "float16", "float32", "float64", "bfloat16", "half", "double"),
+        "reals are computed in C, and rounded once where an output stores them: say its type there",
+    ),
+    **dict.fromkeys(("true", "false", "null", "none"), "a formula has numbers and comparisons"),
 }

@@ -7,7 +7,7 @@ import re
 
 import skuda
 from skuda.codegen.diagnostics import Diagnostics
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
 from skuda.codegen.yaml_tree import Text
 from skuda.dtypes import DTYPES
 from skuda.operation import FORM
@@ -32,7 +32,7 @@ RESERVED = frozenset(
     for row in INTRINSICS.values()
     for text in (row.cuda, row.numpy)
     for word in re.findall(r"[a-z_]\w*", text)
-)
+) | CONSTANTS.keys()
 
 
 def check_name(name: Text, diagnostics: Diagnostics) -> bool:

@@ -90,11 +90,25 @@ class Node:
 
 @dataclass(frozen=True)
 class Function:
-    """A row of `functions:`: a name for a formula, expanded where it is called."""
+    """A row of `functions:`: a name for a formula, expanded where it is called.
+
+    Attributes:
+        name: how a formula calls it.
+        parameters: names in its body.
+        body: the formula.
+        library: of a function of the catalog, which a spec of one's own calls: the functions that its body may call,
+            whatever the spec calls its own. None for a function of the spec.
+    """
 
     name: str
     parameters: tuple[str, ...]
     body: Text
+    library: Mapping[str, Function] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def signature(self) -> str:
+        """As a call spells it: `silu(x)`."""
+        return f"{self.name}({', '.join(self.parameters)})"
 
 
 class Scope:
@@ -102,7 +116,7 @@ class Scope:
 
     Args:
         values: the operands and attributes, as name nodes.
-        functions: the spec's functions.
+        functions: those that it may call.
         hidden: names that are declared and have no value here: why, or None if their own mistake has been
             reported.
         dims: the dimensions in the order in which several of them are named; that of `values`, if not given.

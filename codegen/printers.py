@@ -6,7 +6,7 @@ every target.
 
 from __future__ import annotations
 
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.operation import COUNTED
@@ -24,6 +24,7 @@ class Printer:
 
     target = ""
     spelled: dict[str, str] = {}
+    constants: dict[str, str] = {}  # spellings of numbers that have no digits
     precedence = _PRECEDENCE
 
     def text(self, node: Node, outer: int = 0) -> str:
@@ -64,7 +65,7 @@ class Printer:
 
     def number(self, node: Node) -> str:
         """A number as the compute type's, or as an exact integer."""
-        return f"C({node.text})" if node.kind == REAL else node.text
+        return f"C({self.constants.get(node.text, node.text)})" if node.kind == REAL else node.text
 
     def reduction(self, node: Node) -> str:
         """A reduction, by the name of its value."""
@@ -87,6 +88,7 @@ class NumpyPrinter(Printer):
     """
 
     target = "numpy"
+    constants = {"inf": "np.inf", "-inf": "-np.inf", "nan": "np.nan", "-nan": "-np.nan"}
 
     def __init__(self, reduced: dict[Node, str] | None = None):
         self.reduced = reduced or {}
@@ -106,13 +108,22 @@ class NumpyPrinter(Printer):
 
 
 class PythonPrinter(Printer):
-    """Plain Python over numbers: conditions on attributes."""
+    """Python over numbers, reals in f64: conditions on attributes."""
 
     target = "numpy"
+    constants = {"inf": "float('inf')", "-inf": "-float('inf')", "nan": "float('nan')", "-nan": "-float('nan')"}
     spelled = {"neg": "-", "not": "not "}
 
     def number(self, node: Node) -> str:
-        return node.text
+        return self.constants.get(node.text, node.text)
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "to_real":
+            return f"float({self.text(node.args[0])})"
+        if node.op != "/" and node.op not in INTRINSICS:
+            return super().written(node, own)
+        texts = [f"np.float64({self.text(each)})" if each.kind == REAL else self.text(each) for each in node.args]
+        return "np.divide({}, {})".format(*texts) if node.op == "/" else INTRINSICS[node.op].numpy.format(*texts)
 
 
 class LatexPrinter(Printer):
@@ -127,6 +138,8 @@ class LatexPrinter(Printer):
         "*": r"\cdot", "<=": r"\le", ">=": r"\ge", "!=": r"\ne", "==": "=",
         "and": r"\wedge", "or": r"\vee", "not": r"\neg ", "neg": "-",
     }  # fmt: skip
+    constants = {"inf": r"\infty", "-inf": r"-\infty", "nan": r"\mathrm{NaN}", "-nan": r"-\mathrm{NaN}"}
+    constants |= {repr(sign * CONSTANTS["pi"]): "-" * (sign < 0) + r"\pi" for sign in (1, -1)}
 
     def written(self, node: Node, own: int) -> str:
         if node.op == "/":
@@ -162,4 +175,4 @@ class LatexPrinter(Printer):
         return r"\mathit{" + name.replace("_", r"\_") + "}"
 
     def number(self, node: Node) -> str:
-        return node.text
+        return self.constants.get(node.text, node.text)

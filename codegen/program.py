@@ -138,8 +138,22 @@ class Row:
 
 @dataclass(frozen=True)
 class Spec:
-    """A whole spec file."""
+    """A whole spec file.
+
+    Attributes:
+        file_name: its name.
+        rows: its operations.
+        functions: its own, and those of the catalog.
+        shadowed: its own that the catalog has too, and has otherwise.
+    """
 
     file_name: str
     rows: tuple[Row, ...]
     functions: Mapping[str, Function]
+    shadowed: tuple[Function, ...] = ()
+
+    @property
+    def notes(self) -> list[str]:
+        """What is no mistake, and its author may not know."""
+        ends = "is a function of this spec, which its formulas call in place of the catalog's"
+        return [f"note: `{function.signature}` {ends}" for function in self.shadowed]

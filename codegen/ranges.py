@@ -149,8 +149,11 @@ class Ranges:
     def _range(self, node: Node) -> Range:
         args = [self.range(each) for each in node.args if each.kind != "bool"]
         if node.op == "number":
-            value = Fraction(node.text) if node.text not in ("inf", "nan") else None
-            return Range() if value is None else self._rounded(value, value, node.kind)
+            if node.text in ("inf", "-inf", "nan", "-nan"):
+                beyond = Range((number(1 << 2000),)) if node.text.endswith("inf") else Range()
+                return beyond.negative if node.text.startswith("-") else beyond
+            value = Fraction(node.text)
+            return self._rounded(value, value, node.kind)
         if node.op == "name" and node.kind == INT:
             form = Linear(frozenset({(node, 1)}), 0)
             return Range((form,), (form,))

@@ -54,6 +54,7 @@ def render(spec: Spec) -> dict[str, str]:
         context = {
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
+            "checks": described.requirement_imports,
             "block": schedules.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
@@ -82,13 +83,13 @@ def render(spec: Spec) -> dict[str, str]:
 
 def _row_inputs(row: Row, spec: Spec) -> str:
     """The text of the spec that decides a row's files: the row, and the functions that it uses."""
-    wanted, seen = [row.source], []
-    for text in wanted:
-        for name, function in spec.functions.items():
-            if name not in seen and re.search(rf"\b{name}\b", text):
-                seen.append(name)
-                wanted.append(function.body.value)
-    return "\n".join([*wanted, *sorted(seen)])
+    wanted, seen = [(row.source, spec.functions)], []
+    for text, functions in wanted:  # one of the catalog calls others of the catalog
+        for name, function in functions.items():
+            if function not in seen and re.search(rf"\b{name}\b", text):
+                seen.append(function)
+                wanted.append((function.body.value, function.library or spec.functions))
+    return "\n".join([*(text for text, _ in wanted), *sorted(function.name for function in seen)])
 
 
 def _rendered(template: Template, context: dict, inputs: str) -> str:
@@ -359,6 +360,7 @@ class Outcome:
     rows: int
     files: int
     changed: tuple[output.Change, ...]
+    notes: tuple[str, ...] = ()
 
 
 def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
@@ -387,4 +389,4 @@ def generate(spec_path: Path, folder: Path) -> Outcome:
     """
     spec, files = rendered_files(spec_path)
     changed = output.write(folder, files)
-    return Outcome(len(spec.rows), len(files), tuple(changed))
+    return Outcome(len(spec.rows), len(files), tuple(changed), tuple(spec.notes))

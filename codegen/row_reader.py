@@ -12,7 +12,7 @@ from skuda.codegen.expr import parse
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.program import Program, Row
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
@@ -178,7 +178,7 @@ class RowReader(Declarations):
             if taken is None:
                 self.meanings[name.value] = "a name of `let:`"
                 hidden[name.value] = None  # what is wrong with it is none of its users' mistake
-            text = self.text(body, f"`{name.value}`")
+            text = self.text(body, f"`{name.value}`", "write the formula that it stands for")
             if not check_identifier(name, "the name", self.diagnostics) or text is None:
                 continue
             if taken is not None:
@@ -204,7 +204,8 @@ class RowReader(Declarations):
         all_inputs = len(inputs) == len(self.entries("inputs"))
         for name, body in self.entries(section):
             hidden[name.value] = None  # below it, a mistake in it is none of its users'
-            text = self.text(body, f"`{name.value}`")
+            such_as = "such as `T[*shape] = 2 * x`"
+            text = self.text(body, f"`{name.value}`", f"write its type, dimensions and formula, {such_as}")
             if not check_identifier(name, "the output's name", self.diagnostics) or text is None:
                 continue
             taken = self.meanings.setdefault(name.value, "an output")
@@ -384,15 +385,20 @@ class RowReader(Declarations):
             return ()
         node = self.fields["requires"]
         found = []
+        if isinstance(node, Sequence) and not node.items:
+            self.error(node.place, "`requires:` is empty", "write a condition such as `low <= high`, or remove it")
         for item in node.items if isinstance(node, Sequence) else (node,):
-            text = self.text(item, "`requires`")
+            text = self.text(item, "`requires:`", "write a condition such as `low <= high`, or remove it")
             if text is None:
                 continue
             hidden = self.hidden(attributes)
             arrays = [name for name, what in self.meanings.items() if what in ("an input", "an output")]
             hidden |= dict.fromkeys(arrays, "is an array, `requires` is about attributes")
             hidden |= dict.fromkeys(self.lets, "is a name of `let:`, `requires` is about attributes")
-            scope = Scope(self.values((), attributes), self.functions, hidden)
+            values = self.values((), attributes)
+            dims = [name for name, value in values.items() if value.kind == DIM]
+            hidden = dict.fromkeys(dims, "is a dimension, `requires` is about attributes") | hidden
+            scope = Scope({name: values[name] for name in values if name not in dims}, self.functions, hidden)
             value = parse(text, scope, self.diagnostics)
             if value is not None and value.kind != BOOL:
                 self.error(text.place, "`requires` needs a condition on attributes", "such as `low <= high`")
@@ -405,9 +411,14 @@ class RowReader(Declarations):
         gradients = []
         names = {f"d_{operand.name}" for operand in op.inputs}
         node = self.fields["backward"]
+        if not self.entries("backward"):
+            return None
+        written = {name.value for name, _ in self.entries("backward")}
         for name, _ in self.entries("backward"):
             if name.value not in names:
-                help = suggestion(name.value, names, f"gradients: {', '.join(sorted(names))}")
+                left = sorted(names - written) or sorted(names)
+                otherwise = f"gradients: {', '.join(left)}" if len(left) > 1 else f"did you mean `{left[0]}`?"
+                help = suggestion(name.value, left, otherwise)
                 self.error(name.place, f"`{name.value}` is the gradient of no input", help)
         floats = next((o.element for o in self.declared or op.inputs if not self.of_codes(o.element)), "T")
         for operand in op.outputs:  # the gradient of codes flows in the type of the values they came from

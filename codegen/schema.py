@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import IDENTIFIER
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.dtypes import DTYPES
@@ -20,7 +20,7 @@ def _schema() -> dict:
     operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*(=\s*[-+.\d][-+.eE\d]*\s*)?$"
     formula = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*=[\s\S]+$"
     words = {"type": "string", "anyOf": [{"enum": list(DTYPES)}, {"pattern": "^[A-Z]$"}]}
-    calls = ", ".join(INTRINSICS)
+    calls = ", ".join([*INTRINSICS, *CONVERSIONS])
 
     def table(pattern: str, description: str) -> dict:
         value = {"type": "string", "pattern": pattern}

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.library import functions_text
 from skuda.codegen.names import check_identifier, check_name
 from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.program import Row, Spec
@@ -50,11 +52,14 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     rows = reader.file(tree) if tree is not None else []
     diagnostics.raise_if_any()
     lines = text.splitlines()
-    ends = [row.line - 1 for row in rows[1:]] + [len(lines)]
+    ends = [*(row.line - 1 for row in rows[1:]), len(lines)]
     sourced = tuple(
         replace(row, source="\n".join(_own(lines[row.line - 1 : end]))) for row, end in zip(rows, ends, strict=True)
     )
-    return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions)
+    others = library()
+    both = [function for name, function in reader.known_functions.items() if name in others and not function.library]
+    shadowed = tuple(function for function in both if not _same(function, others[function.name]))
+    return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions, shadowed)
 
 
 def _own(lines: list[str]) -> list[str]:
@@ -62,6 +67,26 @@ def _own(lines: list[str]) -> list[str]:
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
         lines = lines[:-1]
     return lines
+
+
+@cache
+def library() -> dict[str, Function]:
+    """The functions of the catalog; none where they have a mistake, which is told to those who edit the catalog."""
+    diagnostics = Diagnostics("ops.yaml", functions_text())
+    tree = read(functions_text(), diagnostics)
+    sections = {key.value: value for key, value in tree.entries} if isinstance(tree, Mapping) else {}
+    found = _FileReader(diagnostics).functions(sections.get("functions"), {})
+    if len(diagnostics):
+        return {}
+    functions: dict[str, Function] = {}
+    functions |= {name: replace(function, library=functions) for name, function in found.items()}
+    return functions
+
+
+def _same(one: Function, other: Function) -> bool:
+    """Whether two functions are spelled alike."""
+    bodies = [function.body.value.split() for function in (one, other)]
+    return one.parameters == other.parameters and bodies[0] == bodies[1]
 
 
 class _FileReader(TreeReader):
@@ -74,7 +99,7 @@ class _FileReader(TreeReader):
 
     def file(self, tree: Mapping) -> list[Row]:
         sections = self.keys(tree, ("functions", "ops"), "the file") or {}
-        functions = self.known_functions = self.functions(sections.get("functions"))
+        functions = self.known_functions = self.functions(sections.get("functions"), library())
         if "ops" not in sections:
             self.error(tree.place, "the file has no `ops:`", "write `ops:` and the operations under it")
             return []
@@ -94,13 +119,15 @@ class _FileReader(TreeReader):
                     rows.append(row)
         return rows
 
-    def functions(self, node) -> dict[str, Function]:
+    def functions(self, node, library: dict[str, Function]) -> dict[str, Function]:
+        """The functions of a spec, and those of the catalog whose names it gives to none of its own."""
         functions: dict[str, Function] = {}
         for head, body in self.mapping(node, "`functions:`") if node is not None else ():
             match = _FUNCTION.fullmatch(head.value.strip())
             self.broken_functions.update(re.findall(r"^\w+", head.value.strip()))
             if match is None:
-                self.error(head.place, "a function is spelled `name(parameter, ...): formula`")
+                message = "a function is spelled `name(parameter, ...): formula`"
+                self.error(head.place, message, "such as `square(x): x * x`")
                 continue
             listed = match["parameters"].strip()
             parts = [part.strip() for part in listed.split(",")] if listed else []
@@ -123,10 +150,11 @@ class _FileReader(TreeReader):
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"
                 )
                 continue
-            text = self.text(body, f"function `{match['name']}`")
+            text = self.text(body, f"function `{match['name']}`", "write its formula, such as `x * x`")
             if text is not None:
                 functions[match["name"]] = Function(match["name"], tuple(parts), text)
         self.broken_functions -= functions.keys()
+        others = {name: function for name, function in library.items() if name not in self.broken_functions}
         for function in functions.values():
-            check_function(function, functions.keys() | self.broken_functions, self.diagnostics)
-        return functions
+            check_function(function, others | functions, self.broken_functions, self.diagnostics)
+        return others | functions

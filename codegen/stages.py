@@ -254,7 +254,7 @@ class _Spelled(Printer):
         return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
 
     def number(self, node: Node) -> str:
-        return node.text
+        return node.text  # as a row spells it
 
     def count(self, node: Node) -> str:
         return f"|{node.text}|"

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Collection
 
 from skuda.codegen.diagnostics import Diagnostics, suggestion
-from skuda.codegen.intrinsics import CONVERSIONS, INSTEAD, INTRINSICS
+from skuda.codegen.intrinsics import ABSENT, CONSTANTS, CONVERSIONS, INSTEAD, INTRINSICS
 from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.yaml_tree import Text
@@ -17,6 +17,7 @@ from skuda.codegen.yaml_tree import Text
 _MEANT = {
     "#": "a comment stands on a line of its own, above the entry",
     "=": "`==` compares",
+    "<>": "`!=` compares",
     "?": "use `where(condition, a, b)`",
     "!": "use `not`",
     "&": "use `and`",
@@ -34,15 +35,26 @@ _MEANT = {
 # Syntax of Python's that no formula has, and what to write instead.
 REFUSED_OPERATORS: dict[type, tuple[str, str]] = {
     ast.Pow: ("**", "use `pow(a, b)`, or `x * x` for a square"),
-    ast.Mod: ("%", "use `fmod` (sign of the dividend) or `remainder` (sign of the divisor)"),
+    ast.Mod: ("%", "use `fmod(a, b)` (sign of the dividend) or `remainder(a, b)` (sign of the divisor)"),
     ast.FloorDiv: ("//", "use `floor(a / b)`"),
     ast.MatMult: ("@", "matrix products are no formula of elements"),
     ast.BitAnd: ("&", "use `and`"),
     ast.BitOr: ("|", "use `or`"),
-    ast.BitXor: ("^", "use `pow(a, b)` for a power, `!=` for exclusive or"),
+    ast.BitXor: ("^", "use `pow(a, b)` for a power, `(a or b) and not (a and b)` for exclusive or"),
     ast.LShift: ("<<", "multiply by a power of two"),
-    ast.RShift: (">>", "divide by a power of two"),
+    ast.RShift: (">>", "use `floor(a / 4)` for two bits"),
 }
+# The same for two integers, which have no quotient.
+OF_INTEGERS: dict[type, str] = {
+    ast.Mod: "use `round_to_int(remainder(to_real(a), to_real(b)))`, or `fmod` for the sign of the dividend",
+    ast.FloorDiv: "use `round_to_int(floor(to_real(a) / to_real(b)))`",
+    ast.RShift: "use `round_to_int(floor(to_real(a) / 4))` for two bits",
+    ast.BitAnd: "integers have no operations on bits",
+    ast.BitOr: "integers have no operations on bits",
+    ast.BitXor: "integers have no operations on bits; `pow(a, b)` is a power",
+    ast.Pow: "use `i * i`, or `pow(to_real(a), to_real(b))`",
+}
+LIBRARIES = ("np", "numpy", "math", "torch", "cupy", "cp", "jnp", "F", "tl", "scipy", "special")
 REFUSED_NODES: dict[type, tuple[str, str]] = {  # completes "a formula has no ..."
     ast.Attribute: ("attributes (`a.b`)", "a formula only has names, numbers, operators and calls"),
     ast.Subscript: (
@@ -90,6 +102,7 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
     value, length = text.value, 1
     offset = len(value) - len(value.lstrip()) + max((error.offset or 1) - 1, 0)
     assigned = re.search(r"(?<![<>=!])=(?!=)", value)
+    over = re.search(r"\bover\s*=(?!=)", value)
     if assigned and re.search("keyword argument|assignment|meant '=='", error.msg):
         offset = assigned.start()
     sign = value[offset : offset + 1]
@@ -101,6 +114,10 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
         message, help = f"this `{sign}` is not closed", None
     elif "too many" in error.msg:
         message, help = "the formula is too deep or too long", "split it with functions"
+    elif over is not None and "positional argument follows" in error.msg:
+        offset = over.start()
+        message, length = "an argument stands behind this one, which is the last", 4
+        help = "write `over=(n, d)` for both dimensions"
     elif "forgot a comma" in error.msg:
         message, length = "a comma or an operator is missing in this", error.end_offset - error.offset
     elif "string" in error.msg:
@@ -113,17 +130,20 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
         message, help = f"`{sign}` has no meaning in a formula", _MEANT.get(sign, help)
     else:
         word = re.compile(r"\w+|[<>=*/]+|.").match(value, offset).group()
-        message, length = f"`{word}` is not expected here", len(word)
+        message, length, help = f"`{word}` is not expected here", len(word), _MEANT.get(word, help)
     diagnostics.error(text.at(offset, length), message, help)
 
 
-def check_function(function: Function, functions: Collection[str], diagnostics: Diagnostics) -> None:
+def check_function(
+    function: Function, functions: Collection[str], broken: Collection[str], diagnostics: Diagnostics
+) -> None:
     """Reports names in a function's body that mean nothing there, and parameters never used."""
     tree = parse_syntax(function.body, diagnostics)
     if tree is None:
         return
     used = set()
-    known = [*function.parameters, *functions, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, COUNT, SMALLEST]
+    words = (*INTRINSICS, *CONVERSIONS, *CONSTANTS, *REDUCTION_NAMES, COUNT, SMALLEST)
+    known = [*function.parameters, *functions, *broken, *words]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):
             used.add(node.id)
@@ -144,6 +164,6 @@ def offset_of(text: Text, node: ast.expr) -> int:
 
 def meant(word: str, choices: Collection[str]) -> str | None:
     """What an author may have meant by a name that nothing has, as a help text."""
-    if word in INSTEAD:
-        return f"use {INSTEAD[word]}"
+    if word in ABSENT or word in INSTEAD:
+        return ABSENT.get(word) or f"use {INSTEAD[word]}"
     return suggestion(word, choices)

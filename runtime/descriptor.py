@@ -124,7 +124,9 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
             values[attribute.name] = float(value)
     for requirement in operation.requirements:
         chosen = {name: values[name] for name in requirement.names}
-        if not requirement.holds(**chosen):
+        with np.errstate(all="ignore"):
+            holds = requirement.holds(**chosen)
+        if not holds:
             came = ", ".join(f"{name}={value}" for name, value in chosen.items())
             raise InvalidProblem(f"{plan}: requires {requirement.text}, got {came}")
     return values

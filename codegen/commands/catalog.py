@@ -27,12 +27,22 @@ def add_parser(subparsers) -> None:
         "filter", metavar="FILTER", nargs="?", default="", help="a part of a name, or the start of a kind"
     )
     parser.add_argument("--skus", action="store_true", help="list the symbols of the kernels instead")
+    parser.add_argument(
+        "--functions", action="store_true", help="list the functions that a formula of any spec may call instead"
+    )
     loaded.add_argument(parser)
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs `skuda list`."""
+    if args.functions:
+        from skuda.codegen.spec import library  # YAML: not needed below
+
+        functions = [function for name, function in library().items() if args.filter in name]
+        for function in functions:
+            print(f"{function.signature}: {' '.join(function.body.value.split())}")
+        return 0 if functions else 1
     catalogs = loaded.catalogs(args)
     found = [
         [plan.operation for plan in loaded.plans(catalog, name)]

@@ -52,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
 
     places.require_spec(args.spec)
     spec, files = rendered_files(args.spec)
+    for note in spec.notes:
+        print(note)
     drift = changes(args.out, files)
     for change in drift:
         print(f"{args.out / change.path}: {change.kind}: {_MEANING[change.kind]}")

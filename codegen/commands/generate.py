@@ -32,6 +32,8 @@ def run(args: argparse.Namespace) -> int:
     from skuda.codegen.render import generate  # Jinja and YAML: not needed above
 
     outcome = generate(args.spec, args.out)
+    for note in outcome.notes:
+        print(note)
     for change in outcome.changed:
         if change.edited:
             what = "removed" if change.wanted is None else "overwritten"

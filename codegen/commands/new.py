@@ -32,8 +32,9 @@ ROW = """\
     outputs:
       # name: Type[dimensions] = formula
       # of names, numbers, + - * /, comparisons, and or not, and calls such as where(condition, a, b),
-      # clamp(x, low, high), round_to_int(x), exp(x), or a function of `functions:`; an integer output holds all that
-      # its formula may give, as in clamp(round_to_int(x), -128, 127), or is saturate(i) or wrap(i)
+      # clamp(x, low, high), round_to_int(x), exp(x), or a function of `functions:` or of `skuda list --functions`
+      # an integer output holds all that its formula may give, as in clamp(round_to_int(x), -128, 127), or is
+      # saturate(i) or wrap(i)
       output: T[*shape] = x + alpha * y
     # the gradients, declared and never derived; without this part the operation has no backward pass
     # d_<input>: Type[dimensions] = formula over d_<output> and the inputs

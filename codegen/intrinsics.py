@@ -85,6 +85,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "the other one if one is NaN; the second of equals", True, 2),
     _real("fmax", "maximum_number", "maximum_number", r"\operatorname{{fmax}}({0}, {1})",
           "the other one if one is NaN; the second of equals", True, 2),
+    _real("weighted", "weighted", "weighted", r"\operatorname{{weighted}}({0}, {1})",
+          "the product; 0 where the second is 0, also of an infinity or NaN", True, 2),
     # Signs.
     Intrinsic("abs", "n", "n", "absolute({0})", "np.abs({0})", r"\left|{0}\right|",
               "NaN gives NaN", exact=True),

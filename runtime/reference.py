@@ -64,6 +64,11 @@ def clamp(x, low, high):
     return minimum(maximum(x, low), high)
 
 
+def weighted(x, weight):
+    """x * weight; 0 where the weight is 0, also of an infinity or NaN."""
+    return np.where(weight == 0, np.zeros_like(weight), x * weight)
+
+
 def sign(x):
     """1, -1, or x itself where it is a zero or NaN."""
     return np.where(x > 0, np.ones_like(x), np.where(x < 0, -np.ones_like(x), x))
@@ -86,7 +91,7 @@ _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in na
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
     "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "to_real", "where", *_MODULE_OF,
+    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "to_real", "weighted", "where", *_MODULE_OF,
 )  # fmt: skip
 
 

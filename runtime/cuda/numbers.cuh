@@ -117,6 +117,7 @@ template <typename V> __device__ inline V minimum(V a, V b) { return a < b || is
 template <typename V> __device__ inline V maximum(V a, V b) { return a > b || is_nan(a) ? a : b; }
 template <typename V> __device__ inline V minimum_number(V a, V b) { return a < b || is_nan(b) ? a : b; }
 template <typename V> __device__ inline V maximum_number(V a, V b) { return a > b || is_nan(b) ? a : b; }
+template <typename V> __device__ inline V weighted(V x, V weight) { return weight == 0 ? V(0) : x * weight; }
 template <typename V> __device__ inline V clamp(V x, V low, V high) { return minimum(maximum(x, low), high); }
 template <typename V> __device__ inline V absolute(V x) { return x < 0 ? -x : x; }
 __device__ inline f32 absolute(f32 x) { return fabsf(x); }

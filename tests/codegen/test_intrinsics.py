@@ -136,6 +136,14 @@ def root(x: float) -> float | mpmath.mpf:
         return x if x == 0 or math.isinf(x) else mpmath.sqrt(x)
 
 
+def weighted(x: float, weight: float) -> float | Fraction:
+    if weight == 0 or x != x or weight != weight:
+        return 0.0 if weight == 0 else math.nan
+    if math.isinf(x) or math.isinf(weight) or x == 0:
+        return x * weight
+    return Fraction(x) * Fraction(weight)
+
+
 EXACT = {
     "where": lambda condition, a, b: a if condition else b,
     "min": smaller,
@@ -155,6 +163,7 @@ EXACT = {
     "isnan": lambda x: x != x,
     "isinf": lambda x: abs(x) == math.inf,
     "isfinite": lambda x: abs(x) < math.inf,
+    "weighted": weighted,
     "sqrt": root,
     "fmod": dividend_sign,
     "remainder": divisor_sign,

@@ -101,7 +101,20 @@ def test_what_every_element_reads_is_not_written_over(backend):
         )
 
 
-def test_nothing_to_observe_is_an_error(backend):
-    x = backend.array(np.zeros((0, 3), np.float32))
-    with pytest.raises(InvalidProblem, match="no largest or smallest of no elements"):
-        skuda.observe_min_max_per_tensor(x, 0.0, 0.0)
+def test_nothing_to_observe_leaves_the_state(backend):
+    """As a tensor without finite elements does."""
+    for shape in ((0, 3), (3, 0), (0,), (1, 3)):
+        x = backend.array(np.full(shape, np.nan, np.float32))
+        for name, states in (
+            ("min_max", (-2.0, 3.0)), ("min_max", (np.inf, -np.inf)), ("min_max", (np.nan, np.nan)),
+            ("moving_average", (-2.0, 3.0)), ("moving_average", (np.inf, -np.inf)), ("absmax", (3.0,)),
+            ("absmax", (np.nan,)),
+        ):  # fmt: skip
+            new = getattr(skuda, f"observe_{name}_per_tensor")(x, *states)
+            new = [backend.numpy(each) for each in (new if isinstance(new, tuple) else (new,))]
+            expected = list(states)
+            if name == "min_max" and np.isnan(states[0]):
+                expected = [np.inf, -np.inf]
+            elif name == "absmax" and np.isnan(states[0]):
+                expected = [0]
+            np.testing.assert_array_equal(new, expected, f"{name} {shape}")

@@ -1,9 +1,9 @@
 """What was verified and measured on which GPU: records that a run on that GPU writes, and that nobody edits.
 
-They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what `make test-gpu` found: for each source,
-which kernels gave the reference's bits, when, and with which text of the source and its headers. bench-<name>.json is
-what `skuda bench --json` measured, with the kernel that served each row. What a kernel's source is now decides what
-counts: a record of another text says nothing of it.
+They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what `make
+test-gpu` found: for each source, which kernels gave the reference's bits, when, and with which text of the source and
+its headers. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row. What a
+kernel's source is now decides what counts: a record of another text says nothing of it.
 """
 
 from __future__ import annotations

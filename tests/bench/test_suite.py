@@ -49,7 +49,9 @@ def test_reductions_are_measured_where_their_kernels_differ():
 
 
 def test_the_suite_fits_its_minutes():
-    assert sum(bool(each.operation.over or each.operation.stages) for each in CASES) <= 1320
+    """That is, few rows of each operation: 21 of one that reduces at most, on average."""
+    reducing = [each.operation.function for each in CASES if each.operation.over or each.operation.stages]
+    assert len(reducing) <= 21 * len(set(reducing))
 
 
 @pytest.fixture(scope="module")

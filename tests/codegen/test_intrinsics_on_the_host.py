@@ -1,7 +1,7 @@
 """The CUDA cell of every intrinsic, run on the CPU against the NumPy cell: special values, then random ones.
 
-What is exact, or computed in the same steps everywhere, has the same bits; of what a library computes, the host's C++ library
-stands for CUDA's, so its cells show that arguments and overloads are the right ones.
+What is exact, or computed in the same steps everywhere, has the same bits; of what a library computes, the host's C++
+library stands for CUDA's, so its cells show that arguments and overloads are the right ones.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from catalogs import forget_catalog, make_catalog
 from distance import distance
+from host import emulator
 from problems import Call, place, plan_class_of
 from test_intrinsics import ELEMENTS, INTRINSICS, SPEC, STORAGE, arguments_of, cells, kinds, operation
 from values import UNTOUCHED, run
 
-from host import emulator
 from oracles.floats import FORMATS
 from skuda import dispatch
 from skuda.dtypes import DTYPES

@@ -1,9 +1,8 @@
 """Generated kernels on the CPU: their CUDA, compiled by the host's C++ compiler, its threads as fibers.
 
-Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked:
-it must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
-elements. It shows neither races
-nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
+Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked: it
+must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
+elements. It shows neither races nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
 """
 
 from __future__ import annotations
@@ -211,7 +210,8 @@ class _Arena:
                                                      offset + size - sum(self._parts[each][:2]), 0))  # fmt: skip
         begin, length, *_ = self._parts[name]
         what = "writes" if written else "reads"
-        wrong = "which are not its elements" if size not in (2, 4, 8, 16) or offset % size == 0 else "which is misaligned"
+        askew = size in (2, 4, 8, 16) and offset % size
+        wrong = "which are misaligned" if askew else "which are not its elements"
         return f"{what} {size} bytes from byte {offset - begin} of {name}'s {length}, {wrong}"
 
 

@@ -114,7 +114,7 @@ def test_places_among_equals(source, tmp_path):
 
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
 def test_the_sign_of_zero(source, tmp_path):
-    """+0 is above -0, and a sum of -0 is -0: in every element type, whichever element, thread, part or kernel has it."""
+    """+0 is above -0, and a sum of -0 is -0: in each type, whichever element, thread, part or kernel has it."""
     name = source.removesuffix(".cu")
     kinds = {}
     for sku in SKUS:

@@ -198,7 +198,7 @@ MUTATIONS = (
         CUDA + "reduce.cuh",
         "return chunks > 4 && threads < PLACES ? 2 : 1;",
         "return 1;",
-        moves("two places a thread, of several warps"),
+        where(HOST, "order_of_a_sum"),
         "the order of a sum, where threads have two places",
     ),
     Mutation(
@@ -233,7 +233,7 @@ MUTATIONS = (
         CUDA + "cluster.cuh",
         "next + (teams - 1) * SEGMENT_CHUNKS",
         "next + teams * SEGMENT_CHUNKS",
-        moves("sixteen blocks", "eight blocks"),
+        moves("sixteen blocks and weights"),
         "a team goes on with a segment too far away",
     ),
     Mutation(
@@ -275,7 +275,7 @@ MUTATIONS = (
     Mutation(
         CUDA + "walk.cuh",
         "return i32(__umulhi(u32(narrow), u32(n) << 1) >> (u32(shift) & 31));",
-        "return i32(__umulhi(u32(narrow), u32(n) << 1 | 1) >> (u32(shift) & 31));",
+        "return i32(__umulhi(u32(narrow), (u32(n) << 1) - 1) >> (u32(shift) & 31));",
         moves("shares of rows", "any strides, packed", "columns", "a tile"),
         "a division by a constant is one too much",
     ),

@@ -29,7 +29,8 @@ _FEW = 2  # rows
 _RARE = 8  # of 256 elements, so many are unusual
 _TIES = 77  # of 256 elements, so many lie on a grid, where quotients end in one half and elements are equal
 # What happens to a row: to two of three nothing.
-_ROWS = ("", "", "nan", "", "", "infinite", "", "", "extreme", "", "", "zeros", "", "", "any", "", "", "constant")
+_KINDS = ("nan", "infinite", "extreme", "zeros", "any", "constant", "cancelling")
+_ROWS = tuple(kind for each in _KINDS for kind in ("", "", each))
 
 
 # ---- what is expected ----
@@ -198,6 +199,13 @@ def lacking(cases: list[Case]) -> list[str]:
     return [f"{part:.0%} of {name} is usual, expected {USUAL:.0%}" for name, part in parts.items() if part < USUAL]
 
 
+def cancelling(array: np.ndarray, along: tuple[int, ...]) -> np.ndarray:
+    """Values whose sum along some axes is 0: what is left of it is what rounding in one order leaves, in any type."""
+    with np.errstate(all="ignore"):  # of rows that are something else
+        half = array.astype(np.float64) * 64
+        return (half - np.flip(half, along)).astype(array.dtype)
+
+
 # ---- operands in memory ----
 
 
@@ -317,6 +325,7 @@ class _Filling:
         self.plan = plan = rows.plan
         self.operand, self.dtype, self.shape, self.unusual = operand, DTYPES[word], stored, unusual
         self.rows, self.full, self.numbers = rows.some, rows.full, rows.numbers(operand, stored)
+        self._along = () if self.numbers is None else tuple(np.flatnonzero(np.array(self.numbers.shape) == 1))
         self.count = int(np.prod(stored, dtype=np.int64))
         what = repr((plan.operation.function, sorted(plan.sizes.items()), plan.words)).encode()
         self.seed, self.start = crc32(what), crc32(operand.name.encode(), crc32(what))
@@ -424,6 +433,8 @@ class _Filling:
         """An array with unusual values `here`, in some rows."""
         if what == "constant":
             return np.where(here, array.reshape(-1)[0], array)
+        if what == "cancelling":
+            return np.where(here, cancelling(array, self._along), array)
         if what == "infinite":  # or the whole row is -inf, as masks are
             whole = here & (_mixed(self.numbers, self.seed + 2) % 2 == 0)
             array = np.where(whole, special[what][1], array)

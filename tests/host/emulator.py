@@ -1,9 +1,8 @@
 """Generated kernels on the CPU: their CUDA, compiled by the host's C++ compiler, its threads as fibers.
 
-Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked:
-it must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
-elements. It shows neither races
-nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
+Every byte of the outputs' memory is compared with the reference's, and each load and store of a kernel is checked: it
+must lie on a multiple of its size, reads between an operand's first element and its last, writes in an output's
+elements. It shows neither races nor what the GPU's own compiler makes of a kernel: tests/gpu does that.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from problems import Call, covering, covering_by_source, place
-from values import Case, Problem, cases, lacking, run
+from values import Case, Problem, cancelling, cases, lacking, run
 
 from host import emulator
 from skuda import compile as compiler
@@ -110,6 +110,29 @@ def test_places_among_equals(source, tmp_path):
                 return Problem(inputs, run(plan, inputs), {}, {}, 0)
 
             assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
+
+
+def test_the_order_of_a_sum(tmp_path):
+    """What is left of a sum that cancels tells one order from another, in half types too; one of each kind of kernel."""
+    kinds = {}
+    for sku in SKUS:
+        found = dispatch.entry_of(sku)
+        if found.operation.function == "sum":
+            places = getattr(found.variant, "places", 1), min(getattr(found.variant, "threads", 0), 64)
+            kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant), *places), sku)
+    chosen = [*kinds.values()]
+    assert any(dispatch.entry_of(sku).variant.places == 2 for sku in chosen if sku.variant.startswith("row"))
+    rng = np.random.default_rng(7)
+
+    def some(case):
+        plan = case.call.plan(BackendKind.REFERENCE)
+        values = rng.standard_normal(plan.stored[0]).astype(DTYPES[plan.words[0]].storage)
+        kept = len(plan.sizes["kept"])
+        inputs = {"input": cancelling(values, tuple(range(kept, values.ndim)))}
+        return Problem(inputs, run(plan, inputs), {}, {}, 0)
+
+    host = emulator.Host(chosen, tmp_path)
+    assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])

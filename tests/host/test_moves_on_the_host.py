@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from math import prod
 
+import numpy as np
 import pytest
 from problems import is_second
 from values import cases
@@ -56,6 +57,7 @@ MOVES = {
     "rows whose elements lie apart": ("log_softmax", ("f32",), is_row(STEPPED, 32)),
     "packed codes of misaligned rows": ("dynamic_quantize_per_token", ("f16", "s4"), is_row(UNIT, 32)),
     "sixteen blocks": ("softmax", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
+    "sixteen blocks and weights": ("rms_norm", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
     "eight blocks": ("layer_norm", ("f32",), lambda found: isinstance(found.variant, ClusterVariant)),
     "parts along": ("sum", ("f32",), is_part("along", WHOLE)),
     "parts along, misaligned": ("sum", ("f16",), is_part("along", UNIT)),
@@ -94,8 +96,9 @@ def test_pairs_by_integers(move, tmp_path):
 
 def test_what_the_moves_are_tried_on():
     """Rows of more segments than a cluster has teams, odd ends of packed pairs, and stages with a workspace."""
-    lengths = [dict(case.call.sizes)["d"] for case in cases(first(*MOVES["sixteen blocks"]))]
-    assert max(lengths) > 4 * 65536  # four teams take a segment each
+    for move in ("sixteen blocks", "sixteen blocks and weights"):
+        lengths = [prod(np.atleast_1d(dict(case.call.sizes)["d"])) for case in cases(first(*MOVES[move]))]
+        assert max(lengths) > 4 * 65536  # four teams take a segment each
     tile = first(*MOVES["a tile with packed pairs"])
     assert any(dict(case.call.sizes)["d"] % 2 for case in cases(tile))
     stages = first(*MOVES["values between stages"])

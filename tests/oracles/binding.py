@@ -2,7 +2,7 @@
 
 An oracle is a function under `@oracle` that has the name of an operation, `_backward` behind it for its gradients, in
 any file of this folder. Granularities share one: `quantize` is the oracle of `quantize_per_token` too, where that has
-none of its own. Its parameters are operands and attributes by their names, then keywords for the type letters that it
+none of its own, and of `quantize_per_token_without_zero_point`, what a row is without an optional input. Its parameters are operands and attributes by their names, then keywords for the type letters that it
 asks for:
 
     @oracle(over="d")
@@ -82,11 +82,13 @@ def find(function: str) -> Oracle:
         LookupError: there is none; says what to write.
     """
     _load()
-    shared = re.sub(r"_per_[a-z]+(_backward)?$", r"\1", function)
-    for name in (function, shared):
+    whole = re.sub(r"_without_\w+?(_backward)?$", r"\1", function)
+    shared = [re.sub(r"_per_[a-z]+(?=_without_|_backward$|$)", "", name) for name in (function, whole)]
+    names = [*dict.fromkeys((function, shared[0], whole, shared[1]))]
+    for name in names:
         if name in _REGISTERED:
             return _REGISTERED[name]
-    names = " or ".join(f"`{name}`" for name in dict.fromkeys((function, shared)))
+    names = " or ".join(f"`{name}`" for name in names)
     raise LookupError(f"{function} has no oracle: write {names} under @oracle in a file of {Path(__file__).parent}")
 
 

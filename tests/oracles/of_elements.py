@@ -59,6 +59,11 @@ def learnable_fake_quantize_backward(d_output, input, scale, zero_point=0, *, q_
     return learned.fake_quantize_backward(d_output, input, scale, zero_point, q_min, q_max, grad_factor, element=T)
 
 
+@oracle(sharing="scale")
+def learnable_fake_quantize_without_zero_point_backward(d_output, input, scale, *, q_min, q_max, grad_factor, T):
+    return learned.fake_quantize_backward(d_output, input, scale, 0, q_min, q_max, grad_factor, element=T)[:2]
+
+
 @oracle
 def quantize_fp8(input, scale, *, q_max, T, S, Q):
     return fp8.quantize(input, scale, number(q_max, Q), word=Q, **kinds(T, S))

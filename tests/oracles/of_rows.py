@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from . import fp8, observers, rows
 from .binding import oracle
-from .floats import FORMATS, compute_format, decode, encode
+from .floats import FORMATS, compute_format, decode, encode, encode_fraction
 from .of_elements import number
 
 
@@ -18,6 +18,16 @@ def _wide(scale: int, element: str, scale_element: str) -> int:
 def _real(bits: int, element: str) -> Fraction:
     """A finite number of the compute type."""
     return decode(bits, compute_format(element)).signed
+
+
+def _ones(row: list[int], element: str) -> list[int]:
+    """The weights of a row that has none."""
+    return [int(encode_fraction(1, FORMATS[element]))] * len(row)
+
+
+def _nothing(row: list[int], element: str) -> list[int]:
+    """The bias of a row that has none: -0, which changes no bit."""
+    return [FORMATS[element].sign] * len(row)
 
 
 # ---- codes whose scale is found ----
@@ -39,40 +49,46 @@ def dynamic_quantize_fp8(input, *, q_max, T, S, Q):
 
 
 @oracle(over="d")
-def rms_norm_dynamic_quantize(input, weight, scale, *, eps, q_min, q_max, T, S):
-    return rows.rms_norm_dynamic_quantize(input, weight, eps, q_min, q_max, _wide(scale, T, S), element=T)
+def rms_norm_dynamic_quantize(input, weight=None, *, scale, eps, q_min, q_max, T, S, W=None):
+    weight = _ones(input, T) if weight is None else weight
+    kinds = {"element": T, "scale_element": S, "weight_element": W}
+    return rows.rms_norm_dynamic_quantize(input, weight, eps, q_min, q_max, _wide(scale, T, S), **kinds)
 
 
 @oracle(over="d")
-def add_rms_norm_dynamic_quantize(input, residual, weight, scale, *, eps, q_min, q_max, T, S):
+def add_rms_norm_dynamic_quantize(input, residual, weight=None, *, scale, eps, q_min, q_max, T, S, W=None):
+    weight = _ones(input, T) if weight is None else weight
+    kinds = {"element": T, "scale_element": S, "weight_element": W}
     stored = _wide(scale, T, S)
-    return rows.add_rms_norm_dynamic_quantize(input, residual, weight, eps, q_min, q_max, stored, element=T)
+    return rows.add_rms_norm_dynamic_quantize(input, residual, weight, eps, q_min, q_max, stored, **kinds)
 
 
 @oracle(over="d")
-def layer_norm_dynamic_quantize(input, weight, bias, scale, *, eps, q_min, q_max, T, S):
-    stored = _wide(scale, T, S)
-    return rows.layer_norm_dynamic_quantize(input, weight, bias, eps, q_min, q_max, stored, element=T)
+def layer_norm_dynamic_quantize(input, weight=None, bias=None, *, scale, eps, q_min, q_max, T, S, W=None):
+    weight = _ones(input, T) if weight is None else weight
+    bias = _nothing(input, W or T) if bias is None else bias
+    kinds = {"element": T, "scale_element": S, "weight_element": W}
+    return rows.layer_norm_dynamic_quantize(input, weight, bias, eps, q_min, q_max, _wide(scale, T, S), **kinds)
 
 
 @oracle(sharing="scale")
 def silu_mul_dynamic_quantize(gate, up, scale, *, q_min, q_max, T, S):
-    return rows.silu_mul_dynamic_quantize(gate, up, q_min, q_max, _wide(scale, T, S), element=T)
+    return rows.silu_mul_dynamic_quantize(gate, up, q_min, q_max, _wide(scale, T, S), element=T, scale_element=S)
 
 
 @oracle(over="d")
 def softmax_dynamic_quantize(input, scale, *, q_min, q_max, T, S):
-    return rows.softmax_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T)
+    return rows.softmax_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T, scale_element=S)
 
 
 @oracle(over="d")
 def gelu_dynamic_quantize(input, scale, *, q_min, q_max, T, S):
-    return rows.gelu_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T)
+    return rows.gelu_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T, scale_element=S)
 
 
 @oracle(over="d")
 def gelu_tanh_dynamic_quantize(input, scale, *, q_min, q_max, T, S):
-    return rows.gelu_tanh_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T)
+    return rows.gelu_tanh_dynamic_quantize(input, q_min, q_max, _wide(scale, T, S), element=T, scale_element=S)
 
 
 # ---- observers ----
@@ -97,13 +113,13 @@ def observe_moving_average(input, low, high, *, averaging, T):
 
 
 @oracle(over="d")
-def rms_norm(input, weight, *, eps, T):
-    return rows.rms_norm(input, weight, eps, element=T)
+def rms_norm(input, weight, *, eps, T, W):
+    return rows.rms_norm(input, weight, eps, element=T, weight_element=W)
 
 
 @oracle(over=("n", "d"))
-def rms_norm_backward(d_output, input, weight, *, eps, T):
-    return rows.rms_norm_backward(d_output, input, weight, eps, element=T)
+def rms_norm_backward(d_output, input, weight, *, eps, T, W):
+    return rows.rms_norm_backward(d_output, input, weight, eps, element=T, weight_element=W)
 
 
 @oracle(over="d")
@@ -117,23 +133,36 @@ def rms_normalize_backward(d_output, input, *, eps, T):
 
 
 @oracle(over="d")
-def add_rms_norm(input, residual, weight, *, eps, T):
-    return rows.add_rms_norm(input, residual, weight, eps, element=T)
+def add_rms_norm(input, residual, weight=None, *, eps, T, W=None):
+    weight = _ones(input, T) if weight is None else weight
+    return rows.add_rms_norm(input, residual, weight, eps, element=T, weight_element=W)
 
 
 @oracle(over=("n", "d"))
-def add_rms_norm_backward(d_total, d_output, weight, total, *, eps, T):
-    return rows.add_rms_norm_backward(d_total, d_output, weight, total, eps, element=T)
+def add_rms_norm_backward(d_total, d_output, weight, total, *, eps, T, W):
+    return rows.add_rms_norm_backward(d_total, d_output, weight, total, eps, element=T, weight_element=W)
+
+
+@oracle(over=("n", "d"))
+def add_rms_norm_without_weight_backward(d_total, d_output, total, *, eps, T):
+    weight = _ones(total[0] if total else [], T)
+    return rows.add_rms_norm_backward(d_total, d_output, weight, total, eps, element=T)[0]
 
 
 @oracle(over="d")
-def layer_norm(input, weight, bias, *, eps, T):
-    return rows.layer_norm(input, weight, bias, eps, element=T)
+def layer_norm(input, weight, bias=None, *, eps, T, W):
+    bias = _nothing(input, W) if bias is None else bias
+    return rows.layer_norm(input, weight, bias, eps, element=T, weight_element=W)
 
 
 @oracle(over=("n", "d"))
-def layer_norm_backward(d_output, input, weight, *, eps, T):
-    return rows.layer_norm_backward(d_output, input, weight, eps, element=T)
+def layer_norm_backward(d_output, input, weight, *, eps, T, W):
+    return rows.layer_norm_backward(d_output, input, weight, eps, element=T, weight_element=W)
+
+
+@oracle(over=("n", "d"))
+def layer_norm_without_bias_backward(d_output, input, weight, *, eps, T, W):
+    return rows.layer_norm_backward(d_output, input, weight, eps, element=T, weight_element=W)[:2]
 
 
 @oracle(over="d")

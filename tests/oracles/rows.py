@@ -584,7 +584,7 @@ def _let_through(d_output, active, slopes, parameters, element: str, scale_eleme
         if slope.exact and slope.low.zero:
             through = point(ZERO)
         elif slope.finite and through is not ANY and (slope.low.zero or slope.high.zero):
-            through = spans.hull([through.low, through.high, ZERO])
+            through = ANY if through.nan else spans.hull([through.low, through.high, ZERO])
         found.append(through if all(within) else ANY if any(within) or not value.exact else point(ZERO))
     return found
 

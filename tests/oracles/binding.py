@@ -2,8 +2,8 @@
 
 An oracle is a function under `@oracle` that has the name of an operation, `_backward` behind it for its gradients, in
 any file of this folder. Granularities share one: `quantize` is the oracle of `quantize_per_token` too, where that has
-none of its own, and of `quantize_per_token_without_zero_point`, what a row is without an optional input. Its parameters are operands and attributes by their names, then keywords for the type letters that it
-asks for:
+none of its own, and of `quantize_per_token_without_zero_point`, what a row is without an optional input. Its
+parameters are operands and attributes by their names, then keywords for the type letters that it asks for:
 
     @oracle(over="d")
     def softmax(input, *, T): ...

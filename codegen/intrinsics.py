@@ -30,6 +30,8 @@ class Intrinsic:
         bits: for an integer result, how many bits hold it (sign included).
         common: computed in the same steps on every target, so CPU and GPU bits are equal though not correctly rounded.
         header: what a source that calls it includes beside the headers that all include.
+        ulp: how far a common function may be off in f32 and in f64, in units in the last place (of a subnormal result
+            in units of the least one).
     """
 
     name: str
@@ -43,6 +45,7 @@ class Intrinsic:
     bits: int = 0
     common: bool = False
     header: str = ""
+    ulp: tuple[float, float] | None = None
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -51,15 +54,22 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 def _real(
     name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
-    header: str = "",
+    header: str = "", ulp: tuple[float, float] | None = None,
 ) -> Intrinsic:  # fmt: skip
-    """An intrinsic from reals to a real whose spellings are plain calls."""
+    """An intrinsic from reals to a real whose spellings are plain calls; its bound comes before its rule."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
-    return Intrinsic(
-        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, 0, common, header
-    )
+    cuda, numpy = f"{cuda}({arguments})", f"{numpy}({arguments})"
+    rule = f"{_bound(ulp)}, the same bits everywhere; {rule}" if ulp else rule
+    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp)
 
 
+def _bound(ulp: tuple[float, float]) -> str:
+    single, double = ulp
+    unit = f"within {single:g} unit{'s' * (single != 1)} in the last place"
+    return unit if single == double else f"{unit} in f32 and {double:g} in f64"
+
+
+COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
 _NEAREST = "within the library's error bound; NaN gives NaN"
 
 INTRINSICS: dict[str, Intrinsic] = _table(
@@ -109,27 +119,22 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "exact; sign of the dividend", True, 2),
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
-    # In the same steps on CPU and GPU (runtime/elementary.py).
-    _real("exp", "exponential", "exp", r"e^{{{0}}}",
-          "within 1 unit in the last place, the same bits everywhere; NaN gives NaN", common=True),
-    _real("log", "logarithm", "log", r"\ln({0})",
-          "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN",
-          common=True),
-    _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})",
-          "within 1.5 units in the last place, the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    # In the same steps on CPU and GPU (runtime/elementary.py, runtime/error_functions.py).
+    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1)),
+    _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
+    _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
-          "1 - erf, within 6 units in the last place where it is small too, the same bits everywhere; NaN gives NaN",
-          common=True, header="erf.cuh"),
-    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
-          "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
-          "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+          "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
+    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1.5, 1.5)),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
-          "the derivative of x ndtr(x), in f32 within 2^-20, from -1 down to -5.9 within 8 + 4 x^2 units in the last "
-          "place, below that within 2^-40; the same bits everywhere; NaN gives NaN", common=True,
-          header="erf.cuh"),
-    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
-          "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
-          header="erf.cuh"),
+          "the derivative of x ndtr(x), next to its zero too; NaN gives NaN", common=True, header="erf.cuh",
+          ulp=(1.5, 1.5)),
+    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})", "1 / (1 + e^-x); NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1.5, 1.5)),
+    _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
+          ulp=(1.5, 1.5)),
     # Transcendental: CUDA's and NumPy's libraries differ in the last places, so rows with them are measured.
     _real("rsqrt", "rsqrt", "rsqrt", r"\frac{{1}}{{\sqrt{{{0}}}}}", _NEAREST),
     _real("cbrt", "cbrt", "np.cbrt", r"\sqrt[3]{{{0}}}", _NEAREST),
@@ -147,7 +152,6 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("atan2", "atan2", "np.arctan2", r"\operatorname{{atan2}}({0}, {1})", _NEAREST, arity=2),
     _real("sinh", "sinh", "np.sinh", r"\sinh({0})", _NEAREST),
     _real("cosh", "cosh", "np.cosh", r"\cosh({0})", _NEAREST),
-    _real("tanh", "tanh", "np.tanh", r"\tanh({0})", _NEAREST),
     _real("asinh", "asinh", "np.arcsinh", r"\operatorname{{arsinh}}({0})", _NEAREST),
     _real("acosh", "acosh", "np.arccosh", r"\operatorname{{arcosh}}({0})", "below 1 gives NaN"),
     _real("atanh", "atanh", "np.arctanh", r"\operatorname{{artanh}}({0})", "outside [-1, 1] gives NaN"),

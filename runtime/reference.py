@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from skuda.dtypes import DTYPES
-from skuda.elementary import erf as erf  # for the formulas
-from skuda.elementary import erfc as erfc
-from skuda.elementary import exp as exp
-from skuda.elementary import gelu_slope as gelu_slope
+from skuda.elementary import exp as exp  # for the formulas
 from skuda.elementary import log as log
-from skuda.elementary import ndtr as ndtr
 from skuda.elementary import sigmoid as sigmoid
+from skuda.elementary import tanh as tanh
+from skuda.error_functions import erf as erf
+from skuda.error_functions import erfc as erfc
+from skuda.error_functions import gelu_slope as gelu_slope
+from skuda.error_functions import ndtr as ndtr
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
 from skuda.rows import Rows
 
@@ -82,7 +83,7 @@ def rsqrt(x):
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
     "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "to_real", "where",
+    "ndtr", "remainder", "round_to_int", "rsqrt", "sigmoid", "sign", "tanh", "to_real", "where",
 )  # fmt: skip
 
 

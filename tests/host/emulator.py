@@ -73,14 +73,7 @@ class Host:
                 f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
                 f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
-        path = folder / f"{source}.cpp"
-        path.write_text(text, encoding="utf-8")
-        built = path.with_suffix(".so")
-        command = [COMPILER, *_FLAGS, f"-I{HERE}", str(path), str(HERE / "threads.cc"), "-o", str(built)]
-        said = subprocess.run(command, capture_output=True, text=True)
-        if said.returncode:
-            raise RuntimeError(f"{source}: the host's compiler refused it:\n{said.stderr[:4000]}")
-        library = ctypes.CDLL(str(built))
+        library = _library(text, folder / f"{source}.cpp")
         self._kernels = {entry: getattr(library, f"kernel_{number}") for number, entry in enumerate(entries)}
         for kernel in self._kernels.values():
             kernel.argtypes = [ctypes.c_void_p, _Shape]
@@ -121,6 +114,35 @@ class Host:
                 )
 
 
+class Functions:
+    """Functions of one real argument from the device headers, compiled for both compute types.
+
+    Args:
+        spellings: name -> how CUDA calls it, with {0} for the argument.
+        included: the headers that have them.
+        folder: where the compiled library is kept.
+    """
+
+    def __init__(self, spellings: dict[str, str], included: Iterable[str], folder: Path):
+        text = "".join(f'#include "{name}"\n' for name in included)
+        text = '#include "device.h"\n' + _hosted(_inlined(text, set()))
+        for name, spelling in spellings.items():
+            for kind in ("f32", "f64"):
+                text += (
+                    f'\nextern "C" void {name}_{kind}(const {kind}* from, {kind}* to, long count) {{\n'
+                    f"  for (long i = 0; i < count; ++i) to[i] = {spelling.format('from[i]')};\n}}\n"
+                )
+        self._library = _library(text, folder / "functions.cpp")
+
+    def __call__(self, name: str, x: np.ndarray) -> np.ndarray:
+        """The values of one function at float32 or float64 arguments."""
+        kind = "f32" if x.dtype == np.float32 else "f64"
+        x, result = np.ascontiguousarray(x), np.empty_like(x)
+        places = (ctypes.c_void_p(each.ctypes.data) for each in (x, result))
+        getattr(self._library, f"{name}_{kind}")(*places, ctypes.c_long(x.size))
+        return result
+
+
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
     found = dispatch.entry_of(sku)
@@ -140,6 +162,17 @@ def by_source(skus: Iterable[KernelSku]) -> dict[str, list[KernelSku]]:
     for sku in filter(emulated, skus):
         found.setdefault(dispatch.entry_of(sku).operation.source, []).append(sku)
     return found
+
+
+def _library(text: str, path: Path) -> ctypes.CDLL:
+    """A source of the host, compiled beside it."""
+    path.write_text(text, encoding="utf-8")
+    built = path.with_suffix(".so")
+    command = [COMPILER, *_FLAGS, f"-I{HERE}", str(path), str(HERE / "threads.cc"), "-o", str(built)]
+    said = subprocess.run(command, capture_output=True, text=True)
+    if said.returncode:
+        raise RuntimeError(f"{path.stem}: the host's compiler refused it:\n{said.stderr[:4000]}")
+    return ctypes.CDLL(str(built))
 
 
 def _operands(call: Call, plan, seed: str):

@@ -31,6 +31,8 @@ class Intrinsic:
         bits: for an integer result, how many bits hold it (sign included).
         common: computed in the same steps on every target, so CPU and GPU bits are equal though not correctly rounded.
         header: what a source that calls it includes beside the headers that all include.
+        ulp: how far a common function may be off in f32 and in f64, in units in the last place (of a subnormal result
+            in units of the least one).
     """
 
     name: str
@@ -44,6 +46,7 @@ class Intrinsic:
     bits: int = 0
     common: bool = False
     header: str = ""
+    ulp: tuple[float, float] | None = None
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -52,23 +55,27 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 def _real(
     name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
-    header: str = "",
+    header: str = "", ulp: tuple[float, float] | None = None,
 ) -> Intrinsic:  # fmt: skip
-    """An intrinsic from reals to a real whose spellings are plain calls."""
+    """An intrinsic from reals to a real whose spellings are plain calls; its bound comes before its rule."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
-    return Intrinsic(
-        name, "r" * arity, "r", f"{cuda}({arguments})", f"{numpy}({arguments})", latex, rule, exact, 0, common, header
-    )
+    cuda, numpy = f"{cuda}({arguments})", f"{numpy}({arguments})"
+    rule = f"{_bound(ulp)}, the same bits everywhere; {rule}" if ulp else rule
+    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp)
+
+
+def _bound(ulp: tuple[float, float]) -> str:
+    single, double = ulp
+    unit = f"within {single:g} unit{'s' * (single != 1)} in the last place"
+    return unit if single == double else f"{unit} in f32 and {double:g} in f64"
 
 
 def _family(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
     """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
-    rule = f"within 1 unit in the last place, the same bits everywhere; {limits}"
-    return _real(name, cuda, name, latex, rule, arity=arity, common=True, header=f"{module}.cuh")
+    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=(1, 1))
 
 
-_NEAREST = "within the library's error bound; NaN gives NaN"
-
+COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
     Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",
@@ -118,27 +125,22 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "exact; sign of the dividend", True, 2),
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
-    # In the same steps on CPU and GPU (runtime/elementary.py).
-    _real("exp", "exponential", "exp", r"e^{{{0}}}",
-          "within 1 unit in the last place, the same bits everywhere; NaN gives NaN", common=True),
-    _real("log", "logarithm", "log", r"\ln({0})",
-          "within 0.9 units in the last place, the same bits everywhere; 0 gives -inf, negative gives NaN",
-          common=True),
-    _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})",
-          "within 1.5 units in the last place, the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+    # In the same steps on CPU and GPU (runtime/elementary.py, runtime/error_functions.py).
+    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1)),
+    _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
+    _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
-          "1 - erf, within 6 units in the last place where it is small too, the same bits everywhere; NaN gives NaN",
-          common=True, header="erf.cuh"),
-    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})",
-          "the normal distribution below x, within 8 + 2 x^2 units in the last place, in f32 down to -5.9 and below "
-          "within 2^-45; the same bits everywhere; NaN gives NaN", common=True, header="erf.cuh"),
+          "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
+    _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1.5, 1.5)),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
-          "the derivative of x ndtr(x), in f32 within 2^-20, from -1 down to -5.9 within 8 + 4 x^2 units in the last "
-          "place, below that within 2^-40; the same bits everywhere; NaN gives NaN", common=True,
-          header="erf.cuh"),
-    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})",
-          "1 / (1 + e^-x), within 3 units in the last place, the same bits everywhere; NaN gives NaN", common=True,
-          header="erf.cuh"),
+          "the derivative of x ndtr(x), next to its zero too; NaN gives NaN", common=True, header="erf.cuh",
+          ulp=(1.5, 1.5)),
+    _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})", "1 / (1 + e^-x); NaN gives NaN", common=True,
+          header="erf.cuh", ulp=(1.5, 1.5)),
+    _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
+          ulp=(1.5, 1.5)),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
     _family("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
     _family("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
@@ -165,8 +167,6 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _family("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
     _family("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2),
-    # CUDA's and NumPy's libraries differ in the last places, so rows with it are measured.
-    _real("tanh", "tanh", "np.tanh", r"\tanh({0})", _NEAREST),
 )
 
 # What converts an exact integer to the type that an output stores, `{1}`: outermost in the formula of that output.

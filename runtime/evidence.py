@@ -2,8 +2,9 @@
 
 They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what
 `make test-gpu` found: for each source, which kernels gave the reference's bits, when, and with which text of the source
-and its headers. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row. What a
-kernel's source is now decides what counts: a record of another text says nothing of it.
+and its headers. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
+elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
+header is now decides what counts: a record of another text says nothing of it.
 """
 
 from __future__ import annotations
@@ -99,6 +100,35 @@ class Share:
     share: float
 
 
+@dataclass(frozen=True)
+class Bound:
+    """How far a function in common steps was off, over all arguments or many.
+
+    Attributes:
+        where: what it ran on: a GPU, or the CPU's reference, which has the same bits.
+        arguments: how many there were.
+        worst_ulp: the largest distance from the exact value, in units in the last place.
+        at: the argument, or arguments, where that was, as a hexadecimal number.
+        steps_down: how often the function fell where it must rise (or rose where it must fall); None if it may do both.
+        wrong: how many NaN, infinities and signs of zero are not what they must be.
+        digest: of the header that has it, as `header_digest` gives it.
+    """
+
+    where: str
+    arguments: int
+    worst_ulp: float
+    at: str
+    steps_down: int | None
+    wrong: int
+    digest: str
+
+
+def header_digest(name: str) -> str:
+    """What a device header means: its code, that of the headers that it includes, and the compiler's options."""
+    parts = [*map(_code, included(f'#include "{name}"\n').values()), *OPTIONS]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
 def kernels(operations: Iterable[Operation]) -> dict[str, Operation]:
     """The operation of each CUDA kernel, by symbol."""
     return {
@@ -171,6 +201,16 @@ class Records:
     def growth(self) -> dict[str, Any] | None:
         """What tests/growth.py measured, if it has been run."""
         return next(self._read("growth.json"), None)
+
+    @cached_property
+    def bounds(self) -> dict[tuple[str, str], list[Bound]]:
+        """By function and compute type what tests/gpu/sweep_elementary.py found, whatever the steps were then."""
+        found: dict[tuple[str, str], list[Bound]] = {}
+        for record in self._read("elementary-*.json"):
+            for name, by_type in record["functions"].items():
+                for word, each in by_type.items():
+                    found.setdefault((name, word), []).append(Bound(where=record["where"], **each))
+        return found
 
     def _read(self, pattern: str) -> Iterator[dict[str, Any]]:
         for path in sorted(self.folder.glob(pattern)):

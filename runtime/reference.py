@@ -12,13 +12,14 @@ from importlib import import_module
 import numpy as np
 
 from skuda.dtypes import DTYPES
-from skuda.elementary import erf as erf  # for the formulas
-from skuda.elementary import erfc as erfc
-from skuda.elementary import exp as exp
-from skuda.elementary import gelu_slope as gelu_slope
+from skuda.elementary import exp as exp  # for the formulas
 from skuda.elementary import log as log
-from skuda.elementary import ndtr as ndtr
 from skuda.elementary import sigmoid as sigmoid
+from skuda.elementary import tanh as tanh
+from skuda.error_functions import erf as erf
+from skuda.error_functions import erfc as erfc
+from skuda.error_functions import gelu_slope as gelu_slope
+from skuda.error_functions import ndtr as ndtr
 from skuda.operation import COMPUTE, Dim, Operand, Operation, Types
 from skuda.rows import Rows
 
@@ -91,7 +92,7 @@ _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in na
 # What a generated reference module imports by one line.
 FORMULA_NAMES = (
     "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "to_real", "weighted", "where", *_MODULE_OF,
+    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where", *_MODULE_OF,
 )  # fmt: skip
 
 

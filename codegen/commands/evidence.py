@@ -134,6 +134,8 @@ def page(records: Records, package: str) -> str:
             )
     if not records.verified:
         lines += ["", "Nothing has been verified on a GPU."]
+    if records.bounds:
+        lines += ["", "## How far functions are off", "", *_bounds(records)]
     if records.growth:
         lines += ["", "## What a growing catalog costs", "", *growth.lines(records.growth)]
     return "\n".join(lines) + "\n"
@@ -143,6 +145,25 @@ def _finite(results: Sequence[Result]) -> str:
     """How many finite values were compared; `-` where none were counted, or some kernels' were not."""
     counts = [each.finite for each in results]
     return "-" if None in counts or not sum(counts) else f"{sum(counts):,}"
+
+
+def _bounds(records: Records) -> list[str]:
+    """The worst distance of each function in common steps, as a table."""
+    lines = [
+        "Functions in common steps, in units in the last place from the exact value: the worst of so many arguments,",
+        "and where it is. `skuda show OP` says whether a function's steps have changed since.",
+        "",
+        "| function | type | worst | at | arguments | steps back | on | steps |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for (name, word), bounds in sorted(records.bounds.items()):
+        for each in bounds:
+            steps = "-" if each.steps_down is None else each.steps_down
+            lines.append(
+                f"| {name} | {word} | {each.worst_ulp:.4f} | {each.at} | {each.arguments} | {steps} | {each.where} "
+                f"| `{each.digest[:12]}` |"
+            )
+    return lines
 
 
 def _grouped(record: Mapping[str, Any]) -> dict[tuple[str, str, Run, str], list[Result]]:

@@ -136,7 +136,8 @@ def _sections(
     yield "formula, written out", [f"{name} = {text}" for name, text in written.items()]
     yield "types", _types(operation)
     yield "precision guarantee", _guarantee(operation)
-    yield "rules", [f"{name}: {rule}" for name, rule in rules.items()]
+    measured = {name: f" ({said})" if (said := verified.bound(records, name)) else "" for name in rules}
+    yield "rules", [f"{name}: {rule}{measured[name]}" for name, rule in rules.items()]
     special = probe.special_values(plan, function) if called == operation.function else None
     if special is not None:
         yield f"at special values ({special.setting})", list(special.lines)

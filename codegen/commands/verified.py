@@ -5,7 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from skuda.evidence import Records, Result, Share, State, families
+from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS
+from skuda.evidence import Records, Result, Share, State, families, header_digest
 from skuda.operation import Operation
 
 
@@ -40,6 +41,20 @@ def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str
         operation = kernels[symbols[0]]
         types = family.removeprefix(operation.function + "_").replace("_", " ")
         yield f"{_stage(operation)}{types}: {'; '.join(_statements(records, operation.source, symbols))}"
+
+
+def bound(records: Records, name: str) -> str:
+    """How far a function in common steps was off with its steps as they are now; "" for any other function."""
+    row = INTRINSICS.get(name)
+    if row is None or row.ulp is None:
+        return ""
+    digest, said = header_digest(row.header or COMMON_HEADER), []
+    every = {word: records.bounds.get((name, word), []) for word in ("f32", "f64")}
+    for word, bounds in every.items():
+        said += [f"{each.worst_ulp:.4g} in {word} ({each.where})" for each in bounds if each.digest == digest]
+    if said:
+        return f"measured {', '.join(said)}"
+    return "not verified (its steps changed since)" if any(every.values()) else "not measured on a GPU yet"
 
 
 def _stage(operation: Operation) -> str:

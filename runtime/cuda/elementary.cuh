@@ -12,18 +12,15 @@ template <typename C> __device__ inline C scaled(C y, C k) {
   return y * power_of_two(y, half) * power_of_two(y, power - half);
 }
 
-// e^(x - k ln 2), where k ln 2 is next to x.
-__device__ inline f32 exponential_near(f32 x, f32 k) {
-  const f32 r = fused(k, -0x1.7f7d1cp-20f, fused(k, -0x1.62e4p-1f, x));  // the inner product is exact
-  f32 p = 0x1.6d117ap-10f;
-  p = fused(p, r, 0x1.120bdep-7f);
-  p = fused(p, r, 0x1.555518p-5f);
-  p = fused(p, r, 0x1.5554dcp-3f);
-  p = fused(p, r, 0x1p-1f);
-  return fused(fused(p, r, 1.0f), r, 1.0f);
+// (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
+__device__ inline f32 exponential_polynomial(f32 r) {
+  f32 p = 0x1.6d591cp-10f;
+  p = fused(p, r, 0x1.1242p-7f);
+  p = fused(p, r, 0x1.5554dep-5f);
+  p = fused(p, r, 0x1.555486p-3f);
+  return fused(p, r, 0x1p-1f);
 }
-__device__ inline f64 exponential_near(f64 x, f64 k) {
-  const f64 r = (x - k * 0x1.62e42fefap-1) - k * 0x1.cf79abc9e3b3ap-40;
+__device__ inline f64 exponential_polynomial(f64 r) {
   f64 p = 0x1.1f733f411b727p-29;
   p = p * r + 0x1.af4e5274a366cp-26;
   p = p * r + 0x1.27e4db47938d1p-22;
@@ -34,9 +31,23 @@ __device__ inline f64 exponential_near(f64 x, f64 k) {
   p = p * r + 0x1.11111111100bep-7;
   p = p * r + 0x1.5555555555556p-5;
   p = p * r + 0x1.5555555555557p-3;
-  p = p * r + 0x1p-1;
-  return (r * r * p + r) + 1.0;
+  return p * r + 0x1p-1;
 }
+
+// x - k ln 2; the first product is exact, and so is what it is taken from, where k ln 2 is next to x.
+__device__ inline f32 reduced(f32 x, f32 k) { return fused(k, -0x1.7f7d1cp-20f, fused(k, -0x1.62e4p-1f, x)); }
+__device__ inline f64 reduced(f64 x, f64 k) { return (x - k * 0x1.62e42fefap-1) - k * 0x1.cf79abc9e3b3ap-40; }
+
+// e^r - 1, rounded so that it never falls while r rises.
+__device__ inline f32 exponential_rise(f32 r) { return fused(r * r, exponential_polynomial(r), r); }
+__device__ inline f64 exponential_rise(f64 r) { return r * r * exponential_polynomial(r) + r; }
+
+// e^(x - k ln 2), where k ln 2 is next to x.
+__device__ inline f32 exponential_near(f32 x, f32 k) {
+  const f32 r = reduced(x, k);
+  return fused(fused(exponential_polynomial(r), r, 1.0f), r, 1.0f);
+}
+__device__ inline f64 exponential_near(f64 x, f64 k) { return exponential_rise(reduced(x, k)) + 1.0; }
 
 // x log2(e) and the number that rounds it to an integer, which then stands in the last bits.
 __device__ inline f32 exponential_power(f32 x) { return fused(x, 0x1.715476p+0f, 0x1.8p23f); }

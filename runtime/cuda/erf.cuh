@@ -1,4 +1,10 @@
-// erf, erfc, ndtr and sigmoid in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
+// sigmoid, tanh, erf, erfc, ndtr and the slope of gelu in steps that CPU and GPU have in common: skuda.elementary (the
+// first two) and skuda.error_functions have the same text in NumPy.
+//
+// A result near 1 unit in the last place leaves no room for the roundings on the way, so what a large step loses is
+// computed too (`..._rest`) and joins a later, smaller step. In f32 that takes fused multiply-adds. NumPy has none in
+// f64, so products and sums of f64 are rounded one by one, and only exact remainders are fused: NumPy finds these by
+// splitting the factors. Both sides of a choice are computed: neighbours are computed side by side.
 #pragma once
 #include "elementary.cuh"
 
@@ -6,12 +12,7 @@
 __device__ inline f32 stepped(f32 a, f32 b, f32 c) { return fused(a, b, c); }
 __device__ inline f64 stepped(f64 a, f64 b, f64 c) { return a * b + c; }
 
-// min(x, most) and max(x, least) that keep NaN, one instruction in f32.
-__device__ inline f32 at_least(f32 x, f32 least) {
-  f32 y;
-  asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(least));
-  return y;
-}
+// min(x, most) that keeps NaN, one instruction in f32.
 __device__ inline f32 at_most(f32 x, f32 most) {
   f32 y;
   asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
@@ -19,179 +20,367 @@ __device__ inline f32 at_most(f32 x, f32 most) {
 }
 __device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
 
-// What a square lost where it was rounded.
-__device__ inline f32 square_rest(f32 x, f32 square) { return fused(x, x, -square); }
-__device__ inline f64 square_rest(f64 x, f64 square) {
-  const f64 high = __longlong_as_double(__double_as_longlong(x) & ~0x7ffffffll), low = x - high;
-  return ((high * high - square) + 2.0 * high * low) + low * low;
+// What a product lost where it was rounded; what a sum of two lost.
+template <typename C> __device__ inline C product_rest(C a, C b, C product) { return fused(a, b, -product); }
+template <typename C> __device__ inline C sum_rest(C a, C b, C sum) {
+  const C second = sum - a;
+  return (a - (sum - second)) + (b - second);
 }
 
-// e^x raised by a power of two, so far that it is a normal number down to where erfc is 0; and the way back.
-__device__ inline f32 raised_exponential(f32 x) {
-  const f32 power = exponential_power(x);
-  return exponential_near(x, power - 0x1.8p23f) * __int_as_float((__float_as_int(power) << 23) + 0x5f800000);
+// 2^k raised by a power of two, so far that it is a normal number down to where erfc is 0; and the way back.
+__device__ inline f32 raised_power(f32 power) {
+  return __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x5f800000u));
 }
-__device__ inline f64 raised_exponential(f64 x) {
-  const f64 power = exponential_power(x);
-  const i64 bits = (__double_as_longlong(power) << 52) + 0x5ff0000000000000ll;
-  return exponential_near(x, power - 0x1.8p52) * __longlong_as_double(bits);
+__device__ inline f64 raised_power(f64 power) {
+  return __longlong_as_double(i64((u64(__double_as_longlong(power)) << 52) + 0x5ff0000000000000ull));
 }
-__device__ inline f32 lowered(f32 x) { return x * 0x1p-64f; }
-__device__ inline f64 lowered(f64 x) { return x * 0x1p-512; }
+__device__ inline f32 lowering(f32) { return 0x1p-64f; }
+__device__ inline f64 lowering(f64) { return 0x1p-512; }
+__device__ inline f32 rounder(f32) { return 0x1.8p23f; }
+__device__ inline f64 rounder(f64) { return 0x1.8p52; }
 
-__device__ inline f32 erfc_end(f32) { return 11.0f; }  // erfc is 0 from here on
-__device__ inline f64 erfc_end(f64) { return 28.0; }
-__device__ inline f32 erfc_middle(f32) { return 3.0f; }
-__device__ inline f64 erfc_middle(f64) { return 4.0; }
+// ---- sigmoid and tanh ----
 
-// (x + middle) e^(x^2) erfc(x) by q = (x - middle) / (x + middle).
-__device__ inline f32 erfc_polynomial(f32 q) {
-  f32 p = -0x1.5bfbcp-12f;
-  p = fused(p, q, -0x1.02cdbp-11f);
-  p = fused(p, q, 0x1.93fc7ep-9f);
-  p = fused(p, q, -0x1.3f4726p-10f);
-  p = fused(p, q, -0x1.b7ba1p-6f);
-  p = fused(p, q, 0x1.e9950cp-4f);
-  p = fused(p, q, -0x1.3deae4p-2f);
-  p = fused(p, q, 0x1.2e326ep-1f);
-  p = fused(p, q, -0x1.c44c48p-1f);
-  return fused(p, q, 0x1.12f21ep+0f);
-}
-__device__ inline f64 erfc_polynomial(f64 q) {
-  f64 p = 0x1.f36d8f26067d6p-31;
-  p = p * q + -0x1.5e243bcb5bcdp-31;
-  p = p * q + -0x1.055c642430266p-26;
-  p = p * q + 0x1.d16930edb8c31p-29;
-  p = p * q + 0x1.0a395a44d8d18p-23;
-  p = p * q + -0x1.534dbf9f8d75fp-24;
-  p = p * q + -0x1.c6596b17a2096p-21;
-  p = p * q + 0x1.7f048f4ea1fbdp-20;
-  p = p * q + 0x1.3b0cf5024bf2dp-18;
-  p = p * q + -0x1.3c7440d5e91e8p-16;
-  p = p * q + -0x1.e7ebd7777a24ep-19;
-  p = p * q + 0x1.72cddbdba093ap-13;
-  p = p * q + -0x1.dd2843b0c3d54p-12;
-  p = p * q + -0x1.269b5709946d1p-12;
-  p = p * q + 0x1.908f471ffe9afp-8;
-  p = p * q + -0x1.b00c0529fc336p-6;
-  p = p * q + 0x1.38dbd2c8e8e74p-4;
-  p = p * q + -0x1.645fd8a4c08c6p-3;
-  p = p * q + 0x1.52cac23710011p-2;
-  p = p * q + -0x1.14eacb1ad02b6p-1;
-  p = p * q + 0x1.8be202d26c708p-1;
-  p = p * q + -0x1.f3fe31ecb49cp-1;
-  return p * q + 0x1.18932bf08e154p+0;
-}
-
-// No branch: neighbours are computed side by side.
-template <typename C> __device__ inline C complementary_error(C x) {
-  const C size = at_most(absolute(x), erfc_end(x)), square = size * size;
-  const C part = inverse(size + erfc_middle(x));
-  const C smooth = erfc_polynomial((size - erfc_middle(x)) * part) * part;  // e^(size^2) erfc(size)
-  const C exact = stepped(smooth, -square_rest(size, square), smooth);
-  const C value = lowered(raised_exponential(-square) * exact);
-  return x < C(0) ? C(2) - value : value;
-}
-
-// erf(x) / x - 1 by z = x^2, for x up to 0.9.
-__device__ inline f32 erf_polynomial(f32 z) {
-  f32 p = 0x1.65bfcp-14f;
-  p = fused(p, z, -0x1.acd92ap-11f);
-  p = fused(p, z, 0x1.55107p-8f);
-  p = fused(p, z, -0x1.b815ccp-6f);
-  p = fused(p, z, 0x1.ce2e5cp-4f);
-  p = fused(p, z, -0x1.812744p-2f);
-  return fused(p, z, 0x1.06eba8p-3f);
-}
-__device__ inline f64 erf_polynomial(f64 z) {
-  f64 p = -0x1.d2f667da9b81bp-31;
-  p = p * z + 0x1.e2ce2646d66cbp-27;
-  p = p * z + -0x1.5d8926e69e361p-23;
-  p = p * z + 0x1.b9b82879bf4f3p-20;
-  p = p * z + -0x1.f4cf6a5de9cf3p-17;
-  p = p * z + 0x1.f9a307176ef13p-14;
-  p = p * z + -0x1.c02db31c72a35p-11;
-  p = p * z + 0x1.565bcd0a60cdcp-8;
-  p = p * z + -0x1.b82ce31273114p-6;
-  p = p * z + 0x1.ce2f21a042822p-4;
-  p = p * z + -0x1.812746b0379e3p-2;
-  return p * z + 0x1.06eba8214db69p-3;
-}
-
-template <typename C> __device__ inline C error_function(C x) {
-  if (absolute(x) < C(0.9)) return stepped(erf_polynomial(x * x), x, x);
-  return copysign(C(1) - complementary_error(absolute(x)), x);
+// n / (s + rest) to the last digit, where the rest is what a sum lost.
+template <typename C> __device__ inline C shared_by(C n, C s, C rest, C n_rest = C(0)) {
+  const C y = inverse(s), q = n * y;
+  C left = fused(-s, q, n);  // exact
+  if constexpr (sizeof(C) == sizeof(f64)) left = left + n_rest;
+  return stepped(stepped(-rest, q, left), y, q);
 }
 
 __device__ inline f32 logistic_end(f32) { return 110.0f; }  // e^-x is 0 from here on
 __device__ inline f64 logistic_end(f64) { return 760.0; }
 
-// 1 / (1 + e^-x), by e^-|x| for either sign: the divisor is from 1 to 2, and nothing is subnormal on the way.
+// 1 / (1 + e^-x), below 0 as e^x / (1 + e^x): the divisor is from 1 to 2, and nothing is subnormal on the way.
 template <typename C> __device__ inline C logistic(C x) {
-  const C size = absolute(x), decay = raised_exponential(-at_most(size, logistic_end(x)));
-  const C below = lowered(decay), share = inverse(C(1) + below);
-  return x < C(0) ? lowered(decay * share) : share;
+  const C size = at_most(absolute(x), logistic_end(x)), power = exponential_power(-size);
+  const C near = exponential_rise(reduced(-size, power - rounder(x))) + C(1);
+  const C decay = near * raised_power(power), low = lowering(x);
+  const C s = stepped(decay, low, C(1)), rest = stepped(decay, low, C(1) - s);
+  return shared_by(x < C(0) ? decay : C(1), s, rest) * (x < C(0) ? low : C(1));
 }
 
-// log2 of the normal distribution below -x, by u = x - middle; it falls on beyond the 5.9 that it is made for.
-__device__ inline f32 ndtr_polynomial(f32 u) {
-  f32 p = -0x1.12a728p-26f;
-  p = fused(p, u, 0x1.596614p-22f);
-  p = fused(p, u, -0x1.510124p-19f);
-  p = fused(p, u, 0x1.e58e92p-18f);
-  p = fused(p, u, 0x1.1a4f0ep-15f);
-  p = fused(p, u, -0x1.1bbf3cp-11f);
-  p = fused(p, u, 0x1.099e34p-8f);
-  p = fused(p, u, -0x1.849e56p-6f);
-  p = fused(p, u, -0x1.31ba14p-1f);
-  p = fused(p, u, -0x1.3f4072p+1f);
-  return fused(p, u, -0x1.9f0ec6p+1f);
+// ((e^2r - 1) / 2 - r) / r^2 for r from -0.087 to 0.2605.
+__device__ inline f32 tanh_polynomial(f32 r) {
+  f32 p = 0x1.8bbb1ap-7f;
+  p = fused(p, r, 0x1.7424e2p-5f);
+  p = fused(p, r, 0x1.10bcc2p-3f);
+  p = fused(p, r, 0x1.555472p-2f);
+  p = fused(p, r, 0x1.55558p-1f);
+  return fused(p, r, 1.0f);
 }
-// (2^r - 1) / r for r from -1/2 to 1/2.
-__device__ inline f32 exp2_polynomial(f32 r) {
-  f32 p = 0x1.5bba14p-10f;
-  p = fused(p, r, 0x1.3cea88p-7f);
-  p = fused(p, r, 0x1.c6b752p-5f);
-  p = fused(p, r, 0x1.ebf9bcp-3f);
-  return fused(p, r, 0x1.62e42ap-1f);
+__device__ inline f64 tanh_polynomial(f64 r) {
+  f64 p = 0x1.50aeaa9057a55p-18;
+  p = p * r + 0x1.a978fc1d4449fp-16;
+  p = p * r + 0x1.27fe00525a4d5p-13;
+  p = p * r + 0x1.71de32c987d1cp-11;
+  p = p * r + 0x1.a019fb1e08123p-9;
+  p = p * r + 0x1.a01a01bef7ab2p-7;
+  p = p * r + 0x1.6c16c16c86863p-5;
+  p = p * r + 0x1.111111110dcdfp-3;
+  p = p * r + 0x1.555555555551ap-2;
+  p = p * r + 0x1.555555555555bp-1;
+  return p * r + 1.0;
 }
 
-// 2 to a power from -127 on, where it is taken for 0, as its exponent field is.
-__device__ inline f32 two_to(f32 power) {
-  const f32 shifted = power + 0x1.8p23f, rest = power - (shifted - 0x1.8p23f);
-  const f32 whole = __int_as_float((__float_as_int(shifted) << 23) + 0x3f800000);
-  return fused(rest, exp2_polynomial(rest), 1.0f) * whole;
+// With m = (e^2x - 1) / 2, tanh x = m / (m + 1). The quarter keeps the power 0 until m is large: a small m is exact to
+// its own last digits.
+__device__ inline f32 hyperbolic_tangent(f32 x) {
+  const f32 t = at_most(absolute(x), 9.5f), power = fused(t, 0x1.715476p+1f, -0.25f) + 0x1.8p23f, k = power - 0x1.8p23f;
+  const f32 r = fused(k, -0x1.7f7d1cp-21f, fused(k, -0x1.62e4p-2f, t));
+  const f32 near = fused(tanh_polynomial(r) * r, r, r);
+  const f32 two = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x3f800000u));
+  const f32 m = fused(two, near, fused(two, 0.5f, -0.5f)), s = m + 1.0f;
+  return copysign(shared_by(m, s, m - (s - 1.0f)), x);
+}
+__device__ inline f64 hyperbolic_tangent(f64 x) {
+  const f64 t = at_most(absolute(x), 20.0), power = (t * 0x1.71547652b82fep+1 + -0.25) + 0x1.8p52, k = power - 0x1.8p52;
+  const f64 r = (t - k * 0x1.62e42fefap-2) - k * 0x1.cf79abc9e3b3ap-41;
+  const f64 more = tanh_polynomial(r) * r * r, near = r + more, near_rest = (r - near) + more;
+  const f64 two = __longlong_as_double(i64((u64(__double_as_longlong(power)) << 52) + 0x3ff0000000000000ull));
+  const f64 half = (two - 1.0) * 0.5, grown = two * near, m = half + grown;
+  const f64 m_rest = sum_rest(half, grown, m) + two * near_rest, s = m + 1.0;
+  return copysign(shared_by(m, s, sum_rest(m, 1.0, s) + m_rest, m_rest), x);
+}
+
+// ---- erf, erfc and ndtr ----
+//
+// Below -x lies e^(-x^2 / 2) R(x); R falls from 1/2 to 0 like 1 / x. With s = x + c, y = 1 / s as it is rounded and
+// q = b - 2 c y (exact, for c is a power of two), R is y T(q), T a polynomial. What s and y lost, relative to s, is
+// `off`; R changes by `off` times a slowly varying factor, which is added to the exponent, as what x^2 lost is.
+
+// c0 + q (c1 + q p), and what that lost.
+__device__ inline f32 last_steps(f32 p, f32 q, f32 c1, f32 c0, f32& rest) {
+  const f32 p1 = fused(p, q, c1), value = fused(p1, q, c0);
+  rest = fused(fused(p, q, c1 - p1), q, fused(p1, q, c0 - value));
+  return value;
+}
+__device__ inline f64 last_steps(f64 p, f64 q, f64 c1, f64 c0, f64& rest) {
+  const f64 m = p * q, p1 = c1 + m, p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m);
+  const f64 n = p1 * q, value = c0 + n;
+  rest = (sum_rest(c0, n, value) + product_rest(p1, q, n)) + p1_rest * q;
+  return value;
+}
+
+// (g + g_rest) e^(minus + more), raised; |more| is far below 1.
+__device__ inline f64 times_exponential(f64 g, f64 g_rest, f64 minus, f64 more) {
+  const f64 power = exponential_power(minus), k = power - 0x1.8p52;
+  const f64 large = minus - k * 0x1.62e42fefap-1, small = more - k * 0x1.cf79abc9e3b3ap-40;
+  const f64 r = large + small, curved = r * r * exponential_polynomial(r);
+  const f64 grown = g * r, value = g + grown, of_rest = g_rest + g_rest * (r + curved);
+  const f64 rest = (g * (curved + sum_rest(large, small, r)) + of_rest) + product_rest(g, r, grown);
+  return (value + (sum_rest(g, grown, value) + rest)) * raised_power(power);
+}
+
+// erf(x) / x - 1 by z = x^2, for x up to 0.9219 in f32 and 0.66 in f64.
+__device__ inline f32 erf_polynomial(f32 z) {
+  f32 p = 0x1.4ece88p-14f;
+  p = fused(p, z, -0x1.a5e1d2p-11f);
+  p = fused(p, z, 0x1.544658p-8f);
+  p = fused(p, z, -0x1.b800dp-6f);
+  p = fused(p, z, 0x1.ce2d62p-4f);
+  p = fused(p, z, -0x1.81274p-2f);
+  return fused(p, z, 0x1.06eba8p-3f);
+}
+__device__ inline f64 erf_polynomial(f64 z) {
+  f64 p = 0x1.5ac6a479a0485p-26;
+  p = p * z + -0x1.80b874122e7a8p-23;
+  p = p * z + 0x1.be31a32166c8ap-20;
+  p = p * z + -0x1.f51ea719099fdp-17;
+  p = p * z + 0x1.f9a65780aef08p-14;
+  p = p * z + -0x1.c02dc9456ba92p-11;
+  p = p * z + 0x1.565bcd660ec93p-8;
+  p = p * z + -0x1.b82ce314320dcp-6;
+  p = p * z + 0x1.ce2f21a04703p-4;
+  p = p * z + -0x1.812746b037a3p-2;
+  return p * z + 0x1.06eba8214db69p-3;
+}
+
+// (x + c) e^(x^2) erfc(x) by q, but for the last two steps in f32, for x from 0.64 to 10.1, and the last three in f64,
+// from 0.46 to 27.3.
+__device__ inline f32 erfc_polynomial(f32 q) {
+  f32 p = 0x1.77bd8p-13f;
+  p = fused(p, q, -0x1.033bd8p-13f);
+  p = fused(p, q, -0x1.d38cdep-10f);
+  p = fused(p, q, 0x1.31d682p-14f);
+  p = fused(p, q, 0x1.3a273ep-7f);
+  p = fused(p, q, -0x1.224d8p-7f);
+  p = fused(p, q, -0x1.c290c8p-5f);
+  return fused(p, q, 0x1.e65d3cp-3f);
+}
+__device__ inline f64 erfc_polynomial(f64 q) {
+  f64 p = -0x1.9bb939899462fp-27;
+  p = p * q + -0x1.ffcfa92d59758p-25;
+  p = p * q + -0x1.73c3730c201b6p-26;
+  p = p * q + 0x1.156e8531be2afp-22;
+  p = p * q + -0x1.d234037316d25p-23;
+  p = p * q + -0x1.4f0e01c237c65p-20;
+  p = p * q + 0x1.1757b55b23afbp-18;
+  p = p * q + 0x1.c5cb16243879p-27;
+  p = p * q + -0x1.1d9e3bc35769bp-15;
+  p = p * q + 0x1.b03bfd236dfbp-14;
+  p = p * q + -0x1.66bf296454f62p-15;
+  p = p * q + -0x1.c6c5420ac831ap-11;
+  p = p * q + 0x1.2d5ebeb87f275p-8;
+  p = p * q + -0x1.f4545ff23649fp-7;
+  p = p * q + 0x1.466a83957ae33p-5;
+  p = p * q + -0x1.686bb7e27a063p-4;
+  p = p * q + 0x1.5d01c681858cap-3;
+  return p * q + -0x1.2e95cf5dc7d1ap-2;
+}
+
+// erfc(x) for x from 0.64 on, raised.
+__device__ inline f32 erfc_tail(f32 t, f32 square) {
+  const f32 s = t + 2.0f, y = inverse(s), q = fused(-4.0f, y, 0x1.678p-1f);
+  f32 smooth_rest;
+  const f32 smooth = last_steps(erfc_polynomial(q), q, -0x1.10912cp-1f, 0x1.ae61b6p-1f, smooth_rest);
+  const f32 g = smooth * y, g_rest = fused(smooth_rest, y, product_rest(smooth, y, g));
+  const f32 off = fused(-(t - (s - 2.0f)), y, fused(-s, y, 1.0f));
+  const f32 more = fused(off, fused(-0.7208f, q, 1.48f), -product_rest(t, t, square));
+  const f32 power = exponential_power(-square), k = power - 0x1.8p23f;
+  const f32 large = fused(k, -0x1.62e4p-1f, -square), small = fused(k, -0x1.7f7d1cp-20f, more), r = large + small;
+  const f32 curved = fused(r * r, exponential_polynomial(r), (large - r) + small), value = fused(g, r, g);
+  const f32 rest = fused(g, r, g - value) + fused(g, curved, fused(g_rest, r, g_rest));
+  return (value + rest) * raised_power(power);
+}
+
+// erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2.
+__device__ inline f64 erfc_tail(f64 z, f64 z_rest, f64 minus, f64 more) {
+  const f64 s = z + 4.0, y = inverse(s), q = 0x1.7ep-1 - 8.0 * y;
+  const f64 p = erfc_polynomial(q), m = p * q, p2 = 0x1.dc1ab147314b5p-2 + m;
+  const f64 p2_rest = ((0x1.dc1ab147314b5p-2 - p2) + m) + product_rest(p, q, m);
+  f64 steps_rest;
+  const f64 smooth = last_steps(p2, q, -0x1.570d530544eddp-1, 0x1.c7cea29ceb7d6p-1, steps_rest);
+  const f64 smooth_rest = steps_rest + p2_rest * (q * q);
+  const f64 g = smooth * y, g_rest = product_rest(smooth, y, g) + smooth_rest * y;
+  const f64 off = fused(-s, y, 1.0) - ((z - (s - 4.0)) + z_rest) * y;
+  return times_exponential(g, g_rest, minus, off * ((0.9055 * q + -1.1792) * q + 1.5394) + more);
+}
+
+__device__ inline f32 complementary_error(f32 x) {
+  const f32 size = absolute(x), t = at_most(size, 11.0f), square = t * t;
+  const f32 first = 1.0f - x, near = first + fused(-x, erf_polynomial(square), (1.0f - first) - x);
+  const f32 value = erfc_tail(t, square) * 0x1p-64f;
+  return size < 0.65f ? near : x < 0.0f ? 2.0f - value : value;
+}
+__device__ inline f64 complementary_error(f64 x) {
+  const f64 size = absolute(x), t = at_most(size, 28.0), square = t * t;
+  const f64 first = 1.0 - x, near = first + (((1.0 - first) - x) - x * erf_polynomial(square));
+  const f64 value = erfc_tail(t, 0.0, -square, -product_rest(t, t, square)) * 0x1p-512;
+  return size < 0.65 ? near : x < 0.0 ? 2.0 - value : value;
+}
+
+// -ln(erfc(x)) / x - 1 for x from 0.9 to 4.05.
+__device__ inline f32 erf_power(f32 t) {
+  f32 p = 0x1.5de5b2p-17f;
+  p = fused(p, t, -0x1.4a1aaep-12f);
+  p = fused(p, t, 0x1.d9319cp-9f);
+  p = fused(p, t, -0x1.843504p-6f);
+  p = fused(p, t, 0x1.b2d38ap-4f);
+  p = fused(p, t, 0x1.4538b2p-1f);
+  return fused(p, t, 0x1.0772dcp-3f);
+}
+
+__device__ inline f32 error_function(f32 x) {
+  const f32 t = at_most(absolute(x), 4.0f), near = fused(erf_polynomial(t * t), t, t);
+  const f32 minus = fused(-erf_power(t), t, -t), power = exponential_power(minus), k = power - 0x1.8p23f;
+  const f32 grown = exponential_rise(reduced(minus, k));
+  const f32 two = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x3f800000u));
+  return copysign(t < 0.921875f ? near : fused(-two, grown, 1.0f - two), x);
+}
+__device__ inline f64 error_function(f64 x) {
+  const f64 t = at_most(absolute(x), 28.0), square = t * t, near = erf_polynomial(square) * t + t;
+  const f64 value = erfc_tail(t, 0.0, -square, -product_rest(t, t, square)) * 0x1p-512;
+  return copysign(t < 0.65 ? near : 1.0 - value, x);
+}
+
+// The slope of (ndtr(x) - 1/2) / x by h = -x^2 / 2, from its value at 0, for x up to 0.83 in f32 and 0.67 in f64.
+__device__ inline f32 ndtr_near(f32 h) {
+  f32 p = 0x1.9d2fd6p-10f;
+  p = fused(p, h, 0x1.342a54p-7f);
+  p = fused(p, h, 0x1.46b162p-5f);
+  return fused(p, h, 0x1.1057b6p-3f);
+}
+__device__ inline f64 ndtr_near(f64 h) {
+  f64 p = 0x1.32b775b041602p-21;
+  p = p * h + 0x1.63692772e2a9p-18;
+  p = p * h + 0x1.65a1ae0c3cf7ap-15;
+  p = p * h + 0x1.3ce9ac9d14081p-12;
+  p = p * h + 0x1.e42b12d3b857ep-10;
+  p = p * h + 0x1.37403f776c0cp-7;
+  p = p * h + 0x1.46d04297829p-5;
+  return p * h + 0x1.1058377e2d045p-3;
+}
+
+// (x + 4) e^(x^2 / 2) ndtr(-x) by q, but for the last step, for x from 0.82 to 14.4.
+__device__ inline f32 ndtr_polynomial(f32 q) {
+  f32 p = -0x1.96af92p-13f;
+  p = fused(p, q, -0x1.44c822p-16f);
+  p = fused(p, q, 0x1.b13a6ep-10f);
+  p = fused(p, q, -0x1.47af2ep-9f);
+  p = fused(p, q, -0x1.28eeeep-7f);
+  p = fused(p, q, 0x1.d1bc86p-5f);
+  p = fused(p, q, -0x1.55283cp-3f);
+  p = fused(p, q, 0x1.5e6004p-2f);
+  return fused(p, q, -0x1.178e2cp-1f);
 }
 
 // The normal distribution below x.
 __device__ inline f32 normal_below(f32 x) {
-  const f32 value = two_to(at_least(ndtr_polynomial(absolute(x) - 0x1.4p+0f), -127.0f));
-  return x < 0.0f ? value : 1.0f - value;
+  const f32 t = at_most(absolute(x), 16.0f), back = -0.5f * t, minus = back * t;
+  const f32 s = t + 4.0f, y = inverse(s), q = fused(-8.0f, y, 0x1.d48p-1f);
+  const f32 p = ndtr_polynomial(q), smooth = fused(p, q, 0x1.69a2e4p-1f);
+  const f32 smooth_rest = fused(p, q, 0x1.69a2e4p-1f - smooth);
+  const f32 g = smooth * y, g_rest = fused(smooth_rest, y, product_rest(smooth, y, g));
+  const f32 off = fused(-(t - (s - 4.0f)), y, fused(-s, y, 1.0f));
+  const f32 more = fused(off, fused(-1.2134f, q, 1.7338f), product_rest(back, t, minus));
+  const f32 power = exponential_power(minus), k = power - 0x1.8p23f;
+  const f32 r = fused(k, -0x1.62e4p-1f, minus) + fused(k, -0x1.7f7d1cp-20f, more);
+  const f32 curved = fused(g * (r * r), exponential_polynomial(r), fused(g_rest, r, g_rest));
+  const f32 value = (g + fused(g, r, curved)) * raised_power(power) * 0x1p-64f;
+  const f32 near = fused(x, 0x1.988452p-2f, x * minus * ndtr_near(minus)) + 0.5f;
+  return t < 0.8203125f ? near : x < 0.0f ? value : 1.0f - value;
 }
-__device__ inline f64 normal_below(f64 x) { return 0.5 * complementary_error(-0x1.6a09e667f3bcdp-1 * x); }
+// By erfc of x / sqrt(2).
+__device__ inline f64 normal_below(f64 x) {
+  const f64 t = at_most(absolute(x), 40.0), back = -0.5 * t, minus = back * t, z = t * 0x1.6a09e667f3bcdp-1;
+  const f64 z_rest = product_rest(t, 0x1.6a09e667f3bcdp-1, z) + t * -0x1.bdd3413b26456p-55;
+  const f64 value = erfc_tail(z, z_rest, minus, product_rest(back, t, minus)) * 0x1p-513;
+  const f64 first = x * 0x1.9884533d43651p-2, first_rest = product_rest(x, 0x1.9884533d43651p-2, first);
+  const f64 near = (first + (x * minus * ndtr_near(minus) + first_rest)) + 0.5;
+  return t < 0.6640625 ? near : x < 0.0 ? value : 1.0 - value;
+}
 
-// 1 - x d(x) / n(x), n being the normal distribution below -x and d its density, by u = x - middle, for x up to 5.9.
-__device__ inline f32 slope_polynomial(f32 u) {
-  f32 p = 0x1.271e3p-26f;
-  p = fused(p, u, -0x1.825b9p-22f);
-  p = fused(p, u, 0x1.9ed54cp-19f);
-  p = fused(p, u, -0x1.b701bp-17f);
-  p = fused(p, u, 0x1.ce8baap-17f);
-  p = fused(p, u, 0x1.97af5cp-13f);
-  p = fused(p, u, -0x1.bcf628p-10f);
-  p = fused(p, u, 0x1.22cff8p-7f);
-  p = fused(p, u, -0x1.20ff6ap-5f);
-  p = fused(p, u, -0x1.c763ap-1f);
-  p = fused(p, u, -0x1.61bcp+1f);
-  return fused(p, u, -0x1.2938a8p+0f);
+// ---- the slope of gelu ----
+//
+// Below 0, ndtr(x) + x density(x) is e^(-x^2 / 2) (x0 - |x|) Q(|x|) with x0 = 0.7518 and a Q from 0.4 to 0.67.
+
+// ln(2 Q) by q in f32, but for the last step; Q in f64, but for the last two.
+__device__ inline f32 slope_polynomial(f32 q) {
+  f32 p = -0x1.f9a002p-15f;
+  p = fused(p, q, 0x1.1f2a6ap-14f);
+  p = fused(p, q, 0x1.dd9c5ep-12f);
+  p = fused(p, q, -0x1.0e5abcp-10f);
+  p = fused(p, q, -0x1.3dd368p-10f);
+  p = fused(p, q, 0x1.ed50b6p-8f);
+  p = fused(p, q, -0x1.87806cp-8f);
+  p = fused(p, q, -0x1.1f39fp-5f);
+  p = fused(p, q, 0x1.2ca82p-3f);
+  return fused(p, q, -0x1.460014p-2f);
 }
-// The derivative of x normal_below(x), which is normal_below(x) + x d(x). From the end on, below -x nothing is left.
+__device__ inline f64 slope_polynomial(f64 q) {
+  f64 p = -0x1.3b041867cee1ep-34;
+  p = p * q + -0x1.65cec54f3ea1ep-31;
+  p = p * q + -0x1.236c4c2fb3ac7p-29;
+  p = p * q + -0x1.979a8e1bdd3b5p-30;
+  p = p * q + 0x1.054e06f3b58dap-27;
+  p = p * q + 0x1.d4eb5b6e42fe4p-27;
+  p = p * q + -0x1.989f64c8f29ebp-26;
+  p = p * q + -0x1.07f2d34915fb7p-24;
+  p = p * q + 0x1.f6720d13d3813p-24;
+  p = p * q + 0x1.29baa646d2c23p-22;
+  p = p * q + -0x1.99cce9e4df14cp-21;
+  p = p * q + -0x1.276e032846e3ep-20;
+  p = p * q + 0x1.87f67b5a6d6bcp-18;
+  p = p * q + 0x1.2fa66f1135867p-22;
+  p = p * q + -0x1.7890d3626a296p-15;
+  p = p * q + 0x1.8b00b238c8816p-14;
+  p = p * q + 0x1.69d85621adfdep-13;
+  p = p * q + -0x1.c76b58974f954p-10;
+  p = p * q + 0x1.b059ebdd69cdbp-8;
+  p = p * q + -0x1.2345a094d034ep-6;
+  return p * q + 0x1.3d42d11091024p-5;
+}
+
+// The derivative of x normal_below(x).
 __device__ inline f32 gelu_slope(f32 x) {
-  const f32 u = at_most(absolute(x), 0x1.776p+3f) - 0x1.4p+0f;
-  const f32 value = two_to(ndtr_polynomial(u)) * slope_polynomial(u);
-  return x < 0.0f ? value : 1.0f - value;
+  const f32 t = at_most(absolute(x), 16.0f), back = -0.5f * t, minus = back * t;
+  const f32 s = t + 4.0f, y = inverse(s), q = fused(-8.0f, y, 1.375f);
+  const f32 p = slope_polynomial(q), smooth = fused(p, q, 0x1.6997ccp-6f);
+  const f32 smooth_rest = fused(p, q, 0x1.6997ccp-6f - smooth);
+  const f32 off = fused(-(t - (s - 4.0f)), y, fused(-s, y, 1.0f));
+  const f32 varied = fused(fused(0.3706f, q, -0.7445f), q, 0.4453f);
+  const f32 more = fused(off, varied, product_rest(back, t, minus));
+  const f32 power = exponential_power(minus + smooth), k = power - 0x1.8p23f;
+  const f32 small = smooth + (fused(k, -0x1.7f7d1cp-20f, more) + smooth_rest);
+  const f32 r = fused(k, -0x1.62e4p-1f, minus) + small;
+  const f32 g = 0x1.80ead2p-1f - t, g_rest = sum_rest(0x1.80ead2p-1f, -t, g) + -0x1.a03fd4p-27f;
+  const f32 square = r * r, p2 = exponential_polynomial(r), grown = fused(square, p2, r);
+  const f32 value = g + fused(g, r, fused(g * square, p2, fused(g_rest, grown, g_rest)));
+  const f32 below = value * raised_power(power) * 0x1p-65f;
+  return x < 0.0f ? below : 1.0f - below;
 }
 __device__ inline f64 gelu_slope(f64 x) {
-  const f64 inside = bounded(x, -40.0, 40.0);
-  return normal_below(inside) + inside * (0.3989422804014327 * exponential(-0.5 * (inside * inside)));
+  const f64 t = at_most(absolute(x), 40.0), back = -0.5 * t, minus = back * t;
+  const f64 s = t + 4.0, y = inverse(s), q = 0x1.5cp-1 - 8.0 * y;
+  f64 smooth_rest;
+  const f64 smooth = last_steps(slope_polynomial(q), q, -0x1.2769bc2e7436fp-4, 0x1.bce75df69b09ap-2, smooth_rest);
+  const f64 from = 0x1.80ead197f00b4p-1 - t;
+  const f64 from_rest = sum_rest(0x1.80ead197f00b4p-1, -t, from) + -0x1.13e74c58cada8p-56;
+  const f64 g = smooth * from, g_rest = product_rest(smooth, from, g) + (smooth_rest * from + smooth * from_rest);
+  const f64 off = fused(-s, y, 1.0) - (t - (s - 4.0)) * y;
+  const f64 more = off * ((0.3235 * q + -0.2889) * q + 0.0996) + product_rest(back, t, minus);
+  const f64 below = times_exponential(g, g_rest, minus, more) * 0x1p-512;
+  return x < 0.0 ? below : 1.0 - below;
 }

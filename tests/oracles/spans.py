@@ -10,9 +10,8 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that skuda.rows promises. A
   product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
-  where that unit is larger; ndtr, the normal distribution below x, by at most 8 + 2 x^2 units, or in f32 by 2^-45
-  where x is less than -5.9, and no span of it reaches beyond 0 or 1; sigmoid by at most 3 units; the derivative of
-  x ndtr(x) in f32 by 2^-20, by 8 + 4 x^2 units where x is less than -1, by 2^-40 where it is less than -5.9.
+  where that unit is larger; ndtr, the normal distribution below x, sigmoid, and the derivative of x ndtr(x) by at most
+  1.5 units. No span of ndtr reaches beyond 0 or 1.
 
 ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
 and what is made of it.
@@ -33,6 +32,7 @@ from . import floats
 from .floats import NAN, Format, Value, decode, encode, floor_log2, power_of_two, rounded
 
 _PRECISION = 140  # bits in which exp and log are evaluated
+_UNITS = Fraction(3, 2)  # in the last place
 _FAR = 1200  # |x| from which e^x is 0 or infinite in every format
 
 
@@ -177,26 +177,15 @@ def ndtr(a: Span, form: Format) -> Span:
 
 
 def gelu_slope(x: Value, form: Format) -> Span:
-    """ndtr(x) + x * (e^(-x^2 / 2) / sqrt(2 pi)): in f32 by its own bound, in f64 as it stands."""
-    at = point(x)
+    """ndtr(x) + x * e^(-x^2 / 2) / sqrt(2 pi)."""
     if x.kind == "nan":
         return point(NAN)
     if x.kind == "inf" or x.magnitude > 40:
-        return point(real(not x.negative, form))
-    if form is not floats.F32:
-        half, density = (point(real(Fraction(each), form)) for each in ("-0.5", "0.3989422804014327"))
-        raised = exp(multiply(half, multiply(at, at, form), form), form)
-        return add(ndtr(at, form), multiply(at, multiply(density, raised, form), form), form)
+        return point(real(1, form)) if not x.negative else point(Value("finite", True))
     with mpmath.workprec(_PRECISION):
         place = mpmath.mpf(x.signed.numerator) / x.signed.denominator
         exact = _fraction((mpmath.ncdf(place) + place * mpmath.npdf(place))._mpf_)
-    if x.signed < Fraction(-59, 10):
-        slack = power_of_two(-40)
-    elif x.signed < -1:
-        slack = (8 + 4 * x.magnitude**2) * power_of_two(floor_log2(abs(exact)) - form.fraction_bits)
-    else:
-        slack = power_of_two(-20)
-    return within(exact - slack, exact + slack, form)
+    return _near(exact, form, _UNITS)
 
 
 def sigmoid(a: Span, form: Format) -> Span:
@@ -236,8 +225,7 @@ def _ndtr(x: Value, form: Format) -> Span:
         return point(real(not x.negative, form))
     with mpmath.workprec(_PRECISION):
         exact = _fraction(mpmath.ncdf(mpmath.mpf(x.signed.numerator) / x.signed.denominator)._mpf_)
-    rough = form is floats.F32 and x.signed < Fraction(-59, 10)
-    near = _near(exact, form, 8 + 2 * x.magnitude**2, power_of_two(-45) if rough else Fraction(0))
+    near = _near(exact, form, _UNITS)
     one = real(1, form)
     return Span(near.low, one) if order(near.high) > order(one) else near
 
@@ -249,13 +237,13 @@ def _sigmoid(x: Value, form: Format) -> Span:
         return point(real(not x.negative, form))
     with mpmath.workprec(_PRECISION):
         exact = 1 / (1 + mpmath.exp(-mpmath.mpf(x.signed.numerator) / x.signed.denominator))
-    return _near(_fraction(exact._mpf_), form, 3)
+    return _near(_fraction(exact._mpf_), form, _UNITS)
 
 
-def _near(exact: Fraction, form: Format, units: Fraction | int = 1, least: Fraction = Fraction(0)) -> Span:
-    """Within 1 unit in the last place, or so many, or within `least` where that is more; never beyond zero."""
+def _near(exact: Fraction, form: Format, units: Fraction | int = 1) -> Span:
+    """Within 1 unit in the last place, or so many; never beyond zero."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
-    slack = max(units * power_of_two(unit), least)
+    slack = units * power_of_two(unit)
     low, high = exact - slack, exact + slack
     return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
 

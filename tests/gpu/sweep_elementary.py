@@ -1,0 +1,372 @@
+"""How far the functions in common steps are off: f32 over all 2^32 arguments on a GPU, f64 against mpmath on the CPU.
+
+    python tests/gpu/sweep_elementary.py [--record] [NAME ...]
+    python tests/gpu/sweep_elementary.py --f64 [--record] [NAME ...]
+
+The functions are those of the intrinsics' table with `common`. In f32 the exact value is that of CUDA's own f64
+library, whose errors are below 2^-20 units of f32; functions of two arguments are compared on a seeded grid. In f64,
+which has too many arguments, the points are seeded: every exponent, and more where functions bend. CPU and GPU have
+the same bits, so the CPU's finding holds for both. `--record` writes evidence/elementary-<gpu>.json, or
+evidence/elementary-f64.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterable
+from datetime import date
+from pathlib import Path
+
+import mpmath
+import numpy as np
+
+from skuda import reference
+from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS, Intrinsic
+from skuda.evidence import header_digest
+
+FOLDER = Path(__file__).parents[2] / "evidence"
+COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}
+RISING = (
+    "exp", "log", "erf", "ndtr", "sigmoid", "tanh", "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "asin", "atan",
+    "sinh", "asinh", "acosh", "atanh",
+)  # fmt: skip
+FALLING = ("erfc", "rsqrt", "acos")  # rsqrt on either side of 0
+MONOTONE = ("log", "erf", "erfc", "ndtr", "sigmoid", "tanh")  # these promise no step back; exp has some, of one unit
+# Where functions bend, change their form or have a zero: more points lie around.
+PLACES = (
+    0.47, 0.65, 0.6640625, 0.8203125, 0.921875, 0.75179152469, 1, math.sqrt(0.5), 2, math.pi / 2, math.pi, 9, 20,
+    27, 38,
+)  # fmt: skip
+
+# ---- what they are, in CUDA's f64 and in mpmath ----
+
+CUDA = {name: f"{name}(x)" for name in COMMON} | {
+    "sigmoid": "1.0 / (1.0 + exp(-x))",
+    "ndtr": "normcdf(x)",
+    "gelu_slope": "slope_of_gelu(x)",
+    "pow": "pow(x, y)", "atan2": "atan2(x, y)", "hypot": "hypot(x, y)",
+}  # fmt: skip
+
+
+def _bounded(x, most: int):
+    return max(min(x, most), -most)
+
+
+EXACT: dict[str, Callable] = {
+    **{name: getattr(mpmath, name) for name in (
+        "exp", "log", "erf", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
+        "tanh", "asinh", "acosh", "atanh", "atan2", "hypot",
+    )},
+    "erfc": lambda x: mpmath.erfc(_bounded(x, 100)),
+    "ndtr": lambda x: mpmath.ncdf(_bounded(x, 200)),
+    "gelu_slope": lambda x: mpmath.ncdf(_bounded(x, 200)) + _bounded(x, 200) * mpmath.npdf(_bounded(x, 200)),
+    "sigmoid": lambda x: 1 / (1 + mpmath.exp(-_bounded(x, 2000))),
+    "exp2": lambda x: mpmath.power(2, x),
+    "log2": lambda x: mpmath.log(x, 2),
+    "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
+    "rsqrt": lambda x: 1 / mpmath.sqrt(x),
+    "pow": mpmath.power,
+}  # fmt: skip
+
+
+def series_of_slope(terms: int = 12) -> tuple[float, float, list[float]]:
+    """The zero of gelu's derivative in two parts, and the Taylor coefficients there, from the first power on."""
+    with mpmath.workdps(60):
+        zero = mpmath.findroot(EXACT["gelu_slope"], -0.7518)
+        high = float(zero)
+        coefficients = mpmath.taylor(EXACT["gelu_slope"], zero, terms)[1:]
+        return high, float(zero - high), [float(each) for each in coefficients]
+
+
+# ---- f32 on a GPU ----
+
+SOURCE = """
+%(includes)s
+
+// Next to its zero by its series: the sum of two terms would have lost what is left.
+__device__ f64 slope_of_gelu(f64 x) {
+  const f64 d = (x - %(high)s) - %(low)s;
+  if (fabs(d) < 0.015625) return d * %(series)s;
+  return normcdf(x) + x * (exp(-0.5 * x * x) * 0.39894228040143267794);
+}
+
+// All bit patterns in the order of what they stand for, NaN last.
+__device__ f32 argument_at(u32 i) {
+  const u32 count = 0x7f800001u;
+  if (i < count) return __uint_as_float(0x80000000u | (count - 1 - i));
+  if (i - count < count) return __uint_as_float(i - count);
+  const u32 nan = i - 2 * count;
+  return __uint_as_float((nan & 1 ? 0xff800001u : 0x7f800001u) + nan / 2);
+}
+
+// Units in the last place between a result and the exact value; -1 where one is special and the other not the same.
+__device__ f64 distance(f32 ours, f64 exact) {
+  if (exact != exact) return ours != ours ? 0.0 : -1.0;
+  if (ours != ours) return -1.0;
+  if (exact == 0.0) return ours == 0.0f && (1.0f / ours > 0.0f) == (1.0 / exact > 0.0) ? 0.0 : -1.0;
+  if (isinf(exact)) return f64(ours) == exact ? 0.0 : -1.0;
+  const f64 unit = ldexp(1.0, max(ilogb(exact) - 23, -149)), end = 0x1p128;
+  const f64 near = isinf(ours) ? copysign(end, f64(ours)) : f64(ours), far = fmax(fmin(exact, end), -end);
+  return fabs(near - far) / fmin(unit, 0x1p104);
+}
+
+struct Found { u64 worst, steps_down, wrong; };
+
+__device__ void note(Found* found, f64 distance, u32 place) {
+  if (distance < 0.0) atomicAdd(&found->wrong, 1ull);
+  else atomicMax(&found->worst, u64(__float_as_uint(__double2float_ru(distance))) << 32 | place);
+}
+
+%(kernels)s
+"""
+
+ONE = """
+extern "C" __global__ void sweep_%(name)s(Found* found) {
+  const u32 from = (blockIdx.x * 256 + threadIdx.x) * 1024u;
+  f32 last = argument_at(from ? from - 1 : 0), before = %(ours_last)s;
+  f64 worst = 0.0;
+  u32 place = 0;
+  for (u32 i = from; i < from + 1024u || (from + 1024u == 0 && i >= from); ++i) {
+    const f32 a = argument_at(i);
+    const f32 value = %(ours)s;
+    const f64 x = a, off = distance(value, %(exact)s);
+    if (off < 0.0) note(found, off, i);
+    if (off > worst) worst = off, place = __float_as_uint(a);
+    if (%(direction)s && (a < 0.0f) == (last < 0.0f) && %(direction)s * (f64(value) - f64(before)) < 0.0)
+      atomicAdd(&found->steps_down, 1ull);
+    last = a, before = value;
+    if (i == 0xffffffffu) break;
+  }
+  note(found, worst, place);
+}
+"""
+
+TWO = """
+extern "C" __global__ void sweep_%(name)s(Found* found, const f32* first, const f32* second, u32 count) {
+  const u32 i = blockIdx.x * 256 + threadIdx.x;
+  if (i >= count) return;
+  const f32 a = first[i], b = second[i];
+  const f64 x = a, y = b;
+  note(found, distance(%(ours)s, %(exact)s), i);
+}
+"""
+
+
+def direction(name: str) -> int:
+    """1 for a function that rises wherever it is defined, -1 for one that falls, else 0."""
+    return (name in RISING) - (name in FALLING)
+
+
+def source(rows: dict[str, Intrinsic]) -> str:
+    """The CUDA text of the sweep over f32."""
+    high, low, series = series_of_slope()
+    horner = f"({series[-1].hex()})"
+    for each in series[-2::-1]:
+        horner = f"({horner} * d + {each.hex()})"
+    kernels = [
+        (ONE if row.arguments == "r" else TWO)
+        % {
+            "name": name,
+            "ours": row.cuda.format("a", "b"),
+            "ours_last": row.cuda.format("last", "last"),
+            "exact": CUDA[name],
+            "direction": direction(name),
+        }
+        for name, row in rows.items()
+    ]
+    headers = dict.fromkeys([COMMON_HEADER, *(row.header for row in rows.values() if row.header)])
+    return SOURCE % {
+        "includes": "\n".join(f'#include "{header}"' for header in headers),
+        "high": f"({high.hex()})", "low": f"({low.hex()})", "series": horner, "kernels": "\n".join(kernels),
+    }  # fmt: skip
+
+
+def entries(rows: Iterable[str]) -> list[str]:
+    """The kernels of `source`."""
+    return [f"sweep_{name}" for name in rows]
+
+
+def pairs(count: int = 1 << 24) -> tuple[np.ndarray, np.ndarray]:
+    """Seeded pairs of arguments: all pairs of special ones, all exponents, and usual sizes."""
+    rng = np.random.default_rng(11)
+    info = np.finfo(np.float32)
+    few = [0, info.smallest_subnormal, info.tiny, 0.5, 1, 1.5, 2, 3, 1e10, info.max, np.inf]
+    few = np.array([*few, *np.negative(few), np.nan], np.float32)
+    special = np.meshgrid(few, few)
+    found = []
+    for each in special:
+        spread = rng.integers(0, 2**32, count, dtype=np.uint32).view(np.float32)
+        usual = (rng.normal(0, 4, count) * np.exp2(rng.integers(-3, 4, count))).astype(np.float32)
+        found.append(np.concatenate([each.reshape(-1), spread, usual]))
+    return found[0], found[1]
+
+
+def sweep_f32(rows: dict[str, Intrinsic]) -> dict[str, dict]:
+    """What the GPU finds of each function, as the record has it."""
+    import cupy
+
+    from skuda.compile import compile_cubin
+
+    arch = f"sm_{cupy.cuda.Device().compute_capability}"
+    module = cupy.cuda.function.Module()
+    module.load(compile_cubin(source(rows), "sweep_elementary.cu", entries(rows), arch).cubin)
+    grid = None
+    result = {}
+    for name, row in rows.items():
+        found = cupy.zeros(3, cupy.uint64)
+        kernel = module.get_function(f"sweep_{name}")
+        if row.arguments == "r":
+            count = 1 << 32
+            kernel((count // 1024 // 256,), (256,), (found,))
+        else:
+            grid = grid or [cupy.asarray(each) for each in pairs()]
+            count = grid[0].size
+            kernel((-(-count // 256),), (256,), (found, *grid, np.uint32(count)))
+        worst, steps, wrong = (int(each) for each in found.get())
+        place = worst & 0xFFFFFFFF
+        arguments = (
+            [np.uint32(place).view(np.float32)] if row.arguments == "r" else [each[place].get() for each in grid]
+        )
+        result[name] = {
+            "arguments": count,
+            "worst_ulp": float(np.uint32(worst >> 32).view(np.float32)),
+            "at": " ".join(float(each).hex() for each in arguments),
+            "steps_down": steps if direction(name) else None,
+            "wrong": wrong,
+            "digest": header_digest(row.header or COMMON_HEADER),
+        }
+    return result
+
+
+# ---- f64 on the CPU ----
+
+
+def points_f64(count: int) -> np.ndarray:
+    """Seeded arguments of one function: every exponent, usual sizes, and dense around `PLACES`."""
+    rng = np.random.default_rng(12)
+    share = count // 8
+    near = np.array(PLACES)[rng.integers(0, len(PLACES), 2 * share)] * (1 + rng.normal(0, 1e-2, 2 * share))
+    return np.concatenate([
+        rng.choice([-1, 1], share) * np.exp2(rng.uniform(-1074, 1024, share)), rng.normal(0, 1, share),
+        rng.uniform(-6, 6, share), rng.uniform(-40, 40, share), rng.uniform(-750, 712, share),
+        rng.choice([-1, 1], share) * np.exp2(rng.uniform(-60, 6, share)), rng.choice([-1, 1], 2 * share) * near,
+    ])  # fmt: skip
+
+
+def sweep_f64(rows: dict[str, Intrinsic], count: int = 80_000) -> dict[str, dict]:
+    """What the CPU finds of each function, as the record has it."""
+    result = {}
+    for name, row in rows.items():
+        arguments = [points_f64(count)]
+        if row.arguments == "rr":
+            arguments.append(np.random.default_rng(13).permutation(arguments[0]))
+        worst, place = worst_f64(name, arguments)
+        result[name] = {
+            "arguments": len(arguments[0]),
+            "worst_ulp": worst,
+            "at": " ".join(float(each[place]).hex() for each in arguments),
+            "steps_down": steps_f64(name) if direction(name) and row.arguments == "r" else None,
+            "wrong": 0,
+            "digest": header_digest(row.header or COMMON_HEADER),
+        }
+    return result
+
+
+def computed(name: str, *arguments: np.ndarray) -> np.ndarray:
+    """What the reference gives."""
+    names = dict(zip("xy", arguments, strict=False))
+    with np.errstate(all="ignore"):
+        return eval(INTRINSICS[name].numpy.format("x", "y"), {**vars(reference), "np": np, **names})
+
+
+def distance_f64(name: str, got: float, *arguments: float) -> float | None:
+    """Units in the last place from the exact value; None where that is none or out of range."""
+    with mpmath.workprec(160):
+        try:
+            exact = EXACT[name](*map(mpmath.mpf, arguments))
+        except (ValueError, ZeroDivisionError, OverflowError):
+            return None
+        if not isinstance(exact, mpmath.mpf) or not mpmath.isfinite(exact) or abs(exact) >= mpmath.mpf(2) ** 1024:
+            return None
+        exponent = int(mpmath.frexp(exact)[1]) if exact else -2000
+        near = mpmath.sign(exact) * mpmath.mpf(2) ** 1024 if math.isinf(got) else mpmath.mpf(got)
+        return float(abs(exact - near) / mpmath.ldexp(1, max(exponent - 53, -1074)))
+
+
+def worst_f64(name: str, arguments: list[np.ndarray]) -> tuple[float, int]:
+    """The largest distance, and where it is; NaN is infinitely far off."""
+    got = computed(name, *arguments)
+    worst, place = 0.0, 0
+    for i, (value, *given) in enumerate(zip(got.tolist(), *(each.tolist() for each in arguments), strict=True)):
+        off = distance_f64(name, value, *given)
+        if off is not None and not off <= worst:
+            worst, place = off if off == off else math.inf, i
+    return worst, place
+
+
+def steps_f64(name: str) -> int:
+    """Steps back over runs of 64 neighbours."""
+    starts = np.abs(points_f64(16_000)).view(np.int64)[:, None]
+    x = (starts + np.arange(64)).view(np.float64)
+    x = x[np.isfinite(x).all(1)]
+    return sum(int((direction(name) * np.diff(computed(name, each)) < 0).sum()) for each in (x, -x[:, ::-1]))
+
+
+# ---- the record ----
+
+
+def write(name: str, where: str, word: str, found: dict[str, dict]) -> Path:
+    """Merges what was found into the record of where it ran; what that says of other functions stays."""
+    path = FOLDER / f"elementary-{name}.json"
+    record = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"functions": {}}
+    functions = record["functions"] | {each: {word: said} for each, said in found.items()}
+    record = {
+        "where": where,
+        "date": date.today().isoformat(),
+        **_driver(),
+        "functions": dict(sorted(functions.items())),
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return path
+
+
+def _driver() -> dict[str, str]:
+    from skuda.codegen.commands import gpus
+
+    found = gpus.find()
+    return {"driver": found.driver, "cuda": found.cuda} if found.devices else {}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("names", nargs="*", choices=[[], *COMMON], default=[])
+    parser.add_argument("--f64", action="store_true", help="f64 against mpmath on the CPU, in a few minutes")
+    parser.add_argument("--record", action="store_true", help="write what was found into evidence/")
+    args = parser.parse_args()
+    rows = {name: row for name, row in COMMON.items() if not args.names or name in args.names}
+    word = "f64" if args.f64 else "f32"
+    found = sweep_f64(rows) if args.f64 else sweep_f32(rows)
+    late = 0
+    for name, each in found.items():
+        promised = INTRINSICS[name].ulp[args.f64]
+        bad = each["worst_ulp"] > promised or (name in MONOTONE and each["steps_down"]) or each["wrong"]
+        late += bool(bad)
+        print(
+            f"{name:12}{word} {each['worst_ulp']:.4f} at {each['at']} of {each['arguments']}, promised {promised:g}; "
+            f"{each['steps_down']} steps back, {each['wrong']} wrong{'  <--' if bad else ''}"
+        )
+    if args.record:
+        if args.f64:
+            print(write("f64", "CPU", word, found))
+        else:
+            from skuda.codegen.commands import gpus
+
+            gpu = gpus.find().devices[0][0]
+            print(write("-".join(gpu.lower().split()), gpu, word, found))
+    return 1 if late else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

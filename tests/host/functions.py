@@ -40,7 +40,7 @@ class Functions:
         path = folder / "functions.cpp"
         path.write_text('#include "device.h"\n' + emulator._hosted(emulator._inlined(text, set())), encoding="utf-8")
         built = path.with_suffix(".so")
-        command = [emulator.COMPILER, *emulator._FLAGS, f"-I{emulator.HERE}", str(path), "-o", str(built)]
+        command = [emulator.COMPILER, *emulator._FLAGS, f"-I{emulator.HERE}", str(path), "-shared", "-o", str(built)]
         said = subprocess.run(command, capture_output=True, text=True)
         if said.returncode:
             raise RuntimeError(f"the host's compiler refused the functions:\n{said.stderr[:4000]}")

@@ -110,7 +110,7 @@ class Bound:
         worst_ulp: the largest distance from the exact value, in units in the last place.
         at: the argument, or arguments, where that was, as a hexadecimal number.
         steps_down: how often the function fell where it must rise (or rose where it must fall); None if it may do both.
-        wrong: how many NaN, infinities and signs of zero are not what they must be.
+        wrong: how many NaN, infinities and signs of zero are not what they must be; None if none was looked at.
         digest: of the header that has it, as `header_digest` gives it.
     """
 
@@ -119,7 +119,7 @@ class Bound:
     worst_ulp: float
     at: str
     steps_down: int | None
-    wrong: int
+    wrong: int | None
     digest: str
 
 

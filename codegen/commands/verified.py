@@ -57,6 +57,18 @@ def bound(records: Records, name: str) -> str:
     return "not verified (its steps changed since)" if any(every.values()) else "not measured on a GPU yet"
 
 
+def broken(records: Records) -> Iterator[str]:
+    """Functions in common steps that were further off, as they are now, than the intrinsics' table promises."""
+    for (name, word), bounds in records.bounds.items():
+        row = INTRINSICS.get(name)
+        if row is None or row.ulp is None:
+            continue
+        digest, promised = header_digest(row.header or COMMON_HEADER), row.ulp[("f32", "f64").index(word)]
+        for each in bounds:
+            if each.digest == digest and (each.worst_ulp > promised or each.wrong):
+                yield f"{name} of {word} on {each.where}: {each.worst_ulp:.4g} at {each.at}, promised {promised:g}"
+
+
 def _stage(operation: Operation) -> str:
     return f"stage {operation.stage}, " if operation.stage else ""
 

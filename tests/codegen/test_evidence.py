@@ -400,3 +400,37 @@ def test_without_records_nothing_is_written(tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == f"no record in {tmp_path / 'evidence'}: nothing written\n"
     assert [path.name for path in tmp_path.iterdir()] == ["README.md"]
     assert (tmp_path / "README.md").read_text() == readme
+
+
+def bound(worst: float, **other) -> dict:
+    digest = evidence.header_digest("erf.cuh")
+    return {
+        "arguments": 9, "worst_ulp": worst, "at": "0x1p+0", "steps_down": 0, "wrong": 0, "digest": digest, **other
+    }  # fmt: skip
+
+
+def test_how_far_functions_are_off(catalog):
+    """Measured with the steps as they are, or not: a record of other steps says nothing of them."""
+    assert verified.bound(records_of(catalog), "erf") == "not measured on a GPU yet"
+    assert verified.bound(records_of(catalog), "sqrt") == ""
+    folder = records_of(catalog).folder
+    folder.mkdir(exist_ok=True)
+
+    def record(**bounds):
+        text = json.dumps({"where": "NVIDIA H200", "date": "2026-01-02", "functions": {"erf": bounds}})
+        (folder / "elementary-nvidia-h200.json").write_text(text)
+        return records_of(catalog)
+
+    good = record(f32=bound(0.9126), f64=bound(0.9))
+    assert verified.bound(good, "erf") == "measured 0.9126 in f32 (NVIDIA H200), 0.9 in f64 (NVIDIA H200)"
+    assert list(verified.broken(good)) == []
+    assert "| erf | f32 | 0.9126 | 0x1p+0 | 9 | 0 | NVIDIA H200 |" in page(good, "generated")
+    changed = record(f32=bound(3, digest="0"))
+    assert verified.bound(changed, "erf") == "not verified (its steps changed since)"
+    assert list(verified.broken(changed)) == []
+    far = record(f32=bound(1.25), f64=bound(0.5, wrong=1))
+    assert len(list(verified.broken(far))) == 2 and "promised 1" in next(verified.broken(far))
+
+
+def test_measured_functions_keep_what_is_promised():
+    assert list(verified.broken(Records(evidence.package_of(CATALOG)))) == []

@@ -113,7 +113,7 @@ def test_places_among_equals(source, tmp_path):
 
 
 def test_the_order_of_a_sum(tmp_path):
-    """What is left of a sum that cancels tells one order from another, in half types too; one of each kind of kernel."""
+    """What is left of a sum that cancels tells one order from another, in half types too; for each kind of kernel."""
     kinds = {}
     for sku in SKUS:
         found = dispatch.entry_of(sku)

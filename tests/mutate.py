@@ -28,7 +28,7 @@ from mutations import MUTATIONS, Mutation
 
 ROOT = Path(__file__).parents[1]
 LIMIT = 300  # seconds that a command may take; one that hangs has noticed
-FAILED, REFUSED = 1, 2  # pytest: a test failed; nothing could be collected, as where an import fails
+FAILED, REFUSED, USAGE = 1, 2, 4  # pytest: a test failed; nothing could be collected; an import fails, or no such test
 _LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "build", "*.egg-info", "evidence", "shared")
 _PACKAGES = {"codegen": "codegen", "templates": "templates", "generated": "generated"}  # beside runtime, in skuda
 
@@ -104,7 +104,9 @@ def outcome(tree: Tree, mutation: Mutation) -> tuple[str, str]:
     last = next((line for line in lines if line.startswith(("FAILED", "ERROR"))), lines[-1])[:120]
     if done.returncode == 0:
         return "survived", last
-    return ("killed" if done.returncode in (FAILED, REFUSED) or done.returncode < 0 else "error"), last
+    imported = done.returncode != USAGE or "ImportError while loading conftest" in done.stdout
+    noticed = imported and (done.returncode in (FAILED, REFUSED, USAGE) or done.returncode < 0)
+    return ("killed" if noticed else "error"), last
 
 
 def shared_out(jobs: int, work: Sequence, do) -> Iterator[tuple]:

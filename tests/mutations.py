@@ -375,7 +375,7 @@ MUTATIONS = (
         CUDA + "quotient.cuh",
         "return absolute(r) > C(0) ? fused(r, y, q0) : q0;",
         "return fused(r, y, q0);",
-        moves("vectors", "pitched vectors", "groups"),
+        moves("quotients of any number"),
         "the quotient of an infinity is NaN",
     ),
     Mutation(
@@ -404,7 +404,7 @@ MUTATIONS = (
         "runtime/rows.py",
         "_extreme(rows, np.max, np.logical_and)",
         "_extreme(rows, np.max, np.logical_or)",
-        where(CONFORMANCE + "test_every_reduction.py"),
+        where(RUNTIME + "test_rows.py"),
         "the largest of both zeros is -0",
     ),
     Mutation(
@@ -447,21 +447,21 @@ MUTATIONS = (
         "runtime/staged.py",
         "size += -(-count(shape) * storage.itemsize // _ALIGNED) * _ALIGNED",
         "size += count(shape) * storage.itemsize",
-        moves("values between stages", "values between stages of half types"),
+        moves("values of several types between stages"),
         "values in the workspace begin anywhere",
     ),
     Mutation(
         "runtime/reduce_mapping.py",
         "return -(-size // widest) * widest",
         "return size",
-        (RUNTIME + "test_reduce_mapping.py", HOST, "-k", "argmax or reduce_mapping"),
+        where(RUNTIME + "test_reduce_mapping.py", "room"),
         "the workspace forgets how the struct of a part ends",
     ),
     Mutation(
         "runtime/reduce_mapping.py",
         "room = -(-cut.parts // GROUP) * GROUP if self.count == 1 else cut.parts",
         "room = cut.parts",
-        moves("parts along"),
+        where(RUNTIME + "test_reduce_mapping.py", "room"),
         "eight parts are read where there are fewer",
     ),
     Mutation(

@@ -66,6 +66,7 @@ MOVES = {
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(schedules.VEC)),
     "shifted vectors": ("lerp", ("f16",), variant(schedules.SHIFTED)),
     "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(schedules.PITCHED)),
+    "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(schedules.VEC)),
     "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(schedules.ROWS)),
     "groups": ("quantize_per_group", ("f16", "u4"), variant(schedules.GROUPS)),
     "columns": ("quantize_per_channel", ("f16", "s8"), variant(schedules.COLUMNS)),
@@ -77,6 +78,7 @@ MOVES = {
     "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(schedules.VEC)),
     "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(schedules.VEC)),
     "values between stages": ("standardize", ("f32",), variant(schedules.STAGES)),
+    "values of several types between stages": ("l2_normalize_backward", ("f32",), variant(schedules.STAGES)),
     "values between stages of half types": ("softmax_backward", ("f16",), variant(schedules.STAGES)),
 }
 

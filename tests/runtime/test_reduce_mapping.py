@@ -19,6 +19,7 @@ from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
 from skuda.rows import GROUP, in_order
 from skuda.schedules import PartVariant, RowMode
+from skuda.sku import BackendKind
 
 PLANS = [
     plan
@@ -213,3 +214,26 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
                 blocks, threads = geometry.finish
                 assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
                 assert (threads >> wide) * each >= cut.parts and each & (each - 1) == 0
+
+
+# Bytes of what a part comes to, as C++ lays it out: a value, a value of 4 bytes with its place, a number beside a count.
+PARTS = {"sum": 4, "amax": 4, "any": 1, "count_nonzero": 8, "argmax": 16, "prod_stage1_backward": 16}
+
+
+@pytest.mark.parametrize("function", PARTS)
+def test_there_is_room_for_all_parts(function):
+    """Of one row parts are read eight at a time, and the next struct begins on the boundary of its widest member."""
+    [plan_class] = (plan for plan in PLANS if plan.operation.function == function)
+    counts = set()
+    for kept in ((), (3,)):
+        for length in (*range(2_000, 400_000, 1_999), 5_000_000, 10_000_019):
+            plan = plan_class.select(
+                plan_class.descriptor_type(kept=kept, reduced=(length,)), preference=BackendKind.REFERENCE
+            )
+            kernels = getattr(plan._kernels, "parts", None) or plan._kernels
+            for cut in (kernels._along, kernels._across):
+                rows = 3 if kept else 1
+                room = cut.parts * rows if kept else -(-cut.parts // GROUP) * GROUP
+                assert cut.parts == 1 or kernels.workspace >= room * PARTS[function]
+                counts.add(cut.parts % GROUP)
+    assert function in ("sum", "prod_stage1_backward") or len(counts) > 2  # parts of any number, so that it matters

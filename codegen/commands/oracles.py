@@ -19,7 +19,8 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The operations without an oracle, and the oracles without an operation.
 
     An oracle has the name of an operation, or the part of it before `_per_...` where several granularities share it;
-    that of a backward pass has `_backward` behind it.
+    that of a backward pass has `_backward` behind it. What a row is without an optional input has the row's oracle, or one
+    of its own.
 
     Args:
         folder: tests/oracles.
@@ -29,13 +30,10 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
         SpecError: a file there is not Python.
     """
     oracles = dict(_oracles(folder))
-    wanted = {
-        function: (function, re.sub(r"_per_[a-z]+(_backward)?$", r"\1", function))
-        for row in rows
-        for function in (row.name, *([f"{row.name}_backward"] if row.backward is not None else []))
-    }
+    wanted = {function: _shared(function) for row in rows for function in _functions(row)}
+    forms = {function: _shared(function) for row in rows for form in row.forms.values() for function in _functions(form)}
     found = []
-    named = {name for names in wanted.values() for name in names}
+    named = {name for names in (wanted | forms).values() for name in names}
     for name, path in oracles.items():
         if name not in named:
             near = closest(name, named)
@@ -45,6 +43,16 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
             either = " or ".join(f"`{name}`" for name in dict.fromkeys(names))
             found.append(f"`{function}` has no oracle: write {either} under @oracle in {folder}, by hand")
     return found
+
+
+def _functions(row: Row) -> list[str]:
+    """The functions of a row, forward and backward."""
+    return [row.name, *([f"{row.name}_backward"] if row.backward is not None else [])]
+
+
+def _shared(function: str) -> tuple[str, str]:
+    """The names that an oracle of a function may have: its own, and the one that granularities share."""
+    return function, re.sub(r"_per_[a-z]+(?=_without_|_backward$|$)", "", function)
 
 
 def _oracles(folder: Path) -> Iterator[tuple[str, Path]]:

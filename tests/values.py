@@ -200,8 +200,8 @@ def lacking(cases: list[Case]) -> list[str]:
 
 
 def cancelling(array: np.ndarray, along: tuple[int, ...]) -> np.ndarray:
-    """Values of many magnitudes whose sum along some axes is 0: what is left of it is what rounding in one order leaves,
-    which a half type shows too. The second half of an axis is the negative of the first, in another order.
+    """Values of many magnitudes whose sum along some axes is 0: what is left of it is what rounding in one order
+    leaves, which a half type shows too. The second half of an axis is the negative of the first, in another order.
     """
     axis = max(along, key=lambda each: array.shape[each], default=None)
     if axis is None or array.shape[axis] < 2:

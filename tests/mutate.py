@@ -29,7 +29,7 @@ from mutations import MUTATIONS, Mutation
 ROOT = Path(__file__).parents[1]
 LIMIT = 300  # seconds that a command may take; one that hangs has noticed
 FAILED, REFUSED, USAGE = 1, 2, 4  # pytest: a test failed; nothing could be collected; an import fails, or no such test
-_LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "build", "*.egg-info", "evidence", "shared")
+_LEFT_OUT = shutil.ignore_patterns(".*", "__pycache__", "*.pyc", "build", "*.egg-info", "shared")
 _PACKAGES = {"codegen": "codegen", "templates": "templates", "generated": "generated"}  # beside runtime, in skuda
 
 
@@ -143,11 +143,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2 if wrong else 0
     if not args.quick:
         commands = list(dict.fromkeys(each.tests for each in chosen))
+        failed = 0
         for tests, done in shared_out(args.jobs, commands, Tree.tests):
             if done is None or done.returncode:
+                failed += 1
                 print(f"these do not pass without a mutation: {' '.join(tests)}")
-                print(done.stdout[-3000:] if done else "they do not end")
-                return 2
+                print(done.stdout[-3000:] if done else "they do not end", flush=True)
+        if failed:
+            return 2
         print(f"{len(commands)} commands pass without a mutation", flush=True)
     counts = dict.fromkeys(("killed", "survived", "error"), 0)
     for number, (each, (what, said)) in enumerate(shared_out(args.jobs, chosen, outcome), 1):

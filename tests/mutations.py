@@ -525,14 +525,14 @@ MUTATIONS = (
         "runtime/cache.py",
         "entry, arch, compiler.OPTIONS)).encode()",
         "entry, compiler.OPTIONS)).encode()",
-        where(RUNTIME + "test_cache.py"),
+        where(RUNTIME + "test_cache.py", "another_entry"),
         "kernels of other architectures are taken from the cache",
     ),
     Mutation(
         "runtime/cache.py",
         "(FORMAT, source, included, entry,",
         "(FORMAT, source, entry,",
-        where(RUNTIME + "test_cache.py"),
+        where(RUNTIME + "test_cache.py", "part_of_the_key"),
         "a changed header leaves the cache as it is",
     ),
     Mutation(
@@ -560,7 +560,7 @@ MUTATIONS = (
         "runtime/schedules.py",
         '.join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)',
         '.join(filter(str.isdigit, arch)) or 0) > least_arch(variant)',
-        ("tests/codegen/test_build.py", "tests/codegen/test_cli.py", "tests/codegen/test_reductions.py"),
+        where("tests/codegen/test_build.py", "named_for_each"),
         "sm_90 has no clusters",
     ),
 )

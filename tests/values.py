@@ -200,10 +200,19 @@ def lacking(cases: list[Case]) -> list[str]:
 
 
 def cancelling(array: np.ndarray, along: tuple[int, ...]) -> np.ndarray:
-    """Values whose sum along some axes is 0: what is left of it is what rounding in one order leaves, in any type."""
+    """Values of many magnitudes whose sum along some axes is 0: what is left of it is what rounding in one order
+    leaves, which a half type shows too. The second half of an axis is the negative of the first, in another order.
+    """
+    axis = max(along, key=lambda each: array.shape[each], default=None)
+    if axis is None or array.shape[axis] < 2:
+        return array
+    found = np.moveaxis(array, axis, -1).astype(np.float64)
+    half = found.shape[-1] // 2
     with np.errstate(all="ignore"):  # of rows that are something else
-        half = array.astype(np.float64) * 64
-        return (half - np.flip(half, along)).astype(array.dtype)
+        first = (found[..., :half] * 2.0 ** (7 * np.arange(half) % 9)).astype(array.dtype)
+    whole = np.zeros(found.shape, array.dtype)
+    whole[..., :half], whole[..., half : 2 * half] = first, -np.roll(first, 3, axis=-1)
+    return np.moveaxis(whole, -1, axis)
 
 
 # ---- operands in memory ----

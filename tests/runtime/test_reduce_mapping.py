@@ -216,7 +216,7 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
                 assert (threads >> wide) * each >= cut.parts and each & (each - 1) == 0
 
 
-# Bytes of what a part comes to, as C++ lays it out: a value, a value of 4 bytes with its place, a number beside a count.
+# Bytes of what a part comes to, as C++ lays it out: a value, one of 4 bytes with its place, a count and a number.
 PARTS = {"sum": 4, "amax": 4, "any": 1, "count_nonzero": 8, "argmax": 16, "prod_stage1_backward": 16}
 
 

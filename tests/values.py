@@ -27,6 +27,7 @@ _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
 _RARE = 8  # of 256 elements, so many are unusual
+_SOME = 16  # elements: of fewer, which others share, none is unusual
 _TIES = 77  # of 256 elements, so many lie on a grid, where quotients end in one half and elements are equal
 # What happens to a row: to two of three nothing.
 _KINDS = ("nan", "infinite", "extreme", "zeros", "any", "constant", "cancelling")
@@ -404,8 +405,16 @@ class _Filling:
             near = 1 + 0.005 * self._normal()
             return np.where(on_grid, 1.0, near) * np.where(self._bytes(2) < 128, -1, 1)
         values = self._values()
+        if self._above_zero():
+            values = np.abs(values)
         grid = self._step() / 2
         return np.where(on_grid, np.rint(values / grid) * grid, values)
+
+    def _above_zero(self) -> bool:
+        """Whether codes begin at 0 and no zero point moves them: what is below would all be cut to 0."""
+        letters = {letter for letter, word in self.plan.types.items() if DTYPES[word].code and not DTYPES[word].signed}
+        names = {operand.name for operand in self.plan.operation.operands}
+        return bool(letters) and "zero_point" not in names and not self.operand.name.startswith("d_")
 
     def _values(self) -> np.ndarray:
         """Of a normal distribution whose ends are cut, so that some elements are equal."""
@@ -421,9 +430,9 @@ class _Filling:
         bits, which = self._bytes(4).reshape(self.shape), self._bytes(5).reshape(self.shape)
         numbers = self.numbers
         if not self.rows:
-            rare = bits < (_RARE if self.count > 1 else 128 if self.unusual else 0)
+            rare = bits < (_RARE if self.count > _SOME else 128 if self.unusual and self.count == 1 else 0)
             return np.where(rare, special["any"][which % len(special["any"])], array)
-        if numbers is None:
+        if numbers is None or not self.count:
             return array
         if numbers.max() >= _FEW:
             kinds = (numbers + self.seed) % len(_ROWS)

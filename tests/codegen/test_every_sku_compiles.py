@@ -18,7 +18,8 @@ from skuda import dispatch, schedules
 from skuda.sku import KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
-SPILLED = 128  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
+SPILLED = 136  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
+SPILLED_BY_FINISH = 22_000  # six f64 reductions at once: a block that joins parts, which few calls wait for
 SPILLED_AT_MOST = 3700  # f64 rows that 1024 threads read again, and f64 columns with outputs of their own
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
@@ -91,10 +92,17 @@ def test_every_sku(group, monkeypatch):
         assert lowered.encode() in compiled.cubin
     lines = compiled.log.splitlines()
     assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
-    spilled = re.findall(r"(\d+) bytes spill stores, (\d+) bytes spill loads", compiled.log)
+    of_kernels = re.split(r"Compiling entry function '(\w+)'", compiled.log)[1:]
+    spilled = {
+        name: max(map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said).groups()))
+        for name, said in zip(of_kernels[::2], of_kernels[1::2], strict=True)
+    }
     assert len(spilled) >= len(members)  # the compiler did say
     much = any("reread" in sku.variant or sku.variant.startswith("across") for sku in members)
-    assert max(int(bytes) for pair in spilled for bytes in pair) <= (SPILLED_AT_MOST if much else SPILLED)
+    finish = {name for name in spilled if "_finish" in name}
+    assert {name: size for name, size in spilled.items() if name in finish and size > SPILLED_BY_FINISH} == {}
+    most = SPILLED_AT_MOST if much else SPILLED
+    assert {name: size for name, size in spilled.items() if name not in finish and size > most} == {}
 
 
 def test_the_groups_hold_every_sku_once():

@@ -333,7 +333,7 @@ def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
     monkeypatch.setattr(dispatch, "catalogs", lambda: (found,))
     for name in ("two_widths", "whole", "saturate_to_s4_it", "wrap_to_u8_it"):
         some = covering(sources[f"{name}.cu"])
-        host = emulator.Host(f"{name}.cu", some, tmp_path)
+        host = emulator.Host(some, tmp_path)
         assert [fault for sku in some for fault in host.faults(sku)] == []
 
 

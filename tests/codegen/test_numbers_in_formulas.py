@@ -75,9 +75,9 @@ def test_kernels(ours, monkeypatch, tmp_path):
     chosen = emulator.by_source(skus)
     monkeypatch.setattr(dispatch, "catalogs", lambda: (found,))
     for index in (8, 10, 12):
-        source = f"number_{index}.cu"
-        host = emulator.Host(source, chosen[source], tmp_path)
-        assert [fault for sku in chosen[source] for fault in host.faults(sku)] == []
+        some = chosen[f"number_{index}.cu"]
+        host = emulator.Host(some, tmp_path)
+        assert [fault for sku in some for fault in host.faults(sku)] == []
 
 
 def test_a_zero_with_a_sign_is_no_zero_of_magnitudes():

@@ -153,7 +153,7 @@ def test_one_page_and_one_row():
     ]  # fmt: skip
     page = files["docs/shifted.md"]
     assert "skuda.shifted(x, gain=None, offset=None, share=None, *, low=None, high=None, out=None, stream=None)" in page
-    assert "| `offset` | `i32[d]` | array, any strides; None is 0, by a kernel that reads none. |" in page
+    assert "; None is 0, by a kernel that reads none. |" in page.partition("| `offset` | `i32[d]` | array, any strides")[2]
     assert "| `without` | `str` | \"b\" where the forward pass went without" in files["docs/weighed.md"]
 
 
@@ -182,7 +182,7 @@ def test_what_is_built_of_a_row_is_all_that_its_calls_reach(chosen, sources, dir
 
 def test_the_command_line_shows_forms_with_their_row(capsys):
     assert main(["list", "layer_norm"]) == 0
-    heads, *rows = capsys.readouterr().out.splitlines()
+    heads, *rows = (line for line in capsys.readouterr().out.splitlines() if not line.startswith(" "))
     assert [row.split()[0] for row in rows] == ["layer_norm", "layer_norm_dynamic_quantize"]
     assert rows[0].split()[2] == "forward+backward"
     assert main(["list", "layer_norm", "--skus"]) == 0

@@ -88,6 +88,7 @@ SOURCE = """
 // Next to its zero by its series: the sum of two terms would have lost what is left. Far below 0 it comes from below.
 __device__ f64 slope_of_gelu(f64 x) {
   if (x < -38.0) return -0.0;
+  if (isinf(x)) return x < 0.0 ? -0.0 : 1.0;
   const f64 d = (x - %(high)s) - %(low)s;
   if (fabs(d) < 0.015625) return d * %(series)s;
   return normcdf(x) + x * (exp(-0.5 * x * x) * 0.39894228040143267794);

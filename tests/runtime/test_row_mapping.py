@@ -244,7 +244,7 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, 
     call = Call(
         plan_class,
         tuple((dim.name, (extent,) if dim.many else extent) for dim, extent in dims),
-        (("element", element),),
+        ((plan_class.operation.element_fields["T"], element),),
         tuple((o.name, place(full if o.dims == plan_class.operation.space else row, "plain"))
               for o in plan_class.operation.operands),
         large=False,

@@ -19,8 +19,8 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The operations without an oracle, and the oracles without an operation.
 
     An oracle has the name of an operation, or the part of it before `_per_...` where several granularities share it;
-    that of a backward pass has `_backward` behind it. What a row is without an optional input has the row's oracle, or one
-    of its own.
+    that of a backward pass has `_backward` behind it. What a row is without an optional input has the row's oracle, or
+    one of its own.
 
     Args:
         folder: tests/oracles.
@@ -31,9 +31,9 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     """
     oracles = dict(_oracles(folder))
     wanted = {function: _shared(function) for row in rows for function in _functions(row)}
-    forms = {function: _shared(function) for row in rows for form in row.forms.values() for function in _functions(form)}
+    forms = [function for row in rows for form in row.forms.values() for function in _functions(form)]
     found = []
-    named = {name for names in (wanted | forms).values() for name in names}
+    named = {name for function in (*wanted, *forms) for name in _shared(function)}
     for name, path in oracles.items():
         if name not in named:
             near = closest(name, named)

@@ -85,7 +85,8 @@ class Host:
                 f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
                 f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
-        path = folder / f"kernels_{arch}.cpp"
+        number = len([*folder.glob("*.cpp")])  # a library that is loaded stays as it is
+        path = folder / f"kernels_{number}_{arch}.cpp"
         path.write_text(text, encoding="utf-8")
         built = path.with_suffix(".so")
         threads = [str(HERE / "threads.cc"), "-c", "-o", str(folder / "threads.o")]

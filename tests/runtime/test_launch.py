@@ -477,3 +477,13 @@ def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driv
             skuda.quantize_per_token(x, scale, zero_point, q_min=-1, q_max=wrong, out=out)
     with pytest.raises(Unsupported):
         skuda.quantize_per_token(x, make(2 << 12, (4,), "f8"), zero_point, q_min=-1, q_max=1, out=out)
+
+
+def test_a_plan_of_one_backend_serves_no_arrays_of_the_other(driver):
+    """Of the same shapes and types: plans are kept by where the operands are, too."""
+    here = [np.full(100, value, np.float32) for value in (1, 3)]
+    there = [array(0x100000 * number, (100,), np.float32) for number in (1, 2, 3)]
+    for times in (1, 2, 3):
+        assert (skuda.lerp(*here, 0.5) == 2).all()
+        skuda.lerp(*there[:2], 0.5, out=there[2])
+        assert len(driver.launches) == times

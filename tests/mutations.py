@@ -539,7 +539,7 @@ MUTATIONS = (
         "runtime/ops.py",
         "        keepdims,\n        first.device == CPU,",
         "        keepdims,\n        True,",
-        ("tests/runtime/test_launch.py", "tests/runtime/test_behind.py"),
+        where(RUNTIME + "test_launch.py", "no_arrays_of_the_other"),
         "plans of the CPU serve the GPU",
     ),
     Mutation(

@@ -488,7 +488,6 @@ def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driv
         skuda.quantize_per_token(x, make(2 << 12, (4,), "f8"), zero_point, q_min=-1, q_max=1, out=out)
 
 
-<<<<<<< HEAD
 def test_torch_is_told_what_was_written(driver, monkeypatch):
     """By every way of a call: the full check, the short way, arguments that are kept, the function form."""
     plan, (a, b, output) = lerp(Tensor)
@@ -564,7 +563,8 @@ def test_a_group_longer_than_its_axis_is_launched_as_one_of_that_length(driver, 
         plan = plan_class.select(descriptor, preference=BackendKind.CUDA)
         plan.execute(operands_of(plan, array))
     assert driver.launches[0] == driver.launches[1]
-=======
+
+
 def test_a_plan_of_one_backend_serves_no_arrays_of_the_other(driver):
     """Of the same shapes and types: plans are kept by where the operands are, too."""
     here = [np.full(100, value, np.float32) for value in (1, 3)]
@@ -573,4 +573,3 @@ def test_a_plan_of_one_backend_serves_no_arrays_of_the_other(driver):
         assert (skuda.lerp(*here, 0.5) == 2).all()
         skuda.lerp(*there[:2], 0.5, out=there[2])
         assert len(driver.launches) == times
->>>>>>> tests

@@ -280,7 +280,8 @@ def computed(name: str, *arguments: np.ndarray) -> np.ndarray:
     """What the reference gives."""
     names = dict(zip("xy", arguments, strict=False))
     with np.errstate(all="ignore"):
-        return eval(INTRINSICS[name].numpy.format("x", "y"), {**vars(reference), "np": np, **names})
+        known = {**vars(reference), name: getattr(reference, name), "np": np, **names}
+        return eval(INTRINSICS[name].numpy.format("x", "y"), known)
 
 
 def distance_f64(name: str, got: float, *arguments: float) -> float | None:

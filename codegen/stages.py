@@ -19,8 +19,8 @@ from skuda.codegen.nodes import CPP, INT, REDUCE, Node
 from skuda.codegen.printers import Printer
 from skuda.codegen.program import Program
 from skuda.codegen.row_cuda import kept_of
-from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, WIDE, Operand, Operation
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, WIDE, Operand, Operation
 
 
 def is_staged(program: Program) -> bool:

@@ -150,8 +150,8 @@ class ProgramInCuda:
         self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
         self.scalars = tuple(o for o in op.inputs if o.scalar)
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
-        self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
-        self.values += (Attribute(COUNTED, COMPUTE),) if op.counted else ()
+        self.values = tuple(a for a in op.attributes if a.name in op.analysis.attributes)
+        self.values += (Attribute(COUNTED, COMPUTE),) if op.analysis.counted else ()
 
     def narrow(self, operand: Operand) -> str | None:
         """The element of an output, where it is a float of 8 bits whatever the types are."""

@@ -62,7 +62,7 @@ class Described:
     @property
     def reference_imports(self) -> Imports:
         """Names that the row's NumPy formulas call."""
-        programs = [program for program in self.with_stages if not program.operation.stages]
+        programs = [program for program in self.with_stages if not program.operation.analysis.stages]
         steps = [text for program in programs for _, text in program.numpy_steps]
         return _imports([*steps, *(formula for program in programs for formula in program.numpy.values())])
 
@@ -136,7 +136,7 @@ class DescribedProgram:
             names.append("input_dtype")
         if self.reads_packed or self.operation.shaped:
             names.append("shape")
-        if self.operation.keeps:
+        if self.operation.analysis.keeps:
             names.append("keepdims")
         return names
 
@@ -199,8 +199,8 @@ class DescribedProgram:
         """Parameters of the generated reference."""
         op = self.operation
         row = ["row"] if op.takes_row else []
-        counted = [COUNTED] if op.counted else []
-        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.formula_attributes, *counted])
+        counted = [COUNTED] if op.analysis.counted else []
+        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.analysis.attributes, *counted])
 
     @cached_property
     def function_docs(self) -> list[str]:
@@ -240,9 +240,9 @@ class DescribedProgram:
             rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
         if self.reads_packed:
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
-        if op.keeps:
-            names = " and ".join(op.keeps) if self.backward else "the output"
-            kept = f"{names} keep{'s' if len(op.keeps) == 1 else ''}"
+        if op.analysis.keeps:
+            names = " and ".join(op.analysis.keeps) if self.backward else "the output"
+            kept = f"{names} keep{'s' if len(op.analysis.keeps) == 1 else ''}"
             rows.append(("keepdims", "bool", f"whether {kept} the reduced axes, with one element each."))
         out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
         rows.append(
@@ -274,7 +274,7 @@ class DescribedProgram:
     @cached_property
     def guarantee_text(self) -> str:
         """The promise, in words."""
-        if self.operation.exact:
+        if self.operation.analysis.exact:
             return (
                 "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
                 "rounded in C (f64 where T is f64, else f32), or made of such steps in one order "

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.model.operation import COMPUTE, Operation
+from skuda.model.operation import COMPUTE, Operation, Over, Reduced
 
 
 @dataclass(frozen=True)
@@ -51,19 +51,19 @@ class Program:
         return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
 
     @property
-    def in_parts(self) -> tuple[str, ...]:
-        """What the reductions are (`sum C`), if parts of a row can be reduced apart: no reduction is inside another,
+    def in_parts(self) -> tuple[Reduced, ...]:
+        """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
         op = self.operation
         formulas, reductions = self.written_out, self.reductions
         if (
             len({r.text for r in reductions}) != 1
-            or "/" in op.over
+            or op.block
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
         ):
             return ()
-        return tuple(f"{r.op.removeprefix(REDUCE)} {CPP.get(r.args[0].kind, COMPUTE)}" for r in reductions)
+        return tuple(Reduced(r.op.removeprefix(REDUCE), CPP.get(r.args[0].kind, COMPUTE)) for r in reductions)
 
     @property
     def of_some(self) -> str:
@@ -75,7 +75,7 @@ class Program:
         for output in self.operation.outputs:
             own = {dim.name for dim in output.dims}
             for extreme in _unguarded(self.formulas[output.name], frozenset()):
-                if not own >= set(extreme.text.partition("/")[0].split(", ")):
+                if not own >= set(Over.of(extreme.text).dims):
                     found[REDUCTIONS[extreme.op.removeprefix(REDUCE)].of_some] = None
         return " or ".join(sorted(found))
 
@@ -87,7 +87,7 @@ class Program:
         formulas = self.written_out
         each = {name for node in formulas.values() for r in node.reductions() for name in r.names()}
         each |= {name for o in op.outputs if o.dims == op.space for name in formulas[o.name].names()}
-        made = [o.dims for o in op.outputs if o.dims != op.space] if op.over else []
+        made = [o.dims for o in op.outputs if o.dims != op.space] if op.analysis.over else []
         return tuple(o.name for o in op.inputs if o.dims in made and o.name not in each)
 
     @property
@@ -100,6 +100,11 @@ class Program:
     def named(self) -> set[str]:
         """The outputs that formulas of other outputs name."""
         return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))
+
+
+def analysed(operation: Operation, **found) -> Operation:
+    """An operation of whose analysis more is known."""
+    return replace(operation, analysis=replace(operation.analysis, **found))
 
 
 def _unguarded(node: Node, guarded: frozenset[str]) -> Iterator[Node]:

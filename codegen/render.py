@@ -21,7 +21,7 @@ from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Attribute, Operand
+from skuda.model.operation import Analysis, Attribute, Operand, Over, Reduced
 from skuda.schedules import table
 
 
@@ -58,8 +58,8 @@ def render(spec: Spec) -> dict[str, str]:
             "block": table.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
-        in_kernels = [program for program in every if not program.operation.stages]
-        in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
+        in_kernels = [program for program in every if not program.operation.analysis.stages]
+        in_cuda = [(RowProgram if p.operation.analysis.over else CudaProgram)(p) for p in in_kernels]
         context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
@@ -68,7 +68,7 @@ def render(spec: Spec) -> dict[str, str]:
                 "cuda/{name}.cu": in_cuda,
                 "plans/{name}.py": described.plans,
                 SECOND_PLANS.path: described.second_plans,
-                "reference/{name}.py": [p for p in described.with_stages if not p.operation.stages],
+                "reference/{name}.py": [p for p in described.with_stages if not p.operation.analysis.stages],
             }.get(template.path, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
     names = tuple(row.name for row in spec.rows)
@@ -157,7 +157,9 @@ def _environment(statement: str) -> jinja2.Environment:
         row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         plan_base=_plan_base,
-        whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
+        found=_found,
+        model_names=_model_names,
+        whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.analysis.stage > 0),
         plan_name=lambda name: f"{name}Plan",
         element_lanes=_element_lanes,
         extremes_can=lambda extremes, program: " && ".join(
@@ -177,11 +179,28 @@ def _environment(statement: str) -> jinja2.Environment:
     return environment
 
 
+def _found(analysis: Analysis) -> list[str]:
+    """An analysis as the arguments that make it, those that have their defaults left out."""
+    values = ((name, getattr(analysis, name)) for name in Analysis._fields)
+    return [f"{name}={_python(value)}" for name, value in values if value != Analysis._defaults[name]]
+
+
+def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
+    """What a plan module imports of skuda.model.operation."""
+    operations = [program.operation for program in programs]
+    names = {"Analysis", "Operand", "Operation"}
+    names |= {"Attribute" for op in operations if op.attributes}
+    names |= {"Over" for op in operations if op.analysis.over}
+    names |= {"Reduced" for op in operations if op.analysis.split}
+    names |= {"Requirement" for op in operations if op.requirements}
+    return sorted(names)
+
+
 def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
-    if program.operation.stages:
+    if program.operation.analysis.stages:
         return "StagedPlan"
-    if program.operation.stage or not program.operation.second:
+    if program.operation.analysis.stage or not program.operation.analysis.second:
         return "Plan"
     return "RepackedPlan" if program.operation.repacked else "TwoFormsPlan"
 
@@ -317,6 +336,10 @@ def _python(value) -> str:
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
     if isinstance(value, tuple):
         return "(" + ", ".join(map(_python, value)) + ("," if len(value) == 1 else "") + ")"
+    if isinstance(value, Over):
+        return f"Over.of({_python(str(value))})"
+    if isinstance(value, Reduced):
+        return f"Reduced({_python(value.how)}, {_python(value.element)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(item)}" for key, item in value.items()) + "}"
     return repr(value)

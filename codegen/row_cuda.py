@@ -70,7 +70,7 @@ class RowProgram(ProgramInCuda):
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
         self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
         self.reduction = None
-        if op.reduced:  # values are reduced one by one: what is asked of groups of them is asked of each
+        if op.analysis.split:  # values are reduced one by one: what is asked of groups of them is asked of each
             reductions = [Wanted(names[r].text, _named(r.args[0], names), _class_of(r), None) for r in names]
             each = self._pass([*reductions, *wanted[-1]], [], [])
             used = set().union(*(node.names() for node in shared.values())) - {node.text for node in names.values()}

@@ -13,14 +13,14 @@ from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.program import Program, Row
+from skuda.codegen.program import Program, Row, analysed
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_cuda import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Attribute, Operand, Operation, Requirement
+from skuda.model.operation import Analysis, Attribute, Operand, Operation, Over, Requirement
 from skuda.model.sku import Direction
 
 _BELOW = "is an output that stands below: a formula may use those above it"
@@ -464,14 +464,13 @@ class RowReader(Declarations):
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
         made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
-        needed = self.needed(letters | {*program.operation.asks_of})
+        needed = self.needed(letters | {*program.operation.analysis.asks_of})
         operation = replace(
             program.operation,
             types={letter: words for letter, words in op.types.items() if letter in needed},
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
-            keeps=_keeping(program.operation, made),
         )
-        return replace(program, operation=operation)
+        return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
 
     def said(self, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> set[str]:
         """The dimensions of which a call says how long they are (`shape=`): those of an output that has all that there
@@ -503,34 +502,36 @@ class RowReader(Declarations):
                 for text, node in requirements
             ),
             element_fields=self.element_fields((*inputs, *outputs)),
-            exact=exact,
             source=f"{self.name.value}.cu",
-            formula_attributes=tuple(name for name in names if name in used),
-            over=next(iter(over), "") if len(over) == 1 else "",
-            counted=next(iter(counted), ""),
-            chained=bool(used & formulas.keys()),
-            asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
-            converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
+            analysis=Analysis(
+                exact=exact,
+                attributes=tuple(name for name in names if name in used),
+                over=Over.of(over.pop()) if len(over) == 1 else None,
+                counted=Over.of(counted.pop()).dims if counted else (),
+                chained=bool(used & formulas.keys()),
+                asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
+                converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
+            ),
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
-            operation = replace(operation, keeps=_keeping(operation, {operand.name for operand in outputs}))
+            operation = analysed(operation, keeps=_keeping(operation, {operand.name for operand in outputs}))
         program = Program(
             operation,
             {name: node for name, (_, node) in formulas.items()},
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
         )
-        operation = replace(operation, of_some=program.of_some)
-        whole = replace(
-            operation, reduced=program.in_parts, reductions=len(program.reductions), updated=program.updated
+        operation = analysed(operation, of_some=program.of_some)
+        whole = analysed(
+            operation, split=program.in_parts, reductions=len(program.reductions), updated=program.updated
         )
         program = replace(program, operation=whole)
         if not is_staged(program):
-            return replace(program, operation=replace(whole, kept=kept_of(program), second=second_form(program)))
+            return replace(program, operation=analysed(whole, stack=kept_of(program), second=second_form(program)))
         self.check_counts(program)
-        program = replace(program, operation=replace(operation, stages=1))
-        return replace(program, operation=replace(operation, stages=len(stages(program))))
+        program = replace(program, operation=analysed(operation, stages=1))
+        return replace(program, operation=analysed(operation, stages=len(stages(program))))
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""

@@ -17,10 +17,10 @@ from dataclasses import replace
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, REDUCE, Node
 from skuda.codegen.printers import Printer
-from skuda.codegen.program import Program
+from skuda.codegen.program import Program, analysed
 from skuda.codegen.row_cuda import kept_of
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, WIDE, Operand, Operation
+from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
 
 
 def is_staged(program: Program) -> bool:
@@ -35,9 +35,9 @@ def is_staged(program: Program) -> bool:
 def stages(program: Program) -> tuple[Program, ...]:
     """The stages of a program, be they its only form or the second; none where it has neither."""
     op = program.operation
-    if op.repacked and not op.stage:
+    if op.repacked and not op.analysis.stage:
         return (_packing(program),)
-    return tuple(_Splitter(program)) if op.stages or (op.second and not op.stage) else ()
+    return tuple(_Splitter(program)) if op.analysis.stages or (op.analysis.second and not op.analysis.stage) else ()
 
 
 def second_form(program: Program) -> int:
@@ -48,22 +48,24 @@ def second_form(program: Program) -> int:
     one kernel, and if the last stage alone writes: then what may be updated in place is the same in both forms.
     """
     op = program.operation
-    named = op.chooses_axes and op.over == op.axis.axis_of
-    rows = len(op.space) == 2 and all(dim.many for dim in op.space) and op.space[-1].name == op.over
+    named = op.chooses_axes and op.analysis.over == Over((op.axis.axis_of,))
+    rows = len(op.space) == 2 and all(dim.many for dim in op.space) and op.analysis.over == Over((op.space[-1].name,))
     if _packs_apart(op):
         return 1
-    if not named or not rows or op.reduced or op.chained or any(op.may_be_packed(o.element) for o in op.inputs):
+    packed = any(op.may_be_packed(o.element) for o in op.inputs)
+    if not named or not rows or op.analysis.split or op.analysis.chained or packed:
         return 0
-    *before, last = _Splitter(replace(program, operation=replace(op, second=1)))
-    apart = all(stage.operation.reduced for stage in before) and (last.operation.reduced or not last.operation.over)
-    counts = any(node.counts() for node in last.formulas.values()) and not last.operation.over
+    *before, last = _Splitter(replace(program, operation=analysed(op, second=1)))
+    over, split = last.operation.analysis.over, last.operation.analysis.split
+    apart = all(stage.operation.analysis.split for stage in before) and (split or not over)
+    counts = any(node.counts() for node in last.formulas.values()) and not over
     return len(before) + 1 if before and apart and not counts and last.operation.outputs == op.outputs else 0
 
 
 def _packs_apart(op: Operation) -> bool:
     """Whether rows may share the bytes of codes of 4 bits, and there are kernels of them that write 8 bits instead: of
     blocks, and of rows along several axes."""
-    several = "/" in op.over or len(op.along) > 1 or any(dim.many for dim in op.space if dim.name in op.along)
+    several = op.block or len(op.along) > 1 or any(dim.many for dim in op.space if dim.name in op.along)
     packed = [o for o in op.outputs if op.may_be_packed(o.element)]
     inputs = any(op.may_be_packed(o.element) for o in op.inputs)
     return bool(
@@ -91,18 +93,9 @@ def _packing(program: Program) -> Program:
         element_fields={letter: op.element_fields[letter]},
         attributes=(),
         requirements=(),
-        exact=True,
-        formula_attributes=(),
-        over="",
-        counted="",
-        keeps=(),
-        chained=False,
-        of_some=False,
-        reduced=(),
-        reductions=0,
-        kept=(),
-        updated=(),
-        stage=1,
+        analysis=Analysis(
+            asks_of=op.analysis.asks_of, converts=op.analysis.converts, stage=1, second=op.analysis.second
+        ),
     )
     dims = frozenset(dim.name for dim in op.space)
     formula = Node("name", (), INT, dims, DTYPES[WIDE].bits, codes.name)
@@ -111,7 +104,7 @@ def _packing(program: Program) -> Program:
 
 def _in_rows(op: Operation, over: str) -> bool:
     """Whether blocks hold what is reduced: the last axes but not all, blocks, or an axis that the caller names."""
-    names = over.partition("/")[0].split(", ")
+    names = Over.of(over).dims
     last = [dim.name for dim in op.space[len(op.space) - len(names) :]]
     named = {attribute.axis_of for attribute in op.attributes}
     return "/" in over or set(names) <= named or (set(names) == set(last) and len(names) < len(op.space))
@@ -123,7 +116,7 @@ class _Splitter:
     def __init__(self, program: Program):
         self.program = program
         self.op = program.operation
-        self.apart = bool(self.op.second)  # whether even what a block could hold is reduced by several
+        self.apart = bool(self.op.analysis.second)  # whether even what a block could hold is reduced by several
         self.left = dict(program.formulas)  # of outputs that no stage makes yet, in terms of what stages have made
         self.values = 0  # that stages have made
         self.made: list[Operand] = []
@@ -178,7 +171,7 @@ class _Splitter:
         reductions = node.reductions()
         if not reductions:
             return
-        along = set(over.split(", "))
+        along = set(Over.of(over).dims)
         known = set(reductions) <= set(ready) and not node.names() & self.left.keys()
         if known and not node.dims & along and node.op not in CONVERSIONS:  # these know the type of an output alone
             yield node
@@ -194,7 +187,7 @@ class _Splitter:
         overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
         assert len(overs) <= 1
         over = next(iter(overs), "")
-        kept = tuple(dim for dim in op.space if dim.name not in over.split(", "))
+        kept = tuple(dim for dim in op.space if not over or dim.name not in Over.of(over).dims)
         names: dict[Node, Node] = {}
         for node in values:
             name = f"row_value_{self.values + len(names)}"
@@ -209,11 +202,11 @@ class _Splitter:
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         converts = any(node.op in CONVERSIONS for node in formulas.values())
-        operation = replace(operation, chained=bool(used & formulas.keys()), converts=converts)
+        operation = analysed(operation, chained=bool(used & formulas.keys()), converts=converts)
         stage = Program(operation, formulas, texts, ())
         many = len(stage.reductions)
-        operation = replace(operation, reduced=stage.in_parts, reductions=many)
-        return replace(stage, operation=replace(operation, kept=kept_of(replace(stage, operation=operation))))
+        operation = analysed(operation, split=stage.in_parts, reductions=many)
+        return replace(stage, operation=analysed(operation, stack=kept_of(replace(stage, operation=operation))))
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str, asks_of: set[str]) -> Operation:
         op = self.op
@@ -231,15 +224,18 @@ class _Splitter:
             element_fields={letter: field for letter, field in op.element_fields.items() if letter in letters},
             attributes=attributes,
             requirements=(),
-            formula_attributes=tuple(name for name in op.formula_attributes if name in used),
-            over=over,
-            asks_of=tuple(sorted(asks_of)),
-            updated=(),
-            keeps=(),
-            stage=number,
-            stages=0,
             optional=(),
             forms=(),
+            analysis=replace(
+                op.analysis,
+                attributes=tuple(name for name in op.analysis.attributes if name in used),
+                over=Over.of(over) if over else None,
+                asks_of=tuple(sorted(asks_of)),
+                updated=(),
+                keeps=(),
+                stage=number,
+                stages=0,
+            ),
         )
 
 

@@ -170,17 +170,17 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         many, single = TILED_MANY, TILED_SINGLE
     elif entry.variant is table.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
-    if operation.stage:  # rows of one element, which stages before it make the same of, last
+    if operation.analysis.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     second = is_second(entry)
-    if operation.stages:
+    if operation.analysis.stages:
         pass
     elif second and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
     elif second or isinstance(entry.variant, table.PartVariant):
         choices = _lengths_of_parts(operation)
-    elif operation.over:
+    elif operation.analysis.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
         sizes = dict(zip(names, values, strict=True))
@@ -206,14 +206,14 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
 
 def is_second(entry: registry.Entry) -> bool:
     """Whether it is the second form of an operation."""
-    return entry.variant is table.STAGES and bool(entry.operation.second)
+    return entry.variant is table.STAGES and bool(entry.operation.analysis.second)
 
 
 def _most_elements(variant: table.Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
     if isinstance(variant, table.ClusterVariant):
         return 200_000 if variant.blocks <= table.PORTABLE_CLUSTER else 500_000
-    return 300_000 if operation.over else 60_000
+    return 300_000 if operation.analysis.over else 60_000
 
 
 def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
@@ -258,7 +258,7 @@ def how_of(operand: Operand, operation: Operation, how: str) -> str:
     for those of rows askew, which lie along a row.
     """
     if shared(operand, operation):
-        return "shifted" if how == "askew" and operation.over and operand in operation.inputs else "plain"
+        return "shifted" if how == "askew" and operation.analysis.over and operand in operation.inputs else "plain"
     if how in ("crossed", "askew"):
         turned = "permuted" if how == "crossed" else "shifted"
         return turned if operand in operation.inputs else "plain"
@@ -384,11 +384,12 @@ def structure(sku: KernelSku) -> set[tuple]:
     operation = found.operation
     seen = {each for each in features(sku) if each[0] != "operation"}
     seen |= {("header", name) for name in compiler.included(found.catalog.source(operation.source))}
-    seen |= {("reduction", each) for each in operation.reduced}
+    seen |= {("reduction", each) for each in operation.analysis.split}
     if operation.reduces:
         full = sum(operand.dims == operation.space for operand in operation.inputs)
         outputs = len(operation.outputs)
-        seen.add(("program", operation.reductions, full, outputs, operation.chained, bool(operation.kept)))
+        found = operation.analysis
+        seen.add(("program", found.reductions, full, outputs, found.chained, bool(found.stack)))
     return seen
 
 

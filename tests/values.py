@@ -79,7 +79,7 @@ class Case:
         if not operation.reduces:
             return any(operand.scalar and operation.is_float(operand.element) for operand in operation.inputs)
         kept = [dim for dim in operation.space if dim.name not in operation.along and not dim.block]
-        rows = np.prod([np.prod(sizes[dim.name]) for dim in kept]) if operation.over else 1
+        rows = np.prod([np.prod(sizes[dim.name]) for dim in kept]) if operation.analysis.over else 1
         if operation.block:
             rows *= -(-np.prod(sizes[operation.along[0]]) // sizes[operation.block])
         return rows <= _FEW
@@ -89,7 +89,7 @@ class Case:
         """Whether rows have one element each, of which dynamic quantization makes one code, a limit."""
         operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
         along = [sizes[operation.block]] if operation.block else [np.prod(sizes[name]) for name in operation.along]
-        return bool(operation.over) and np.prod(along) == 1
+        return bool(operation.analysis.over) and np.prod(along) == 1
 
     def problem(self) -> Problem:
         """What the operands hold."""
@@ -104,7 +104,7 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     known: dict[str, np.ndarray] = {}
     made = makers(plan)
     operations = [each.operation for each in (plan, *made) if each.operation.reduces]
-    over = {(each.over, each.stages and not each.over) for each in operations}
+    over = {(each.analysis.over, each.analysis.stages and not each.analysis.over) for each in operations}
     reducing = operations[0] if len(over) == 1 else None
     for maker in made:
         _fill(maker, _Rows(plan, reducing, bool(over)), known, unusual)
@@ -143,8 +143,8 @@ def makers(plan: Plan) -> list[Plan]:
     wanted = {operand.name for operand in own.inputs}
     found = []
     for other in _same_source(plan.package, own.source):
-        before = other.direction is own.direction and 0 < other.stage < own.stage
-        forward = own.direction is Direction.BACKWARD is not other.direction and not other.stage
+        before = other.direction is own.direction and 0 < other.analysis.stage < own.analysis.stage
+        forward = own.direction is Direction.BACKWARD is not other.direction and not other.analysis.stage
         named = {operand.name for operand in other.outputs}
         sizes = {attribute.name for attribute in other.attributes if attribute.type == "size"}
         sizes |= {dim.name for dim in other.dims}
@@ -160,7 +160,7 @@ def makers(plan: Plan) -> list[Plan]:
 @cache
 def _same_source(package: str, source: str) -> list[Operation]:
     found = [each for each in registry._CATALOGS[package].operations if each.source == source]
-    return sorted(found, key=lambda each: (each.direction is Direction.BACKWARD, each.stage))
+    return sorted(found, key=lambda each: (each.direction is Direction.BACKWARD, each.analysis.stage))
 
 
 def _finite(array: np.ndarray, word: str) -> np.ndarray:
@@ -275,7 +275,7 @@ class _Rows:
         numbers = np.zeros((1,) * len(shape), np.int64)
         if not self.some:
             return None
-        if self.operation is None or not self.operation.over:
+        if self.operation is None or not self.operation.analysis.over:
             return numbers
         sizes, along = self.plan.sizes, self.operation.along
         axis, axes = 0, {}

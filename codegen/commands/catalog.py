@@ -78,7 +78,8 @@ def _kernels() -> dict[int, list[KernelSku]]:
 def _cells(operations: list[Operation], kernels: int) -> tuple[str, ...]:
     """A row's line of the table."""
     forward = operations[0]
-    passes = "+".join(dict.fromkeys(operation.direction.value for operation in operations if not operation.stage))
+    whole = (operation for operation in operations if not operation.analysis.stage)
+    passes = "+".join(dict.fromkeys(operation.direction.value for operation in whole))
     return forward.name, forward.category, passes, str(kernels)
 
 

@@ -37,7 +37,7 @@ def special_values(plan: type[Plan], function) -> Special | None:
     operation = plan.operation
     types = operation.combinations[0]
     probed = _probed(operation, types)
-    if probed is None or operation.stages:
+    if probed is None or operation.analysis.stages:
         return None
     sizes = _sizes(operation)
     attributes = _attributes(operation)

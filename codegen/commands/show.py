@@ -82,7 +82,7 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
     yield from (f"{name}: {getattr(guarantee, name)}" for name in guarantee.__match_args__)
     if sku.backend is BackendKind.CUDA:
         entries = table.entries(operation, entry.types, entry.variant)
-        stages = f"{operation.stages or operation.second} stages, whose kernels are their own"
+        stages = f"{operation.analysis.stages or operation.analysis.second} stages, whose kernels are their own"
         yield f"source: {operation.source}, {', '.join(entries) or stages}"
         yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
 
@@ -110,7 +110,7 @@ def _find(args: argparse.Namespace) -> tuple[registry.Catalog, tuple[type[Plan],
     found = {}
     for catalog in loaded.catalogs(args):
         for name in catalog.modules:
-            plans = tuple(plan for plan in loaded.plans(catalog, name) if not plan.operation.stage)
+            plans = tuple(plan for plan in loaded.plans(catalog, name) if not plan.operation.analysis.stage)
             found[name] = (catalog, tuple(plan for plan in plans if plan.operation.name == name))
             found |= {plan.operation.function: (catalog, (plan,)) for plan in plans[1:]}
     if args.operation not in found:
@@ -128,10 +128,10 @@ def _sections(
     function = getattr(catalog.module(operation.row), called)
     yield "function", [f"{called}{inspect.signature(function)}"]
     yield "without optional inputs", _forms(plan)
-    stages = plan.stages if operation.stages else (plan,)
+    stages = plan.stages if operation.analysis.stages else (plan,)
     written, rules = {}, {}
     for stage in stages:
-        written |= formulas.expanded(stage.formula, stage.operation.over)
+        written |= formulas.expanded(stage.formula, str(stage.operation.analysis.over or ""))
         rules |= formulas.rules(stage.formula)
     yield "formula, as in the row", inspect.getdoc(plan).split("\n\n", 1)[1].splitlines()
     yield "formula, written out", [f"{name} = {text}" for name, text in written.items()]
@@ -144,7 +144,7 @@ def _sections(
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
-    every = (plan, *plan.stages) if operation.stages or operation.second else (plan,)
+    every = (plan, *plan.stages) if operation.analysis.stages or operation.analysis.second else (plan,)
     own = [each.operation for each in every]
     if given is not None:
         yield "kernels", [line for each in own for line in _kernels(each, given)]

@@ -70,7 +70,7 @@ def broken(records: Records) -> Iterator[str]:
 
 
 def _stage(operation: Operation) -> str:
-    return f"stage {operation.stage}, " if operation.stage else ""
+    return f"stage {operation.analysis.stage}, " if operation.analysis.stage else ""
 
 
 def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterator[str]:

@@ -122,9 +122,9 @@ class Problem:
         axis, align = self._sampled()
         extents = self.case.extents
         if axis is None:
-            plans = self.case.plan_class.stages if self.case.operation.stages else (self.case.plan_class,)
+            plans = self.case.plan_class.stages if self.case.operation.analysis.stages else (self.case.plan_class,)
             raised = any("exp" in plan.formula.__code__.co_names for plan in plans)
-            slow = raised or not self.case.operation.over
+            slow = raised or not self.case.operation.analysis.over
             return None if slow and prod(extents) > _SLOW else self._sample_fault(0, 0, 0)
         length = extents[axis]
         rows = max(1, _SAMPLE // (prod(extents) // length))
@@ -142,7 +142,7 @@ class Problem:
         free = [axis for axis in range(rank) if axis not in case.reduced]
         if not case.operation.reduces:
             return 0, _ALIGN
-        if not case.operation.over:  # over several things, so that no part of an end stands for itself
+        if not case.operation.analysis.over:  # over several things, so that no part of an end stands for itself
             return None, 1
         if free:
             return free[0], _COLUMNS if free[0] == rank - 1 else 1

@@ -112,10 +112,10 @@ def is_alike(operation: Operation) -> bool:
 
 def reduced_names(operation: Operation) -> frozenset[str]:
     """The dimensions that an operation reduces over, or over blocks of which."""
-    if operation.stages and not operation.over:  # over several things: rows along the last axis are among them
+    over = operation.analysis.over
+    if operation.analysis.stages and not over:  # over several things: rows along the last axis are among them
         return frozenset({operation.space[-1].name})
-    parts = operation.over.replace("*", "").split(",") if operation.over else ()
-    return frozenset(part.partition("/")[0].strip() for part in parts)
+    return frozenset(over.dims if over else ())
 
 
 def spans_output(operation: Operation) -> bool:

@@ -157,7 +157,7 @@ class Case:
     @property
     def reads_only(self) -> bool:
         """Whether outputs are small beside what is read: reductions of which no output spans the index space."""
-        return bool(self.operation.over) and not shapes.spans_output(self.operation)
+        return bool(self.operation.analysis.over) and not shapes.spans_output(self.operation)
 
     def descriptor(self, extents: tuple[int, ...] | None = None):
         """What the plan is selected by, at this shape or at another."""
@@ -204,7 +204,7 @@ class Case:
     @property
     def _of_tensor(self) -> bool:
         """Whether one reduction takes everything."""
-        return bool(self.operation.over) and self.row_length == prod(self.shape.extents)
+        return bool(self.operation.analysis.over) and self.row_length == prod(self.shape.extents)
 
     @cached_property
     def size_class(self) -> SizeClass:
@@ -253,7 +253,7 @@ def cases(
         InvalidProblem: a name matches no operation, or no operation has an element type.
     """
     # Stages of others are measured with what they are stages of.
-    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if not p.operation.stage]
+    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if not p.operation.analysis.stage]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)

@@ -76,7 +76,7 @@ def may_coincide(plan: Plan, other: int, index: int) -> bool:
     it is written, by the thread that writes it, and by no other."""
     operation = plan.operation
     read, written = operation.operands[other], operation.operands[index]
-    apart = plan.full[other] or (read.name in operation.updated and read.dims == written.dims)
+    apart = plan.full[other] or (read.name in operation.analysis.updated and read.dims == written.dims)
     return apart and plan.words[other] == plan.words[index]
 
 

@@ -55,7 +55,7 @@ def straight_of(
     """
     library = plain_library(types[-1])
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
-    if library is None or None in kinds or plan.operation.stages:
+    if library is None or None in kinds or plan.operation.analysis.stages:
         return refuse
     launch = _launch_of(plan, kinds, places)
     return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, places).on(device)

@@ -48,7 +48,8 @@ class Launch:
         self.workspace = geometry.workspace
         entries = table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
-        self._later = operation.stage > 1 and isinstance(geometry.variant, table.PartVariant)  # waits by itself
+        in_parts = isinstance(geometry.variant, table.PartVariant)
+        self._later = operation.analysis.stage > 1 and in_parts  # waits by itself
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         inputs = range(len(operation.inputs))

@@ -108,8 +108,81 @@ class Requirement(Record, aside=("holds",)):
 Types = Mapping[str, str]
 
 
+class Over(Record):
+    """What the reductions of an operation are over.
+
+    Attributes:
+        dims: the dimensions, as the row names them.
+        block: the attribute that is the length of the blocks along the one dimension, where they are over blocks.
+    """
+
+    dims: tuple[str, ...]
+    block: str = ""
+
+    @staticmethod
+    def of(text: str) -> Over:
+        """From its spelling in a formula: `d`, `n, d` or `d/group_size`."""
+        names, _, block = text.partition("/")
+        return Over(tuple(name.strip() for name in names.split(",")), block)
+
+    def __str__(self) -> str:
+        return ", ".join(self.dims) + (f"/{self.block}" if self.block else "")
+
+
+class Reduced(Record):
+    """One reduction: its name in a formula (`sum`), and the type in C++ of what it reduces (`C`, `i64`, `bool`)."""
+
+    how: str
+    element: str
+
+
+class Analysis(Record):
+    """What follows from the formulas of an operation, for plans and schedules. The generator computes it once.
+
+    Attributes:
+        exact: whether every intrinsic is correctly rounded, or made of such steps on CPU and GPU alike.
+        attributes: names of the attributes that the formulas use, which kernels and references take.
+        over: what the reductions are over; None where there are none, or several things.
+        counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
+            take that number behind the attributes, as `COUNTED`.
+        keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
+        chained: whether some formula names another output.
+        asks_of: the type letters whose smallest values the formulas ask for, C among them.
+        converts: whether some formula converts an integer to the type of its output.
+        of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
+        split: the reductions, where parts of a row can be reduced apart; else empty.
+        reductions: how many values a row is reduced to; 0 where there are none.
+        stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
+            memory, and its own. Empty where that is the inputs alone.
+        updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
+            the same dimensions may be the very array of one.
+        stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
+        stage: which one of such it is, from 1 on; else 0.
+        second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
+            few and long; of such a stage the same; 1 of one whose codes of 4 bits an elementwise operation may have to
+            pack, and of that operation; else 0.
+    """
+
+    exact: bool = True
+    attributes: tuple[str, ...] = ()
+    over: Over | None = None
+    counted: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    chained: bool = False
+    asks_of: tuple[str, ...] = ()
+    converts: bool = False
+    of_some: str = ""
+    split: tuple[Reduced, ...] = ()
+    reductions: int = 0
+    stack: tuple[tuple[str, ...], ...] = ()
+    updated: tuple[str, ...] = ()
+    stages: int = 0
+    stage: int = 0
+    second: int = 0
+
+
 class Operation(Record):
-    """One direction of one row.
+    """One direction of one row: what the row says, and what follows from it.
 
     Attributes:
         name: name of the row.
@@ -121,33 +194,11 @@ class Operation(Record):
         element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         attributes: attributes, in call order.
         requirements: conditions on attributes.
-        exact: whether every intrinsic of its formulas is correctly rounded, or made of such steps on CPU and GPU alike.
         source: name of the CUDA source within the generated package.
-        formula_attributes: the attributes that formulas use, which kernels and references take.
-        over: what its reductions are over: `d`, `n, d` for several dimensions, or `d/group_size` for the blocks along
-            d; empty where there are none.
-        counted: of a map, the dimensions whose elements its formulas count (`d`, `n, d`); empty where they count none.
-            Kernels and references take that number behind the attributes, as `COUNTED`.
-        keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
-        chained: whether some formula names another output.
-        asks_of: the type letters whose smallest values its formulas ask for, C among them.
-        converts: whether some formula converts an integer to the type of its output.
-        of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
-        reduced: where parts of a row can be reduced apart, what each of the reductions is, and its type in C++:
-            `sum C`, `max i64`; else empty.
-        reductions: how many values its rows are reduced to; 0 where there are none.
-        kept: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
-            memory, and its own. Empty where that is the inputs alone.
-        updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
-            the same dimensions may be the very array of one.
-        stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
-        stage: which one of such it is, from 1 on; else 0.
-        second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
-            few and long; of such a stage the same; 1 of one whose codes of 4 bits a map may have to pack, and of that
-            map; else 0.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
         forms: for each of these, the module of what runs where it and those behind it are left out.
+        analysis: what follows from the formulas.
     """
 
     name: str
@@ -160,25 +211,10 @@ class Operation(Record):
     element_fields: Mapping[str, str]
     attributes: tuple[Attribute, ...] = ()
     requirements: tuple[Requirement, ...] = ()
-    exact: bool = True
     source: str = ""
-    formula_attributes: tuple[str, ...] = ()
-    over: str = ""
-    counted: str = ""
-    keeps: tuple[str, ...] = ()
-    chained: bool = False
-    asks_of: tuple[str, ...] = ()
-    converts: bool = False
-    of_some: str = ""
-    reduced: tuple[str, ...] = ()
-    reductions: int = 0
-    kept: tuple[tuple[str, ...], ...] = ()
-    updated: tuple[str, ...] = ()
-    stages: int = 0
-    stage: int = 0
-    second: int = 0
     optional: tuple[tuple[str, int | float], ...] = ()
     forms: tuple[tuple[str, str], ...] = ()
+    analysis: Analysis = Analysis()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
@@ -203,17 +239,17 @@ class Operation(Record):
     @property
     def of_second(self) -> bool:
         """Whether it is a stage of a second form, which needs only the schedules of some calls."""
-        return bool(self.second and self.stage)
+        return bool(self.analysis.second and self.analysis.stage)
 
     @property
     def repacked(self) -> bool:
         """Whether its codes of 4 bits are packed in a second step, where rows share bytes; or it is that step."""
-        return self.second == 1
+        return self.analysis.second == 1
 
     @cached_property
     def reference(self) -> str:
         """Name of its function in the generated reference."""
-        return self.direction.value + (f"_stage{self.stage}" if self.stage else "")
+        return self.direction.value + (f"_stage{self.analysis.stage}" if self.analysis.stage else "")
 
     @cached_property
     def class_name(self) -> str:
@@ -225,7 +261,7 @@ class Operation(Record):
         """Type letters that some operand has, in operand order, those that formulas alone name, and the one that the
         compute type follows from: parameters of the kernel template.
         """
-        named = [*(o.element for o in self.operands), *self.asks_of]
+        named = [*(o.element for o in self.operands), *self.analysis.asks_of]
         letters = dict.fromkeys(letter for letter in named if letter in self.types)
         if not any(map(self.is_float, letters)):
             floats = [letter for letter in self.types if self.is_float(letter)]
@@ -255,12 +291,13 @@ class Operation(Record):
     @property
     def takes_row(self) -> bool:
         """Whether its reference asks about rows, or about types."""
-        return bool(self.over or self.chained or self.asks_of or self.converts)
+        found = self.analysis
+        return bool(found.over or found.chained or found.asks_of or found.converts)
 
     @property
     def reduces(self) -> bool:
         """Whether there are reductions in it, over one thing or over several."""
-        return bool(self.over or self.stages)
+        return bool(self.analysis.over or self.analysis.stages)
 
     @cached_property
     def along(self) -> tuple[str, ...]:
@@ -268,13 +305,13 @@ class Operation(Record):
 
         The elements of a row are counted in row-major order of these, whatever lies between them.
         """
-        names = [name.strip() for name in self.over.partition("/")[0].split(",")]
+        names = self.analysis.over.dims if self.analysis.over else ()
         return tuple(dim.name for dim in self.space if dim.name in names)
 
     @cached_property
     def block(self) -> str:
         """The attribute that says how long rows are, where they are blocks; else empty."""
-        return self.over.partition("/")[2]
+        return self.analysis.over.block if self.analysis.over else ""
 
     def runs_along(self, operand: Operand) -> bool:
         """Whether an operand has elements of its own along a row, one for each place or shared by some."""
@@ -349,8 +386,8 @@ class Operation(Record):
             math_precision=types[COMPUTE],
             accumulator=types[COMPUTE] if self.reduces else None,
             rounding="exact integers" if integers else "nearest, ties to even, once at the store",
-            exact=self.exact,
-            max_ulp=0.0 if self.exact else None,
+            exact=self.analysis.exact,
+            max_ulp=0.0 if self.analysis.exact else None,
         )
 
     def may_be_packed(self, letter: str) -> bool:

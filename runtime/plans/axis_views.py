@@ -148,7 +148,7 @@ def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
                 )
             own = axes.order
             shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
-        elif operand.name in operation.keeps:
+        elif operand.name in operation.analysis.keeps:
             ranks = range(len(axes.order))
             kept = Place(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
         places.append(kept if kept is not None and keepdims else Place(shape, own))

@@ -328,7 +328,7 @@ def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple
 
 def _check_lengths(operation: Operation, sizes, axes: Chosen | None) -> None:
     """Refuses an extreme of no elements, in terms of the axes of the caller's array."""
-    if not operation.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
+    if not operation.analysis.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
         return
     array = next(o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space)
     place = 0
@@ -338,7 +338,7 @@ def _check_lengths(operation: Operation, sizes, axes: Chosen | None) -> None:
                 axis = axes.order[place] if axes else place
                 raise InvalidProblem(
                     f"{operation.function}: axis {axis} of {array.name} has length 0; there is no "
-                    f"{operation.of_some} of no elements"
+                    f"{operation.analysis.of_some} of no elements"
                 )
             place += 1
 

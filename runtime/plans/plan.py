@@ -97,7 +97,8 @@ class Plan:
         if module is None:
             raise InvalidProblem(f"{cls.__name__}: without {name} there is nothing to compute")
         plans = import_module(f"{cls.package}.plans.{module}").PLANS
-        return next(p for p in plans if p.operation.direction is operation.direction and not p.operation.stage)
+        whole = (plan for plan in plans if not plan.operation.analysis.stage)
+        return next(plan for plan in whole if plan.operation.direction is operation.direction)
 
     def __init__(self, descriptor, stream, backend: BackendKind):
         operation = self.operation
@@ -114,14 +115,14 @@ class Plan:
         self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
         self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
         empty = [dim for dim in operation.along if not self._extent(dim)]
-        if operation.of_some and self.numel and empty:
+        if operation.analysis.of_some and self.numel and empty:
             size = self.sizes[empty[0]]
             raise InvalidProblem(
-                f"{name}: {empty[0]} is {size}; there is no {operation.of_some} of no elements"
+                f"{name}: {empty[0]} is {size}; there is no {operation.analysis.of_some} of no elements"
             )
-        self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
-        if operation.counted:
-            self.values[COUNTED] = float(prod(map(self._extent, operation.counted.split(", "))))
+        self.values = {parameter: self.attributes[parameter] for parameter in operation.analysis.attributes}
+        if operation.analysis.counted:
+            self.values[COUNTED] = float(prod(map(self._extent, operation.analysis.counted)))
         # Of each output: the shape and the element of an array that can hold it.
         self.made = tuple(
             (shape, DTYPES[word].storage)
@@ -145,7 +146,7 @@ class Plan:
 
     def _make_kernels(self):
         """What says how a call is launched."""
-        if not self.operation.over:
+        if not self.operation.analysis.over:
             return elementwise.MapKernels(self.operation, self.types, self.sizes)
         from skuda.schedules.row_reduction import RowKernels  # a first call of a map does not wait for it
 

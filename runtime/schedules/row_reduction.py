@@ -88,7 +88,7 @@ class RowKernels:
         self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
         # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
         # little room, hence few threads that wait for what rows share.
-        self._alone = SEGMENT if self._columns and operation.kept else _ALONE
+        self._alone = SEGMENT if self._columns and operation.analysis.stack else _ALONE
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
         self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
@@ -142,7 +142,7 @@ class RowKernels:
         def bits(element: str) -> int:
             return DTYPES[self.types.get(element, element)].bits
 
-        return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.kept)])
+        return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.analysis.stack)])
 
     def _held_by_cluster(self, rows: _Rows) -> tuple[ClusterVariant, int] | None:
         """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
@@ -170,7 +170,7 @@ class RowKernels:
         """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
         chunks = -(-rows.length // (MOST_PLACES * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_PLACES // 32
-        return chunks * cluster.team * self._slot + self.operation.reductions * (warps + 1) * STATE_BYTES
+        return chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
 
     def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

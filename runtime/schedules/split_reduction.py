@@ -82,7 +82,7 @@ class PartKernels:
         self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
         self._across = self._cut((_BELOW,), lines)
-        if not any(each.split()[0] in _ADDED for each in operation.reduced):
+        if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
         self._alone = self.segments == 1 and self.places <= _MOST_THREADS  # a block takes a row: no second kernel
         self._along = self._cut((self.places,) if self._alone else (256, 128, 64, 32), self.count * self.segments)
@@ -115,10 +115,9 @@ class PartKernels:
         """Size of the struct of a part."""
         compute = DTYPES[self.types[COMPUTE]].bits // 8
         size = widest = 0
-        for each in self.operation.reduced:
-            kind, word = each.split()
-            own = _SIZES[word] or compute
-            if kind in PLACED:  # the value, and its place in 8 bytes
+        for each in self.operation.analysis.split:
+            own = _SIZES[each.element] or compute
+            if each.how in PLACED:  # the value, and its place in 8 bytes
                 size, own = -(-size // 8) * 8 + 8, 8
             size, widest = -(-size // own) * own + own, max(widest, own)
         return -(-size // widest) * widest
@@ -183,7 +182,7 @@ class PartKernels:
 
         kept.sort(key=apart)
         in_order = [*along]
-        if not any(each.split()[0] in _ORDERED for each in operation.reduced):
+        if not any(each.how in _ORDERED for each in operation.analysis.split):
             along.sort(key=apart)
         one = [Axis(1, (1,) * len(arrays))]
         return merged(kept, 1), (merged(along, 1) if self.length else []) or one, along == in_order

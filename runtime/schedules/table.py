@@ -149,7 +149,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     )
     if operation.of_second:
         return ()
-    found = _row_variants(bits, bool(operation.kept))
+    found = _row_variants(bits, bool(operation.analysis.stack))
     if not part_variants(operation, types):
         return found
     last = operation.space[-1]
@@ -188,8 +188,9 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
-    once = operation.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
-    return _CLUSTERS if operation.over and not operation.reduced and not once else ()
+    analysis = operation.analysis
+    once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
 
 def least_arch(variant: Variant) -> int:
@@ -204,7 +205,7 @@ def runs_on(variant: Variant, arch: str) -> bool:
 
 def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
     """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
-    if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+    if not operation.analysis.split or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
     return _part_variants(*across_lanes(operation, types) if rows else (0, 0))
@@ -230,8 +231,8 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
     and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
-    values = len(operation.reduced) + 2 * (len(full) - 1)
-    values += 2 * sum(each.startswith(PLACED) for each in operation.reduced)
+    values = len(operation.analysis.split) + 2 * (len(full) - 1)
+    values += 2 * sum(each.how in PLACED for each in operation.analysis.split)
     lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
     return lanes, min(4, lanes)
 
@@ -248,12 +249,13 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
     last one. Tiles need two axes.
     """
-    if operation.stages:
+    if operation.analysis.stages:
         return (STAGES,)
-    if operation.over:
+    if operation.analysis.over:
         rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
         packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
-        second = (STAGES,) if operation.second and not operation.stage and (packed or not operation.repacked) else ()
+        alternative = operation.analysis.second and not operation.analysis.stage
+        second = (STAGES,) if alternative and (packed or not operation.repacked) else ()
         return tuple([variant for each in (*rows, second) for variant in each])
     if operation.of_second:
         return _REPACK if operation.repacked else _SECOND

@@ -116,7 +116,7 @@ SIZES = [(5, 64), (600, 3), (1500, 3), (2101,), (5001,), (40, 1500)]
 @pytest.mark.parametrize(
     ("row", "extents"),
     [(row, size) for row in CASES if str(row) in SAMPLED for size in SIZES
-     if len(size) > 1 or not row.operation.over or row.reads_only and not row.attributes],
+     if len(size) > 1 or not row.operation.analysis.over or row.reads_only and not row.attributes],
     ids=str,
 )  # fmt: skip
 def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monkeypatch):

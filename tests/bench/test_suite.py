@@ -16,7 +16,7 @@ from skuda.model.sku import BackendKind
 
 @pytest.mark.parametrize("quick", [False, True])
 def test_every_operation_at_every_element_type(quick):
-    every = [each.function for each in CATALOG.operations if not each.stage and FORM not in each.name]
+    every = [each.function for each in CATALOG.operations if not each.analysis.stage and FORM not in each.name]
     expected = {(function, word) for function in every for word in ("f64", "f32", "f16", "bf16")}
     assert {(c.operation.function, c.element) for c in suite.cases(CATALOG, quick=quick)} == expected
 
@@ -51,7 +51,7 @@ def test_reductions_are_measured_where_their_kernels_differ():
 
 def test_the_suite_fits_its_minutes():
     """That is, few rows of each operation: 21 of one that reduces at most, on average."""
-    reducing = [each.operation.function for each in CASES if each.operation.over or each.operation.stages]
+    reducing = [each.operation.function for each in CASES if each.operation.reduces]
     assert len(reducing) <= 21 * len(set(reducing))
 
 

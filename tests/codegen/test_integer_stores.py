@@ -175,7 +175,7 @@ def test_no_operation_of_the_catalog_needs_a_conversion():
     """Their ranges are proven, so their kernels have no instruction for it."""
     for row in load("ops.yaml").rows:
         for program in row.programs:
-            assert not program.operation.converts
+            assert not program.operation.analysis.converts
             assert not {part.op for node in program.formulas.values() for part in node.parts()} & {"saturate", "wrap"}
 
 
@@ -345,7 +345,7 @@ def test_every_kernel_compiles(ours, source, quickly_compiled):
     entries: dict[str, None] = {}
     for plan in found.plans(source):
         operation = plan.operation
-        for types in operation.kernel_combinations() if not operation.stages else ():
+        for types in operation.kernel_combinations() if not operation.analysis.stages else ():
             for variant in table.variants(operation, types):
                 entries |= dict.fromkeys(table.entries(operation, types, variant))
     chosen = [*entries][:: max(1, len(entries) // 6)]

@@ -17,7 +17,7 @@ PROGRAMS = {
     program.operation.function: program
     for row in CATALOG.rows
     for program in row.programs
-    if not (program.operation.over or program.operation.stages)  # test_reductions.py
+    if not (program.operation.analysis.over or program.operation.analysis.stages)  # test_reductions.py
 }
 GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
 

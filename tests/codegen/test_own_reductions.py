@@ -454,11 +454,11 @@ def test_every_kernel_compiles(ours, source, quickly_compiled):
             continue
         types = next(operation.kernel_combinations())
         variants = table.variants(operation, types)
-        if operation.stages:
+        if operation.analysis.stages:
             continue
-        if operation.reduced:
+        if operation.analysis.split:
             variants = table.part_variants(operation, types)
-        elif operation.over:
+        elif operation.analysis.over:
             ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
             variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]
         entries += dict.fromkeys(e for variant in variants for e in table.entries(operation, types, variant))

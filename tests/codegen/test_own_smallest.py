@@ -97,5 +97,5 @@ def test_every_kernel_of_it_compiles(ours):
 
 def test_it_is_asked_of_types():
     row = next(row for row in specs.loads(SPEC).rows if row.name == "floored")
-    assert row.forward.operation.asks_of == ("C", "Q", "S")
+    assert row.forward.operation.analysis.asks_of == ("C", "Q", "S")
     assert set(row.forward.operation.kernel_letters) == {"T", "Q", "S"}

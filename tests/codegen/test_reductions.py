@@ -21,6 +21,7 @@ from skuda.codegen.row_cuda import RowProgram
 from skuda.codegen.spec import loads
 from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError
+from skuda.model.operation import Over
 
 
 def name(text: str, kind: str, dims: str = "", bits: int = 0) -> Node:
@@ -193,11 +194,11 @@ def test_what_one_direction_reduces_over():
         ("x: T[a, b, c]", "y: T[b] = sum(x, over=(c, a))", "", "a, c"),
     ]:
         operation = forward(inputs, outputs, attrs=options).operation
-        assert operation.over == over
+        assert str(operation.analysis.over or "") == over
         assert operation.along == tuple(filter(None, over.partition("/")[0].split(", ")))
-        assert operation.exact
-    assert forward("x: T[*n, d]", "y: T[*n] = max(x, over=d)").operation.of_some
-    assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.of_some
+        assert operation.analysis.exact
+    assert forward("x: T[*n, d]", "y: T[*n] = max(x, over=d)").operation.analysis.of_some
+    assert not forward("x: T[*n, d]", "y: T[*n] = sum(x, over=d)").operation.analysis.of_some
 
 
 @pytest.mark.parametrize(
@@ -215,7 +216,7 @@ def test_what_one_direction_reduces_over():
     ],
 )
 def test_what_a_call_needs_elements_for(output, needed):
-    assert forward("x: T[*n, d]", output).operation.of_some == needed
+    assert forward("x: T[*n, d]", output).operation.analysis.of_some == needed
 
 
 def test_outputs_of_a_reduction_may_have_fewer_dimensions():
@@ -250,11 +251,11 @@ def test_a_name_of_let_may_be_for_the_backward_pass_alone():
 
 def test_an_output_that_another_names_is_meant_as_it_is_stored():
     program = forward("x: T[*n, d]", "mid: T[*n] = mean(x, over=d); y: T[*n, d] = x - mid")
-    assert program.operation.chained and program.named == {"mid"}
+    assert program.operation.analysis.chained and program.named == {"mid"}
     written = program.written_out["y"]
     assert (written.args[1].op, written.args[1].text) == ("stored", "T")
     assert written.args[1].args[0] == program.formulas["mid"]
-    assert not forward("x: T[*n, d]", "y: T[*n, d] = x - mean(x, over=d)").operation.chained
+    assert not forward("x: T[*n, d]", "y: T[*n, d] = x - mean(x, over=d)").operation.analysis.chained
     codes = forward("x: T[*n, d]", "q: i32[*n, d] = clamp(round_to_int(x), -9, 9); y: T[*n, d] = x - q")
     assert all(part.op != "stored" for part in codes.written_out["y"].parts())  # integers are stored as they are
 
@@ -268,7 +269,7 @@ def test_a_backward_pass_may_name_outputs():
     operation = found.backward.operation
     assert [operand.signature for operand in operation.inputs] == ["T[*n, d]", "T[d]", "T[*n, d]", "C[*n]"]
     assert [operand.name for operand in operation.inputs] == ["d_y", "w", "y", "size"]
-    assert operation.over == "d" and not operation.chained
+    assert operation.analysis.over == Over(("d",)) and not operation.analysis.chained
 
 
 @pytest.mark.parametrize(
@@ -493,8 +494,8 @@ def test_what_a_backward_pass_reads_must_not_change_within_its_rows():
     outputs: {{y: 'T[*o, d, *i] = x * s'}}
     backward: {{d_x: 'T[*o, d, *i] = {0}'}}
 """
-    assert row(body.format("d_y * s - sum(d_y, over=d/g)")).backward.operation.over == "d/g"
-    assert row(body.format("d_y - sum(d_y, over=d)")).backward.operation.over == "d"
+    assert row(body.format("d_y * s - sum(d_y, over=d/g)")).backward.operation.analysis.over == Over(("d",), "g")
+    assert row(body.format("d_y - sum(d_y, over=d)")).backward.operation.analysis.over == Over(("d",))
     with pytest.raises(SpecError, match=r"`s: T\[\*o, d/g, \*i\]` changes within the rows that `over=d` reduces"):
         row(body.format("d_y * s - sum(d_y, over=d)"))
 
@@ -524,7 +525,7 @@ def test_the_reference_computes_each_reduction_once_in_order():
 
 def test_a_chain_without_a_reduction_is_a_map():
     program = forward("x: T[*n]", "y: T[*n] = x * 0.1; z: T[*n] = y * 10")
-    assert program.operation.chained and not program.operation.over
+    assert program.operation.analysis.chained and not program.operation.analysis.over
     assert [output.formula for output in CudaProgram(program).outputs] == [
         "x * C(0.1)", "::stored<T>(x * C(0.1)) * C(10)",
     ]  # fmt: skip
@@ -540,10 +541,10 @@ def test_a_chain_without_a_reduction_is_a_map():
     ],
 )
 def test_what_a_cluster_keeps_of_an_element_lies_in_a_stack(name, stacks):
-    assert getattr(skuda, f"{name}Plan").operation.kept == stacks
+    assert getattr(skuda, f"{name}Plan").operation.analysis.stack == stacks
 
 
 def test_what_a_cluster_keeps_lies_above_what_is_still_needed():
     stage = skuda.RmsNormBackwardPlan.stages[0].operation
     gradient, input = (next(o for o in stage.inputs if o.name == name) for name in ("d_output", "input"))
-    assert stage.kept == ((input.element,), (input.element, gradient.element), (input.element, "C"))
+    assert stage.analysis.stack == ((input.element,), (input.element, gradient.element), (input.element, "C"))

@@ -25,13 +25,13 @@ def made(program: Program) -> list[dict[str, str]]:
 
 def test_each_level_is_a_stage_and_the_rest_a_map():
     centred = program("y: 'T[*n, *d] = (x - mean(x, over=d)) / sqrt(mean((x - mean(x, over=d)) * x, over=d))'")
-    assert centred.operation.second == 3 and centred.operation.stages == 0
+    assert centred.operation.analysis.second == 3 and centred.operation.analysis.stages == 0
     first, second, third = made(centred)
     assert first == {"row_value_0": "sum(x, over=d) / |d|"}
     assert second == {"row_value_1": "np.sqrt(sum((x - row_value_0) * x, over=d) / |d|)"}
     assert list(third) == ["y"]
-    assert [bool(stage.operation.over) for stage in stages(centred)] == [True, True, False]
-    assert all(stage.operation.of_second and stage.operation.second == 3 for stage in stages(centred))
+    assert [bool(stage.operation.analysis.over) for stage in stages(centred)] == [True, True, False]
+    assert all(stage.operation.of_second and stage.operation.analysis.second == 3 for stage in stages(centred))
     assert not centred.operation.of_second
 
 
@@ -54,9 +54,9 @@ def test_values_of_rows_end_with_the_last_reduction():
 )
 def test_what_has_one_form(outputs, changed):
     found = program(outputs, **changed)
-    assert found.operation.second == 0 and made(found) == []
+    assert found.operation.analysis.second == 0 and made(found) == []
 
 
 def test_a_count_beside_what_is_reduced_is_the_stage_s():
     unbiased = program("y: 'T[*n, *d] = x * (sum(x, over=d) / (count(over=d) - 1))'")
-    assert unbiased.operation.second == 2
+    assert unbiased.operation.analysis.second == 2

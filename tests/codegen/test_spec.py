@@ -207,7 +207,7 @@ def test_the_least_row():
     assert (found.kind, found.doc, found.backward) == ("custom.op", "The operation op.", None)
     assert operation.types == {"T": ("f32", "f64", "f16", "bf16")}
     assert operation.element_fields == {"T": "element"}
-    assert operation.exact
+    assert operation.analysis.exact
     assert [types["C"] for types in operation.combinations] == ["f32", "f64", "f32", "f32"]
 
 
@@ -244,7 +244,7 @@ def test_operands_dimensions_and_attributes():
         Attribute("high", "Q", 7),
         Attribute("bias", "C", -0.001),
     )
-    assert operation.formula_attributes == ("low", "high", "bias")
+    assert operation.analysis.attributes == ("low", "high", "bias")
     assert [dim.name for dim in operation.dims] == ["outer", "d", "inner"]
     assert operation.kernel_letters == ("T", "S", "Q")
     assert operation.asked == {"Q": "dtype"}
@@ -286,9 +286,9 @@ def test_requirements_are_kept_with_the_attributes_that_they_name():
 
 def test_a_row_with_a_library_function_gives_no_bits_that_hold_everywhere(monkeypatch):
     monkeypatch.setitem(INTRINSICS, "tanh", replace(INTRINSICS["tanh"], common=False))
-    assert not row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = tanh(x)'}\n").forward.operation.exact
-    assert row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = exp(x)'}\n").forward.operation.exact
-    assert row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = sqrt(x)'}\n").forward.operation.exact
+    assert not row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = tanh(x)'}\n").forward.operation.analysis.exact
+    assert row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = exp(x)'}\n").forward.operation.analysis.exact
+    assert row("    inputs: {x: 'T[*n]'}\n    outputs: {y: 'T[*n] = sqrt(x)'}\n").forward.operation.analysis.exact
 
 
 def test_a_formula_may_take_several_lines_and_is_kept_as_one():
@@ -356,7 +356,7 @@ def test_a_backward_pass_has_the_attributes_and_types_that_it_needs():
     ).backward.operation
     # `requires` names `low` beside `high`: both are there to be checked, one is for the formula.
     assert [attribute.name for attribute in masked.attributes] == ["axis", "low", "high"]
-    assert masked.formula_attributes == ("high",)
+    assert masked.analysis.attributes == ("high",)
     assert [requirement.text for requirement in masked.requirements] == ["low <= high"]
     assert set(masked.types) == {"T", "Q"}
 
@@ -380,7 +380,7 @@ def test_what_the_thread_of_a_row_alone_reads_may_be_updated():
       after: C[*n] = fmax(fmax(before, least), max(input - shift, over=d))
       output: T[*n, d] = input - least * other
 """
-    assert row(body).forward.operation.updated == ("before",)
+    assert row(body).forward.operation.analysis.updated == ("before",)
 
 
 def test_a_backward_pass_may_have_several_gradients():
@@ -416,4 +416,4 @@ def test_every_operation_of_the_catalog_gives_the_same_bits_everywhere_and_every
         operation = found.forward.operation
         if not operation.reduces and operation.category != "fused":  # what a model is served by, not trained
             assert found.backward is not None
-        assert all(program.operation.exact for program in found.programs)
+        assert all(program.operation.analysis.exact for program in found.programs)

@@ -293,7 +293,7 @@ def test_one_value_is_a_row_of_one(backend, name):
         given = [backend.array(np.full(shape, value)) for value in values]
         if operation.shaped is not None:
             options["shape"] = shape
-        if operation.keeps and shape:
+        if operation.analysis.keeps and shape:
             options["keepdims"] = True
         result = getattr(skuda, name)(*given, **options)
         return [backend.numpy(each) for each in (result if isinstance(result, tuple) else (result,))]
@@ -378,7 +378,7 @@ def test_a_parameter_may_keep_the_axes_that_it_lacks(backend, name, spread):
     plan_class = PLANS[name]
     operation = plan_class.operation
     sizes = {dim.name: (3, 2) if dim.many else 4 for dim in operation.dims}
-    if operation.over and "inner" in sizes:
+    if operation.analysis.over and "inner" in sizes:
         sizes["inner"] = ()
     sizes |= {attribute.name: 2 for attribute in operation.attributes if attribute.type == "size"}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA

@@ -110,10 +110,10 @@ def test_a_reduction_of_nothing(backend, name):
                 lambda dim, empty=empty: ((0,) if dim.many else 0) if dim is empty else ((3,) if dim.many else 3),
             )
         except InvalidProblem as error:
-            assert f"there is no {operation.of_some} of no elements" in str(error)
+            assert f"there is no {operation.analysis.of_some} of no elements" in str(error)
             assert lacking
             continue
-        assert not operation.of_some or not lacking
+        assert not operation.analysis.of_some or not lacking
         made = [backend.array(np.full(shape, 7, storage)) for shape, storage in plan.made]
         given = inputs_of(plan)
         plan.execute((*map(backend.array, given), *made))
@@ -184,7 +184,7 @@ def test_over_any_axes_it_is_what_it_is_over_the_last(backend, name, axis):
     for got, other, whole in zip(found(*given, axis=axis), expected, wholes, strict=True):
         assert got.shape == ((4, 9, 5) if whole else shape)
         assert_same([lines_over(got, axis)[1] if whole else got.reshape(-1)], [other], name)
-    if operation.keeps:
+    if operation.analysis.keeps:
         kept = np.empty((4, 9, 5)).sum(axis, keepdims=True).shape
         given = [each if whole else each.reshape(kept) for each, whole in zip(given, full)]
         for got, other, whole in zip(found(*given, axis=axis, keepdims=True), expected, wholes, strict=True):

@@ -278,7 +278,7 @@ def reducing() -> list[KernelSku]:
     chosen: dict[object, tuple[tuple, KernelSku]] = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)
-        if sku.backend is BackendKind.CUDA and entry.operation.over:
+        if sku.backend is BackendKind.CUDA and entry.operation.analysis.over:
             summing = ("layer_norm", "sum").index(sku.op) if sku.op in ("layer_norm", "sum") else 2
             rank = (summing, entry.types["C"] != "f32", next(iter(entry.types.values())) != "f32", sku.symbol)
             if entry.variant not in chosen or rank < chosen[entry.variant][0]:

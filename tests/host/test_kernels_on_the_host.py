@@ -176,7 +176,7 @@ def test_rows_without_elements(name, tmp_path):
     tried = 0
     for plan_class in registry.catalogs()[0].plans(name):
         operation = plan_class.operation
-        if operation.direction is Direction.BACKWARD or not operation.over or operation.stages:
+        if operation.direction is Direction.BACKWARD or not operation.analysis.over or operation.analysis.stages:
             continue  # stages that reduce are among the plans
         lengths = {dim.name: 0 if dim.name in operation.along else 3 for dim in operation.dims}
         sizes = {dim.name: (lengths[dim.name],) if dim.many else lengths[dim.name] for dim in operation.dims}

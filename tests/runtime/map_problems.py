@@ -22,7 +22,7 @@ PLANS = [
     plan
     for name in registry.catalogs()[0].modules
     for plan in registry.catalogs()[0].plans(name)
-    if not (plan.operation.over or plan.operation.stages)  # test_row_mapping.py, test_reduce_mapping.py
+    if not plan.operation.reduces  # test_row_mapping.py, test_reduce_mapping.py
 ]
 
 

@@ -26,7 +26,7 @@ from skuda.schedules.table import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]
-PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if not plan.operation.stage]
+PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if not plan.operation.analysis.stage]
 REPACKED = [plan for plan in PLANS if issubclass(plan, RepackedPlan)]
 MANY = ((), (3,), (2, 5), (2, 3, 2), (1, 4))
 SINGLE = (8, 1, 7, 33)

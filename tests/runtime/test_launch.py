@@ -37,7 +37,7 @@ PLANS = [
     plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].module(name).PLANS
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
-SHORT = [plan for plan in PLANS if not plan.operation.stages]  # plans with a short way
+SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a short way
 STREAM = 0x5000  # the libraries' current stream, plus the device
 
 
@@ -176,7 +176,7 @@ def plan_of(plan_class, types=None):
     operation = plan_class.operation
     sizes = {dim.name: (3, 5) if dim.many else 12 for dim in operation.dims}
     sizes |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
-    if operation.over and "inner" in sizes:  # rows of 4-bit codes lie along the last axis
+    if operation.analysis.over and "inner" in sizes:  # rows of 4-bit codes lie along the last axis
         sizes["inner"] = ()
     types = types or operation.combinations[0]
     elements = {field: types[letter] for letter, field in operation.element_fields.items()}

@@ -25,7 +25,7 @@ PLANS = [
     plan
     for name in registry.catalogs()[0].modules
     for plan in registry.catalogs()[0].plans(name)
-    if plan.operation.reduced
+    if plan.operation.analysis.split
 ]
 
 

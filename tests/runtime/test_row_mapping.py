@@ -29,7 +29,7 @@ PLANS = [
     plan
     for name in registry.catalogs()[0].modules
     for plan in registry.catalogs()[0].plans(name)
-    if plan.operation.over and not plan.operation.stages
+    if plan.operation.analysis.over and not plan.operation.analysis.stages
 ]
 
 
@@ -170,7 +170,7 @@ def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
             for variant in found:
                 assert places(variant.elements) == variant.threads * variant.places
                 assert places(max(1, variant.elements - GROUP)) == variant.threads * variant.places
-            if not plan_class.operation.reduced:  # else parts take long rows
+            if not plan_class.operation.analysis.split:  # else parts take long rows
                 assert places(1 << 20) == found[-1].threads and not found[-1].keep
 
 

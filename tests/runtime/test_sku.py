@@ -110,7 +110,7 @@ def test_fields_agree_with_each_other():
         flat = flat or re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+", each.variant) is not None
         assert (each.layout in (Layout.CONTIGUOUS, Layout.CONTIGUOUS_PACKED4)) == flat
         assert each.precision_guarantee.math_precision == ("f64" if "f64" in words else "f32")
-        assert each.precision_guarantee.exact == operation.exact
+        assert each.precision_guarantee.exact == operation.analysis.exact
         assert each.category == operation.category
 
 

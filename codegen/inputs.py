@@ -17,7 +17,7 @@ from skuda.codegen.library import functions_text
 
 # Not below each other where skuda is installed as editable. The packages inside of each are.
 _PACKAGES = ("skuda", "skuda.codegen", "skuda.templates")
-_START = ("skuda.codegen.render", *_PACKAGES)
+_START = (*_PACKAGES, "skuda.codegen.render")
 _IMPORT = re.compile(r"\n([ ]*)(?:from (skuda[\w.]*) import (\([^)]*\)|.*)|import (skuda[\w.]*))")
 _FOR_TYPES = re.compile(r"\nif TYPE_CHECKING:(?=\n)(?:\n[ ]+.*|\n(?=\n))+")
 
@@ -45,21 +45,31 @@ def files() -> list[tuple[str, Path]]:
 def _modules() -> dict[str, Path]:
     """The modules that rendering imports, by name."""
     folders = {name: Path(import_module(name).__file__).parent for name in _PACKAGES}
-    wanted, found = list(_START), {}
-    for module in wanted:
-        path = _path(module, folders)
-        if module not in found and path is not None:
-            found[module] = path
-            wanted += _imported(module, path.read_text(encoding="utf-8"))
-    return found
+    waiting, found = list(_START), {}
+    for module in waiting:
+        if module not in found:
+            found[module] = _path(module, folders, found)
+            if found[module] is not None:
+                waiting += _imported(module, found[module].read_text(encoding="utf-8"))
+    return {module: path for module, path in found.items() if path is not None}
 
 
-def _path(module: str, folders: dict[str, Path]) -> Path | None:
-    """The file of a module; None where the name is none of a module."""
-    above = max((each for each in folders if f"{module}.".startswith(f"{each}.")), key=len)
-    path = folders[above].joinpath(*module[len(above) + 1 :].split("."))
-    found = path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
-    return found if found.is_file() else None
+def _path(module: str, folders: dict[str, Path], found: dict[str, Path | None]) -> Path | None:
+    """The file of a module; None where the name is none of a module.
+
+    Args:
+        module: its name.
+        folders: those of the packages that are not found in others.
+        found: the files of modules so far, the package of this one among them.
+    """
+    package, _, name = module.rpartition(".")
+    if module in folders:
+        folder = folders[module]
+    elif (of := found.get(package)) is not None and of.name == "__init__.py":
+        folder = of.parent / name
+    else:
+        return None
+    return next((path for path in (folder.with_name(f"{name}.py"), folder / "__init__.py") if path.is_file()), None)
 
 
 def _imported(module: str, text: str) -> Iterator[str]:
@@ -72,7 +82,7 @@ def _imported(module: str, text: str) -> Iterator[str]:
 
 
 def _with_packages(module: str) -> Iterator[str]:
-    """A module and the packages that it is in: Python imports these too."""
-    while module:
-        yield module
-        module = module.rpartition(".")[0]
+    """A module, behind the packages that it is in: Python imports these too."""
+    parts = module.split(".")
+    for end in range(len(parts)):
+        yield ".".join(parts[: end + 1])

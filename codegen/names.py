@@ -5,12 +5,12 @@ from __future__ import annotations
 import keyword
 import re
 
-import skuda
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM
+from skuda.names import PUBLIC
 
 LONGEST = 64  # letters of a name
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
@@ -39,7 +39,7 @@ def check_name(name: Text, diagnostics: Diagnostics) -> bool:
     """Whether a text can be the name of an operation; reports why not."""
     if not check_spelling(name, "the operation's name", diagnostics):
         return False
-    if keyword.iskeyword(name.value) or name.value in skuda.PUBLIC:
+    if keyword.iskeyword(name.value) or name.value in PUBLIC:
         what = "a reserved word" if keyword.iskeyword(name.value) else "a public name of skuda or of a catalog"
         diagnostics.error(name.place, f"the operation's name `{name.value}` is {what}", "choose another name")
         return False

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skuda.codegen.nodes import BOOL, INT, REAL
-from skuda.reference.reductions import PLACED
+from skuda.model.sum_order import PLACED
 
 
 @dataclass(frozen=True)

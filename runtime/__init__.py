@@ -7,8 +7,6 @@
 from __future__ import annotations
 
 import importlib
-import os
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,51 +14,24 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
+# The modules of the public names that no catalog has. KernelSku comes with the registry, which reads symbols for it.
 _HOMES = {
     "BackendKind": "model.sku",
-    "KernelSku": "model.sku",
+    "KernelSku": "launch.registry",
     "PrecisionGuarantee": "model.sku",
     "SkudaError": "errors",
 }
 
-# The public names of this package, and of one that is generated: an operation has another. Names of modules that are
-# not among them are no names of anything to those who call operations.
-PUBLIC = frozenset({*_HOMES, "errors", "generated", "plans", "reference"})
-MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__))) - PUBLIC
-
-
-class _Both(ModuleType):
-    """A module that an operation of the catalog is named like. Called, it is that operation."""
-
-    def __call__(self, *arguments, **options):
-        catalog = importlib.import_module("skuda.generated").CATALOG
-        return catalog.attribute(self.__name__.rpartition(".")[2])(*arguments, **options)
-
-
-def also_operation(name: str) -> ModuleType:
-    """A module of this package, which from now on can be called as the operation of its name."""
-    module = importlib.import_module(f"skuda.{name}")
-    module.__class__ = _Both
-    return module
-
-
-def _is_operation(module: str) -> bool:
-    """Whether the catalog has an operation that is named like a module: its imports ask this too, so it is not imported
-    here."""
-    from importlib.util import find_spec
-
-    catalog = find_spec("skuda.generated")
-    folder = os.path.dirname(catalog.origin) if catalog is not None and catalog.origin else ""
-    return os.path.exists(os.path.join(folder, "plans", f"{module}.py"))
-
 
 def __getattr__(name: str):
-    if name in MODULES and _is_operation(name):
-        return also_operation(name)
-    if name.startswith("_") or name in MODULES or name in PUBLIC - _HOMES.keys():  # a module that is not imported yet
-        raise AttributeError(f"module 'skuda' has no attribute {name!r}")
     if name in _HOMES:
         return getattr(importlib.import_module(f"skuda.{_HOMES[name]}"), name)
+    from skuda.names import MODULES, PUBLIC, also_operation, is_operation
+
+    if name in MODULES and is_operation(name):
+        return also_operation(name)
+    if name.startswith("_") or name in MODULES or name in PUBLIC:  # a module that is not imported yet
+        raise AttributeError(f"module 'skuda' has no attribute {name!r}")
     catalog = importlib.import_module("skuda.generated").CATALOG
     try:
         value = catalog.attribute(name)

@@ -387,7 +387,7 @@ MUTATIONS = (
     ),
     # ---- the runtime: numbers ----
     Mutation(
-        "runtime/reference/reductions.py",
+        "runtime/model/sum_order.py",
         "(-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length()",
         "(-(-length // (GROUP * PLACE_GROUPS))).bit_length()",
         where(RUNTIME + "test_rows.py"),
@@ -430,7 +430,7 @@ MUTATIONS = (
         "axes with a gap between them are merged",
     ),
     Mutation(
-        "runtime/schedules/elementwise.py",
+        "runtime/schedules/geometry.py",
         "narrow = -(-(1 << (31 + shift)) // divisor)",
         "narrow = (1 << (31 + shift)) // divisor",
         where(RUNTIME + "test_mapping.py"),

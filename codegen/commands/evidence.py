@@ -14,7 +14,7 @@ from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile
 from skuda.model.operation import FORM
 from skuda.model.sku import Direction, split_symbol
-from skuda.verification.evidence import Records, Result, Run, statements
+from skuda.verification.evidence import Records, Result, Run, share, statements
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
 BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"
@@ -182,5 +182,5 @@ def _shares(records: Records) -> dict[tuple[str, str, str], str]:
     for record in records.measured:
         for row in targets.measured(record.get("rows", ())):
             key = record["machine"]["gpu"], row["operation"], record["sources"].get(_source(row), "")
-            found.setdefault(key, []).append(targets.share(row))
+            found.setdefault(key, []).append(share(row))
     return {key: f"{statistics.median(shares):.2f}, {min(shares):.2f}" for key, shares in found.items()}

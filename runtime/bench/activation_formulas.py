@@ -8,6 +8,7 @@ import torch
 from torch.nn import functional
 
 from skuda.bench.problem import Problem
+from skuda.bench.tensors import dtype_of, wide_of
 
 Formula = Callable[..., object]
 
@@ -17,8 +18,6 @@ _FORMS = {"gelu": "none", "gelu_tanh": "tanh"}
 
 def _types(problem: Problem) -> tuple[torch.dtype, torch.dtype]:
     """The compute type, and that of the last output."""
-    from skuda.bench.formulas import dtype_of, wide_of  # which imports this
-
     return wide_of(problem), dtype_of(problem.case.operands[-1].word)
 
 

@@ -8,41 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import cupy
 import torch
 
-from skuda.bench import activation_formulas, gradient_formulas
+from skuda.bench import activation_formulas, gradient_formulas, row_formulas
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
-from skuda.model.descriptor import is_number
-from skuda.model.dtypes import DTYPES
+from skuda.bench.tensors import dtype_of, is_packed, pack, tensors_of, wide_of
 from skuda.model.operation import Operand, Operation
-
-
-def dtype_of(word: str) -> torch.dtype:
-    """The torch type that an element travels as."""
-    return getattr(torch, DTYPES[word].storage.name)
-
-
-def tensor_of(array, word: str) -> torch.Tensor:
-    """A tensor over the memory of a CuPy array, of any strides."""
-    itemsize = array.dtype.itemsize
-    spans = [(extent - 1) * step for extent, step in zip(array.shape, array.strides, strict=True)]
-    raw = torch.as_tensor(cupy.ndarray((sum(spans) + itemsize,), cupy.uint8, array.data), device="cuda")
-    strides = [step // itemsize for step in array.strides]
-    return raw.view(dtype_of(word)).as_strided(array.shape, strides)
-
-
-def tensors_of(problem: Problem) -> dict[str, torch.Tensor | int | float]:
-    """Each operand of a problem, over the same memory."""
-    return {
-        placed.operand.name: (
-            problem.arrays[placed.operand.name]
-            if is_number(problem.arrays[placed.operand.name])
-            else tensor_of(problem.arrays[placed.operand.name], placed.word)
-        )
-        for placed in problem.case.operands
-    }
 
 
 def composed(problem: Problem, inputs: dict[str, object]) -> tuple[Callable[..., object], tuple] | None:
@@ -62,10 +34,8 @@ def composed(problem: Problem, inputs: dict[str, object]) -> tuple[Callable[...,
 
 def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]] | None:
     """What composes an operation for a problem; None for one that is not known here."""
-    from skuda.bench.row_formulas import MAKERS  # which uses what is here
-
     key = _key(operation)
-    return _MAKERS.get(key) or MAKERS.get(key)
+    return _MAKERS.get(key) or row_formulas.MAKERS.get(key)
 
 
 def is_bit_equal(operation: Operation) -> bool:
@@ -99,16 +69,6 @@ def _spread(problem: Problem) -> Callable[[object], object]:
     return lambda parameter: parameter.repeat_interleave(group, -1)[..., :length]
 
 
-def wide_of(problem: Problem) -> torch.dtype:
-    """The compute type."""
-    return dtype_of(problem.case.types["C"])
-
-
-def is_packed(problem: Problem) -> bool:
-    """Whether some operand of the problem holds two codes a byte."""
-    return any(DTYPES[placed.word].packed for placed in problem.case.operands)
-
-
 def _rounded(problem: Problem) -> Callable[..., torch.Tensor]:
     spread, wide = _spread(problem), wide_of(problem)
     return lambda x, s, z: torch.round(x.to(wide) / spread(s)) + spread(z)
@@ -121,14 +81,6 @@ def _quantize(problem: Problem) -> Callable[..., torch.Tensor]:
         return lambda x, s, z: torch.clamp(rounded(x, s, z), low, high).to(out)
 
     return lambda x, s, z: pack(torch.clamp(rounded(x, s, z), low, high))
-
-
-def pack(codes: torch.Tensor) -> torch.Tensor:
-    """Codes two to a byte along the last axis, the first of two in the low half."""
-    codes = codes.to(torch.int8)
-    if codes.shape[-1] % 2:
-        codes = torch.nn.functional.pad(codes, (0, 1))
-    return ((codes[..., ::2] & 15) | (codes[..., 1::2] << 4)).view(torch.uint8)
 
 
 def _quantize_fp8(problem: Problem) -> Callable[..., torch.Tensor]:
@@ -255,8 +207,6 @@ _MAKERS = {
 
 def native(problem: Problem) -> Callable[[], object] | None:
     """torch's own function for the operation: lerp, fake_quantize per tensor and per channel, those of rows."""
-    from skuda.bench import row_formulas
-
     case = problem.case
     name, tensors = case.operation.function, tensors_of(problem)
     if case.operation.reduces:

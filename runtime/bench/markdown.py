@@ -14,6 +14,7 @@ from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
 from skuda.bench.shapes import Layout, SizeClass
 from skuda.bench.targets import Row
 from skuda.model.dtypes import DTYPES
+from skuda.verification.evidence import share
 
 _COLUMNS = 120
 _EVEN = 16  # elements: what a last axis is a multiple of where a shape is not odd
@@ -119,7 +120,7 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _shares(rows: Sequence[Row]) -> str:
-    shares = [targets.share(row) for row in rows]
+    shares = [share(row) for row in rows]
     return f"{statistics.median(shares):.2f} ({min(shares):.2f})" if shares else "-"
 
 

@@ -63,8 +63,9 @@ class Peer:
 
 def _eager(problem: Problem) -> Callable[[], object] | None:
     from skuda.bench import formulas
+    from skuda.bench.tensors import tensors_of
 
-    found = formulas.composed(problem, formulas.tensors_of(problem))
+    found = formulas.composed(problem, tensors_of(problem))
     if found is None:
         return None
     function, arguments = found
@@ -92,8 +93,9 @@ def _compiled(problem: Problem) -> Callable[[], object] | None:
     import torch
 
     from skuda.bench import formulas
+    from skuda.bench.tensors import tensors_of
 
-    found = formulas.composed(problem, formulas.tensors_of(problem))
+    found = formulas.composed(problem, tensors_of(problem))
     if found is None:
         return None
     torch._dynamo.reset()  # each row is a program of its own, with its sizes known
@@ -117,10 +119,10 @@ def _triton(problem: Problem) -> Callable[[], object] | None:
         return None
     import torch
 
-    from skuda.bench import formulas
+    from skuda.bench.tensors import tensors_of
     from skuda.bench.triton_quantize import quantize_per_token
 
-    tensors = formulas.tensors_of(problem)
+    tensors = tensors_of(problem)
     out = torch.empty_like(tensors["output"])
     arguments = (tensors["input"], tensors["scale"], tensors["zero_point"], out, problem.q_min, problem.q_max)
 
@@ -132,12 +134,13 @@ def _triton(problem: Problem) -> Callable[[], object] | None:
 
 
 def _triton_rows(problem: Problem) -> Callable[[], object] | None:
-    from skuda.bench import formulas, triton_rows
+    from skuda.bench import triton_rows
+    from skuda.bench.tensors import tensors_of
 
     case = problem.case
     if case.row_length > triton_rows.MOST:
         return None
-    tensors, eps = formulas.tensors_of(problem), case.default("eps")
+    tensors, eps = tensors_of(problem), case.default("eps")
     return triton_rows.call_of(case.operation.function, tensors, eps, problem.q_min, problem.q_max)
 
 

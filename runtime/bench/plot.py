@@ -17,6 +17,7 @@ from skuda.bench import targets
 from skuda.bench.peers import PEERS
 from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row, family
+from skuda.verification.evidence import share
 
 _INK, _SOFT, _FAINT = "#1d2430", "#6b7380", "#e3e6ea"
 # Okabe and Ito's colours, which the colour-blind can tell apart; each has a marker of its own besides.
@@ -35,7 +36,7 @@ def points(rows: Sequence[Row], peer: str | None) -> dict[str, list[float]]:
     for row in targets.measured(rows):
         ratio = 1.0 if peer is None else targets.speedup(row, peer)
         if ratio is not None:
-            found.setdefault(_place(row), []).append(targets.share(row) / ratio)
+            found.setdefault(_place(row), []).append(share(row) / ratio)
     return found
 
 

@@ -10,6 +10,7 @@ from skuda.bench import targets
 from skuda.bench.peers import COMPILE, PEERS
 from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row
+from skuda.verification.evidence import share
 
 _NAMES = [peer.name for peer in PEERS]
 
@@ -56,7 +57,7 @@ def table(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
                 continue
             cells = "".join(f" {_cell(row, name):>13}" for name in _NAMES)
             mark = "r" if "read_us" in row else ""
-            yield f"{start} {row['ours_us']:10.1f} {f'{targets.share(row):.3f}{mark}':>6}{cells}"
+            yield f"{start} {row['ours_us']:10.1f} {f'{share(row):.3f}{mark}':>6}{cells}"
 
 
 def _cell(row: Row, name: str) -> str:

@@ -12,9 +12,9 @@ import torch
 from torch.nn import functional
 
 from skuda.bench import gradient_formulas
-from skuda.bench.formulas import dtype_of, is_packed, pack, wide_of
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
+from skuda.bench.tensors import dtype_of, is_packed, pack, wide_of
 
 Formula = Callable[..., object]
 

@@ -130,8 +130,9 @@ def agreement(result: object, problem: Problem) -> float:
     one.
     """
     from skuda.bench import formulas
+    from skuda.bench.tensors import tensors_of
 
-    tensors = formulas.tensors_of(problem)
+    tensors = tensors_of(problem)
     outputs = [tensors[operand.name] for operand in problem.case.operation.outputs]
     results = result if isinstance(result, tuple) else (result,)
     near = not formulas.is_bit_equal(problem.case.operation)

@@ -10,6 +10,7 @@ from typing import Any
 
 from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
 from skuda.bench.shapes import REDUCING, SizeClass
+from skuda.verification.evidence import share
 
 Row = Mapping[str, Any]
 
@@ -80,11 +81,6 @@ def measured(rows: Sequence[Row]) -> list[Row]:
 def reduces(row: Row) -> bool:
     """Whether a row is of a program with reductions."""
     return row["class"] in REDUCING
-
-
-def share(row: Row) -> float:
-    """Time of the floor over ours: of a copy, or of a kernel that only reads where outputs are small."""
-    return row.get("read_us", row["copy_us"]) / row["ours_us"]
 
 
 def family(row: Row) -> str:

@@ -15,7 +15,8 @@ from skuda.arrays.views import View
 from skuda.launch import registry
 from skuda.launch.kernel import Slots
 from skuda.model.dtypes import DTYPES
-from skuda.schedules import elementwise, table
+from skuda.schedules import table
+from skuda.schedules.geometry import Geometry, Layouts
 
 if TYPE_CHECKING:
     from skuda.arrays.libraries import Family
@@ -23,7 +24,26 @@ if TYPE_CHECKING:
     from skuda.plans.plan import Plan
 
 
-class Launch:
+class Launches:
+    """What serves calls whose operands lie alike: a launch, or several one after the other.
+
+    Attributes:
+        workspace: bytes of scratch memory that it needs.
+    """
+
+    workspace: int
+
+    def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """Each launch, in order, and what its `slots` pack.
+
+        Args:
+            checked: the operands, as views and numbers.
+            workspace: address of scratch memory.
+        """
+        raise NotImplementedError
+
+
+class Launch(Launches):
     """The kernel, the grid and the parameters of calls whose operands lie alike, but for pointers and numbers.
 
     Attributes:
@@ -36,10 +56,9 @@ class Launch:
         places: where in it each operand's pointer goes; those of a number follow.
         entries: the NVRTC name expressions of the kernels, in order.
         loaded: the kernel by device, as far as it was wanted.
-        workspace: bytes of scratch memory that it needs.
     """
 
-    def __init__(self, plan: Plan, geometry: elementwise.Geometry):
+    def __init__(self, plan: Plan, geometry: Geometry):
         operation, full = plan.operation, plan.full
         self.geometry = geometry
         self.grid = geometry.grid
@@ -115,8 +134,7 @@ class Launch:
                 loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 
-    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
-        """What is launched, in order, and what its `slots` pack: itself, for operands as `filled` takes them."""
+    def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
         return [(self, self.filled(checked, workspace))]
 
     def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:
@@ -148,7 +166,7 @@ def starts(plan: Plan, checked: Sequence[View | int | float]) -> tuple[bool, int
     return False, None
 
 
-def layouts(plan: Plan, checked: Sequence[View | int | float]) -> elementwise.Layouts:
+def layouts(plan: Plan, checked: Sequence[View | int | float]) -> Layouts:
     """How the operands of a call lie."""
     strides: list[tuple[int, ...] | None] = []
     inputs = len(plan.operation.inputs)
@@ -161,7 +179,7 @@ def layouts(plan: Plan, checked: Sequence[View | int | float]) -> elementwise.La
             strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
         else:
             strides.append(view.strides)
-    return elementwise.Layouts(tuple(strides), *starts(plan, checked))
+    return Layouts(tuple(strides), *starts(plan, checked))
 
 
 class Seen:

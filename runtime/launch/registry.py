@@ -14,12 +14,12 @@ from importlib import resources
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-import skuda
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sku import BackendKind, KernelSku, Layout, split_symbol
+from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
+from skuda.names import MODULES, also_operation
 from skuda.schedules import table
 
 if TYPE_CHECKING:
@@ -105,8 +105,8 @@ def register(catalog: Catalog) -> Catalog:
     """Makes a catalog's kernels known; a package that is generated again replaces itself."""
     _CATALOGS[catalog.package] = catalog
     if catalog.package == "skuda.generated":
-        for name in skuda.MODULES.intersection(catalog.modules):
-            skuda.also_operation(name)
+        for name in MODULES.intersection(catalog.modules):
+            also_operation(name)
     _tables.cache_clear()
     kernel.cache_clear()
     return catalog
@@ -193,6 +193,9 @@ def sku_of_symbol(symbol: str) -> KernelSku:
         near = _nearest(symbol, by_symbol, 0)
         raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near[0]}")
     return found
+
+
+find_symbols_by(sku_of_symbol)
 
 
 @cache

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import enum
 import re
+from collections.abc import Callable
 from functools import cache
 
 from skuda.errors import UnknownSymbol, shown
@@ -124,12 +125,22 @@ class KernelSku(Record):
             UnknownSymbol: the text is not a symbol, or no catalog that is loaded has such a kernel; names the
                 nearest.
         """
-        from skuda.launch import registry  # the catalogs know the operations; they import this module
-
-        return registry.sku_of_symbol(symbol)
+        if _find is None:
+            split_symbol(symbol)
+            raise UnknownSymbol(f"no kernel {symbol}: no catalog is loaded; import skuda.generated, or one of your own")
+        return _find(symbol)
 
     def __str__(self) -> str:
         return self.symbol
+
+
+_find: Callable[[str], KernelSku] | None = None
+
+
+def find_symbols_by(find: Callable[[str], KernelSku]) -> None:
+    """Sets what `KernelSku.parse` asks: the registry of catalogs, which knows the operations."""
+    global _find
+    _find = find
 
 
 @cache

@@ -6,42 +6,35 @@ What one stage makes for another lies in the workspace, which the stages' own sc
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from skuda.arrays.views import View
 from skuda.launch.fast_path import Straight, contiguous_strides, refuse
+from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import count
 from skuda.plans.plan import Plan
-from skuda.schedules import elementwise, table
-
-if TYPE_CHECKING:
-    from skuda.launch.prepared import Launch
+from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts
 
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 
 
-class Stages:
+class Stages(KernelGeometry, Launches):
     """The stages of a plan, and what they leave each other.
 
     Attributes:
-        geometry: that of no kernel of its own.
         plans: of the stages, in order.
         full: of each operand of the plan: whether it has an element for each of the space, and as an input no stage
             reads it that follows one which writes an output: only then an output may be the same array.
         vectors: none: the stages' own plans look at how operands lie.
         places: of each value in the workspace: offset, shape and element type.
-        workspace: bytes of all of it.
     """
-
-    boundaries = ()  # as of MapKernels; the stages' own plans look at that too
-    geometry = elementwise.Geometry(table.STAGES, 0, (), {})
 
     def __init__(self, plan: Plan, stages: Sequence[type[Plan]]):
         operation = plan.operation
-        self.operation = operation
+        super().__init__(operation, plan.types, plan.sizes)
         self.plans = tuple(_stage(plan, stage) for stage in stages)
         last, first_written = {}, len(self.plans)
         self.places: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
@@ -65,6 +58,9 @@ class Stages:
         )
         self.vectors = (False,) * len(operation.operands)
 
+    def geometry(self, layouts: Layouts) -> Geometry:
+        return SEVERAL_KERNELS
+
     def each(self, checked: Sequence[View | int | float], workspace: int = 0):
         """The plan of each stage that has something to do, and its operands."""
         values: dict[str, Any] = {o.name: value for o, value in zip(self.operation.operands, checked, strict=True)}
@@ -76,13 +72,12 @@ class Stages:
             if stage.numel:
                 yield stage, [values[operand.name] for operand in stage.operation.operands]
 
-    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
-        """As of `Launch`: what all stages launch."""
+    def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
         scratch = workspace + self._between
         return [
             launch
             for stage, operands in self.each(checked, workspace)
-            for launch in stage.launch_for(operands).packed(operands, scratch)
+            for launch in stage.launch_for(operands).launches(operands, scratch)
         ]
 
     def run_reference(self, arrays: dict[str, Any]) -> None:
@@ -119,8 +114,8 @@ class StagedPlan(Plan):
     def launch_for(self, checked: Sequence[View | int | float]) -> Stages:
         return self._kernels
 
-    def _geometry(self, checked: Sequence[View | int | float]) -> elementwise.Geometry:
-        return Stages.geometry
+    def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        return SEVERAL_KERNELS
 
     def _check_layout(self, checked: list) -> None:
         for stage, operands in self._kernels.each(checked):

@@ -25,6 +25,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COUNTED, Operation, count, packed_shape
 from skuda.model.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.schedules import elementwise, table
+from skuda.schedules.geometry import Geometry
 
 if TYPE_CHECKING:
     from skuda.plans.axis_views import Place
@@ -253,7 +254,7 @@ class Plan:
             handle = self.stream_of(first, stream)
             workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
         address = check_workspace(self, workspace, checked) if needed or workspace is not None else 0
-        ready = ready_of_views(self, launch.packed(checked, address), values, checked, workspace)
+        ready = ready_of_views(self, launch.launches(checked, address), values, checked, workspace)
         ready.enqueue(self._handle(ready, stream))
         self.learn(values)
         return ready if ready.lasting else None
@@ -346,7 +347,7 @@ class Plan:
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         return Launch(self, self._geometry(checked))
 
-    def _geometry(self, checked: Sequence[View | int | float]) -> elementwise.Geometry:
+    def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         return self._kernels.geometry(layouts(self, checked))
 
 

@@ -8,38 +8,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from skuda.arrays.views import View
 from skuda.errors import Unsupported
 from skuda.launch.fast_path import contiguous_strides
-from skuda.launch.prepared import Launch
+from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import WIDE, count
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.plans.two_forms import StagePlans
+from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
 from skuda.schedules.table import STAGES
-
-if TYPE_CHECKING:
-    from skuda.schedules.elementwise import Geometry
 
 _ALIGNED = 256  # bytes: where the scratch memory of rows starts, behind the codes
 
 
-class Repacked:
+class Repacked(Launches):
     """Rows with codes of 8 bits, and the map that packs them, for one plan.
 
     Attributes:
-        geometry: that of no kernel of its own.
         plans: of the rows and of the map.
         workspace: bytes of the codes, and of what the rows need.
     """
 
     def __init__(self, plan: RepackedPlan):
-        from skuda.plans.multi_kernel import Stages
-
-        self.geometry = Stages.geometry
         (packing,) = plan.stages
         self._codes = next(o.name for o in packing.operation.outputs)
         self._shape = plan.shapes[plan.operation.operands.index(packing.operation.outputs[0])]
@@ -49,8 +43,7 @@ class Repacked:
         self._between = -(-count(self._shape) // _ALIGNED) * _ALIGNED
         self.workspace = self._between + self.plans[0]._kernels.workspace
 
-    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
-        """As of `Launch`: what both launch."""
+    def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
         rows, packing = self.plans
         values: dict[str, Any] = {o.name: value for o, value in zip(rows.operation.operands, checked, strict=True)}
         output = values[self._codes]
@@ -58,7 +51,7 @@ class Repacked:
         codes = View(workspace, self._shape, strides, DTYPES[WIDE].storage, output.device, True, False, None)
         found = []
         for plan, operands in ((rows, [*(values | {self._codes: codes}).values()]), (packing, [codes, output])):
-            found += plan.launch_for(operands).packed(operands, workspace + self._between)
+            found += plan.launch_for(operands).launches(operands, workspace + self._between)
         return found
 
 
@@ -102,5 +95,5 @@ class RepackedPlan(Plan):
         except Unsupported:
             if not self._may_repack:
                 raise
-        self.second.packed(checked, 0)  # what cannot be served so either is refused here
-        return self.second.geometry
+        self.second.launches(checked, 0)  # what cannot be served so either is refused here
+        return SEVERAL_KERNELS

@@ -13,11 +13,11 @@ from skuda.errors import Unsupported
 from skuda.launch.prepared import Launch
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
+from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
 from skuda.schedules.table import STAGES, ClusterVariant, RowMode, RowVariant
 
 if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
-    from skuda.schedules.elementwise import Geometry
 
 
 class StagePlans:
@@ -93,7 +93,7 @@ class TwoFormsPlan(Plan):
             apart = variant.mode is RowMode.STEPPED and self._is_much and self._lie_apart(checked)
         else:
             return geometry
-        return self.second.geometry if (idle or apart) and self._serves(checked) else geometry
+        return SEVERAL_KERNELS if (idle or apart) and self._serves(checked) else geometry
 
     def _lie_apart(self, checked: Sequence[View | int | float]) -> bool:
         """Whether the elements next to each other in the first input belong to different rows."""

@@ -1,18 +1,4 @@
-"""Reductions of the CPU reference, in the order that every kernel keeps.
-
-A row is what a reduction is over: an operand's elements along some axes, or those of one block along an axis.
-Sums and products are made in one order, which depends on the row's length alone:
-
-1. eight elements are added as a tree: neighbours, then neighbours among these sums, three times;
-2. these groups are dealt in turn to `places(length)` places, and each place adds its groups one after the other;
-3. the places are added as a tree of neighbours;
-4. a row of more than 65536 elements is cut in segments of so many, whose sums are added as a tree of neighbours.
-
-What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
-of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units in the last place of the sum of their
-magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be
-added apart, by another block or another kernel.
-"""
+"""Reductions of the CPU reference, in the order of `model.sum_order`."""
 
 from __future__ import annotations
 
@@ -23,23 +9,11 @@ import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Types
-
-PLACED = ("argmax", "argmin")  # reductions that go on with a value and its place
-GROUP = 8  # neighbours that are added first
-SEGMENT = 1 << 16  # elements
-PLACE_GROUPS = 4  # of a place, at most, until there are all places
-MOST_PLACES = 1024  # of a row; like the fewest a power of two
-_FEWEST_PLACES = 4
-
-
-def places(length: int) -> int:
-    """To how many places the groups of a row of this length are dealt. A thread of a kernel is one place, or two."""
-    wanted = 1 << (-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length() if length else 0
-    return min(MOST_PLACES, max(_FEWEST_PLACES, wanted))
+from skuda.model.sum_order import GROUP, SEGMENT, places
 
 
 def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
-    """A sum or product of each row, in the order above.
+    """A sum or product of each row, in the order of `model.sum_order`.
 
     Args:
         rows: in the compute type, of shape (..., length).
@@ -110,13 +84,13 @@ class Rows:
         return counts.astype(self._C).reshape([-1 if axis in self.axes else 1 for axis in range(len(self.shape))])
 
     def sum(self, values):
-        """The sum, in the order of this module, of integers exactly; of nothing 0."""
+        """The sum, in that order, of integers exactly; of nothing 0."""
         if np.asarray(values).dtype.kind == "i":
             return self._reduced(values, lambda rows: rows.sum(axis=-1))
         return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
 
     def prod(self, values):
-        """The product, in the order of this module; of nothing 1."""
+        """The product, in that order; of nothing 1."""
         return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
 
     def max(self, values):

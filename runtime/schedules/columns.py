@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
+from typing import TYPE_CHECKING
 
 from skuda.schedules.axes import Axis
-from skuda.schedules.elementwise import MOST, SECTOR, Geometry, Layouts, MapKernels, divide_slots
+from skuda.schedules.geometry import MOST, SECTOR, Geometry, Layouts, divide_slots
 from skuda.schedules.table import BLOCK, COLUMNS, COLUMNS_SMALL, Variant, lanes_of
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import MapKernels
 
 
 def in_columns(kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], axes: list[Axis]) -> Geometry:

@@ -11,99 +11,46 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operation, Types
-from skuda.model.records import Record
 from skuda.schedules.axes import Axis, index_space
-from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, VEC, VEC_SMALL, Variant, lanes_of, tile_of, variants
+from skuda.schedules.geometry import (
+    MARGIN,
+    MOST,
+    MOST_FLAT,
+    NEVER,
+    SECTOR,
+    Geometry,
+    KernelGeometry,
+    Layouts,
+    divide_slots,
+    product,
+    repeats,
+)
+from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, VEC, VEC_SMALL, lanes_of, tile_of, variants
 
-AXES = 8  # of a kernel's index space
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
-MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
-NEVER = 0  # the period of parameters that do not repeat
-MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
-SECTOR = 32  # elements, of which even the narrowest fill a sector of memory, or half of one where they are packed
-MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
 _STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
 _STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
-def divide_slots(divisor: int) -> tuple[int, int, int, int]:
-    """Divisor, multipliers for n < 2^63 and for n < 2^31, and shift: walk.cuh's Divide."""
-    shift = (divisor - 1).bit_length()
-    narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
-    return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
-
-
-class Layouts(Record):
-    """How the operands of one call lie, in the operation's operand order.
-
-    Attributes:
-        strides: of each operand that is an array, as in Axis; None for a single value.
-        aligned: whether every array in the output's shape starts on a 16-byte boundary.
-        lead: elements of each before the first one of a vector, counted from one of `MapKernels.boundaries`; None where
-            the arrays differ in that.
-    """
-
-    strides: tuple[tuple[int, ...] | None, ...]
-    aligned: bool
-    lead: int | None
-
-
-class Geometry(Record):
-    """Everything of a launch but pointers and numbers.
-
-    Attributes:
-        variant: what runs.
-        grid: blocks.
-        head: slots before the operands'.
-        strides: slots that follow each array operand's pointer, by operand name.
-        block: threads of a block.
-        finish: blocks, and threads of one, of the kernel that joins what the blocks of this one leave in the workspace;
-            None where there is nothing to join.
-        workspace: bytes of that.
-        shared: bytes of shared memory that a block has beside what its kernel declares.
-    """
-
-    variant: Variant
-    grid: int
-    head: tuple[int, ...]
-    strides: Mapping[str, tuple[int, ...]]
-    block: int = BLOCK
-    finish: tuple[int, int] | None = None
-    workspace: int = 0
-    shared: int = 0
-
-
-class MapKernels:
+class MapKernels(KernelGeometry):
     """Geometry of one operation at fixed types and sizes.
 
+    Columns kernels count vectors of arrays that are not aligned alike from boundaries of sectors, which saves memory
+    transactions, else from those of vectors.
+
     Attributes:
-        operation, types, sizes: what of.
         space: extents of the index space.
-        bits: of an element of each operand.
-        packed: whether some operand has two elements to a byte.
-        full: of each operand, whether it has an element for each of the space; the others are parameters.
-        vectors: operands that vectors are taken of.
-        boundaries: elements whose multiples vectors of a columns kernel are counted from, where arrays lie askew:
-            the first of these that all of them have in common. That of sectors saves memory transactions.
         few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
             hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
     few_blocks = 512
-    workspace = 0
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
-        self.operation = operation
-        self.types = types
-        self.sizes = sizes
+        super().__init__(operation, types, sizes)
         self.space = operation.shape_of(operation.outputs[0], sizes)
-        self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
-        self.packed = any(bits < 8 for bits in self.bits)
-        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
-        self.vectors = self.full
         self.served = variants(operation, types) if operation.of_second else None
         if self.served:
             self.few_blocks = 0
@@ -266,19 +213,3 @@ class MapKernels:
             for place, index in enumerate(arrays)
             if self.full[index]
         )
-
-
-NO_DIVISION = (0, 0, 0, 0)
-
-
-def repeats(period: int) -> tuple[int, int, int, int]:
-    """Slots of the division by a number of runs, if they repeat."""
-    return NO_DIVISION if period == NEVER else divide_slots(period)
-
-
-def product(axes: Sequence[Axis]) -> int:
-    """The elements along some axes."""
-    result = 1
-    for axis in axes:
-        result *= axis.extent
-    return result

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from skuda.schedules.axes import Axis
-from skuda.schedules.elementwise import MARGIN, MOST_FLAT, NEVER, Geometry, MapKernels, divide_slots
+from skuda.schedules.geometry import MARGIN, MOST_FLAT, NEVER, Geometry, divide_slots
 from skuda.schedules.table import BLOCK, GROUPS, PITCHED, lanes_of
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import MapKernels
 
 _SHORTEST_GROUP = 32  # a groups kernel has room for the parameters of a stretch of such runs
 

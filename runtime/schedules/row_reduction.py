@@ -9,9 +9,9 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.reference.reductions import GROUP, MOST_PLACES, SEGMENT, places
+from skuda.model.sum_order import GROUP, MOST_PLACES, SEGMENT, places
 from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.elementwise import AXES, Geometry, Layouts, divide_slots
+from skuda.schedules.geometry import AXES, Geometry, KernelGeometry, Layouts, divide_slots
 from skuda.schedules.split_reduction import PartKernels
 from skuda.schedules.table import (
     CLUSTER_SEGMENTS,
@@ -60,28 +60,20 @@ class _Rows(Record):
         return tuple(slots)
 
 
-class RowKernels:
+class RowKernels(KernelGeometry):
     """Geometry of an operation with reductions at fixed types and sizes.
 
     Attributes:
         parts: that of several blocks to a row, where rows come apart.
-        workspace: bytes of scratch memory that a launch needs at most.
         cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
             has devices sets it; the same for all of them, so that no call asks for its own.
     """
 
     cluster_shared = LARGE_SHARED
-    boundaries = ()  # as of MapKernels; rows are not counted from one
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
-        self.operation = operation
-        self.types = types
-        self.sizes = sizes
+        super().__init__(operation, types, sizes)
         self.along, self.block = operation.along, operation.block
-        words = [operation.word(operand, types) for operand in operation.operands]
-        self.bits = tuple(DTYPES[word].bits for word in words)
-        self.packed = any(bits < 8 for bits in self.bits)
-        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
         self._clusters = cluster_variants(operation)

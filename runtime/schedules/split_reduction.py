@@ -1,6 +1,6 @@
 """The host side of templates/reduce.cu.jinja: how rows are cut in parts, and the parameters of a kernel of parts.
 
-A part is an aligned range of a segment's places (skuda.reference.reductions), so that joining parts gives the bits of
+A part is an aligned range of a segment's places (skuda.model.sum_order), so that joining parts gives the bits of
 one pass over the whole row. How many there are follows from the sizes alone; how the elements lie says who takes them.
 What comes out the same in any order, an extreme, has parts that follow each other where they lie across rows: the
 blocks that run last, which take the first ones, leave them in the cache for the kernel behind.
@@ -15,9 +15,9 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
-from skuda.reference.reductions import GROUP, PLACED, SEGMENT, places
+from skuda.model.sum_order import GROUP, PLACED, SEGMENT, places
 from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.elementwise import AXES, Geometry, Layouts, divide_slots
+from skuda.schedules.geometry import AXES, Geometry, KernelGeometry, Layouts, divide_slots
 from skuda.schedules.table import RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
@@ -48,11 +48,10 @@ class Cut(Record):
     parts: int
 
 
-class PartKernels:
+class PartKernels(KernelGeometry):
     """Geometry of a program that comes apart, at fixed types and sizes.
 
     Attributes:
-        workspace: bytes that parts take at most, however the operands lie.
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
         dealt: blocks of 32 places along rows: where there are no more, a place's turns are dealt to as many warps.
@@ -63,11 +62,7 @@ class PartKernels:
     dealt = 128
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
-        self.operation = operation
-        self.types = types
-        self.sizes = sizes
-        self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
-        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        super().__init__(operation, types, sizes)
         self.lanes, self.apart = across_lanes(operation, types)
         lengths = {True: 1, False: 1}
         for dim in operation.space:

@@ -7,11 +7,15 @@ strided.cu.jinja, which serves what nothing else does.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from skuda.errors import Unsupported
 from skuda.schedules.axes import Axis
-from skuda.schedules.elementwise import AXES, NO_DIVISION, Geometry, MapKernels, divide_slots, product, repeats
+from skuda.schedules.geometry import AXES, NO_DIVISION, Geometry, divide_slots, product, repeats
 from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import MapKernels
 
 BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares

@@ -9,7 +9,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sku import Layout
-from skuda.reference.reductions import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
+from skuda.model.sum_order import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
 
 BLOCK = 128  # threads
 _TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from skuda.model.records import Record
 from skuda.schedules.axes import Axis
-from skuda.schedules.elementwise import Geometry, MapKernels, divide_slots, product
+from skuda.schedules.geometry import Geometry, divide_slots, product
 from skuda.schedules.strided import outer_slots, outer_strides
 from skuda.schedules.table import TILE
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import MapKernels
 
 _SHORTEST = 8  # shorter axes would leave most of a tile empty
 _LONGEST = (1 << 31) - 1  # what the 32-bit indices of a plane reach

@@ -21,7 +21,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from skuda.bench import targets
 from skuda.launch.compiler import OPTIONS, included
 from skuda.launch.registry import Catalog, make_sku
 from skuda.model.operation import Operation
@@ -83,6 +82,12 @@ class Finding:
     gpu: str
     run: Run
     result: Result
+
+
+def share(row: Mapping[str, Any]) -> float:
+    """Time of the floor over ours, of a row of the bench: of a copy, or of a kernel that only reads where outputs are
+    small."""
+    return row.get("read_us", row["copy_us"]) / row["ours_us"]
 
 
 @dataclass(frozen=True)
@@ -246,7 +251,7 @@ class Records:
     def shares(self, source: str, symbol: str) -> list[Share]:
         """The rows of the bench that a kernel served with its source as it is now, in the order of the bench."""
         return [
-            Share(record["machine"]["gpu"], f"{row['shape']} {row['variant']}".strip(), targets.share(row))
+            Share(record["machine"]["gpu"], f"{row['shape']} {row['variant']}".strip(), share(row))
             for record, row in self._rows.get(symbol, ())
             if record["sources"][source] == self.digest(source)
         ]

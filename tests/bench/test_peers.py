@@ -13,6 +13,7 @@ from bench_rows import CASES, SAMPLED, arrays_of, case, code_range
 from skuda.bench import formulas, problem, shapes
 from skuda.bench.shapes import Shape
 from skuda.bench.suite import Case
+from skuda.bench.tensors import dtype_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
@@ -44,7 +45,7 @@ def test_composed_formula_is_the_operation(row, extents):
     results = results if isinstance(results, tuple) else (results,)
     for (name, expected), actual in zip(written.items(), results, strict=True):
         expected = _tensor(expected, words[name])
-        assert (actual.dtype, actual.shape) == (formulas.dtype_of(words[name]), expected.shape), name
+        assert (actual.dtype, actual.shape) == (dtype_of(words[name]), expected.shape), name
         if formulas.is_bit_equal(row.operation):
             assert torch.equal(expected, actual), name
         elif DTYPES[words[name]].bits <= 8 or DTYPES[words[name]].kind == "int":
@@ -100,7 +101,7 @@ def test_torch_has_a_function_of_its_own_for_the_operation(function, monkeypatch
 
 def _tensor(array: np.ndarray, word: str) -> torch.Tensor:
     raw = torch.from_numpy(array.reshape(-1).view(np.uint8).copy())
-    return raw.view(formulas.dtype_of(word)).view(array.shape)
+    return raw.view(dtype_of(word)).view(array.shape)
 
 
 class OnHost(np.ndarray):

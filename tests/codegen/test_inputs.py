@@ -40,7 +40,7 @@ def test_a_change_of_each_file_that_matters_is_noticed_and_of_no_other(tree):
     assert done.returncode == 0, done.stderr
     loaded, noticed = json.loads(done.stdout)
     templates = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "templates").rglob("*.jinja")}
-    assert {"codegen/render.py", "runtime/reference/reductions.py", "runtime/schedules/table.py"} <= set(loaded)
+    assert {"codegen/render.py", "runtime/model/sum_order.py", "runtime/schedules/table.py"} <= set(loaded)
     assert {path for path, is_noticed in noticed.items() if is_noticed} == {*loaded, *templates, "ops.yaml"}
     assert {path for path, is_noticed in noticed.items() if not is_noticed} > {
         "runtime/plans/plan.py", "runtime/cuda/rows.cuh", "codegen/commands/show.py", "tests/conftest.py",
@@ -50,7 +50,7 @@ def test_a_change_of_each_file_that_matters_is_noticed_and_of_no_other(tree):
 @pytest.mark.parametrize(
     ("path", "text", "other"),
     [
-        ("runtime/reference/reductions.py", 'PLACED = ("argmax", "argmin")', 'PLACED = ("argmin", "argmax")'),
+        ("runtime/model/sum_order.py", 'PLACED = ("argmax", "argmin")', 'PLACED = ("argmin", "argmax")'),
         ("templates/doc.md.jinja", "# ", "#  "),
     ],
 )

@@ -61,7 +61,7 @@ def host(tmp_path_factory):
         call = call_of(*cell, len(columns_of(*cell)[0]))
         plan = call.plan(BackendKind.REFERENCE)
         views = call.views(plan)
-        entries += [entry for launch, _ in plan.launch_for(views).packed(views, 0) for entry in launch.entries]
+        entries += [entry for launch, _ in plan.launch_for(views).launches(views, 0) for entry in launch.entries]
     yield emulator.Host([*one_each.values()], tmp_path_factory.mktemp("host"), entries=entries)
     forget_catalog(module)
 

@@ -149,7 +149,7 @@ class Host:
         arena.add("workspace", np.full(whole.workspace, UNTOUCHED, np.uint8), np.dtype(np.uint8), None, True)
         self._library.allow(arena.start, len(arena.allowed), arena.allowed.ctypes.data)
         touched = _Touched()
-        for launch, filled in whole.packed(views, arena.address("workspace")):
+        for launch, filled in whole.launches(views, arena.address("workspace")):
             memory, _ = launch.slots.pack(filled)
             cluster = getattr(launch.geometry.variant, "blocks", 1)
             steps = [(launch.grid, launch.block, cluster, launch.shared)]
@@ -225,7 +225,7 @@ def entries_of(sku: KernelSku) -> tuple[str, ...]:
     for call in calls(sku):
         plan = call.plan(BackendKind.REFERENCE)
         views = call.views(plan)
-        entries += [entry for launch, _ in plan.launch_for(views).packed(views, 0) for entry in launch.entries]
+        entries += [entry for launch, _ in plan.launch_for(views).launches(views, 0) for entry in launch.entries]
     return tuple(dict.fromkeys(entries))
 
 

@@ -16,7 +16,8 @@ from replay_vectors import columns_places, groups_places, vec_places
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules import elementwise, table
+from skuda.schedules import table
+from skuda.schedules.geometry import Geometry
 
 PLANS = [
     plan
@@ -78,7 +79,7 @@ class Problem:
     arrays: dict[str, np.ndarray]
     pointers: dict[str, int]
 
-    def geometry(self) -> elementwise.Geometry:
+    def geometry(self) -> Geometry:
         plan = self.plan
         views = [
             view_over(

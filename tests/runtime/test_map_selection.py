@@ -11,6 +11,7 @@ from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import elementwise, table
+from skuda.schedules.geometry import Layouts
 
 
 @pytest.mark.parametrize(
@@ -61,7 +62,7 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
     )
     strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
     for aligned in (True, False):
-        geometry = plan._kernels.geometry(elementwise.Layouts(strides, aligned, 0 if aligned else None))
+        geometry = plan._kernels.geometry(Layouts(strides, aligned, 0 if aligned else None))
         assert geometry.variant in (table.ROWS, table.STRIDED)
         assert geometry.variant is table.STRIDED or geometry.head[0] < 1 << 31
 
@@ -98,7 +99,7 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
     runs = -(-columns // group)
     strides = tuple((step, 1) for step in (columns, runs, runs, columns))
-    assert plan._kernels.geometry(elementwise.Layouts(strides, True, 0)).variant.kernel == variant
+    assert plan._kernels.geometry(Layouts(strides, True, 0)).variant.kernel == variant
 
 
 def test_few_elements_are_spread_over_more_threads():

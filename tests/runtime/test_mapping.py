@@ -20,7 +20,7 @@ from skuda.errors import Unsupported
 from skuda.launch.compiler import headers
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules import elementwise, strided, table
+from skuda.schedules import elementwise, geometry, strided, table
 
 
 @pytest.mark.parametrize("plan_class", UNLIKE, ids=lambda plan: plan.operation.function)
@@ -232,7 +232,7 @@ def test_division_by_multiplication_is_exact():
     divisors += [2**power + offset for power in range(2, 62) for offset in (-1, 0, 1)]
     divisors += [rng.randrange(1, 1 << rng.randint(1, 63)) for _ in range(2_000)]
     for divisor in divisors:
-        slots = elementwise.divide_slots(divisor)
+        slots = geometry.divide_slots(divisor)
         assert slots[0] == divisor and 0 <= slots[3] < 64
         numbers = []
         for most in ((1 << 31) - 1, (1 << 63) - 1):  # the narrow and the wide way
@@ -249,6 +249,6 @@ def test_division_by_multiplication_is_exact():
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
-    assert (int(declared[1]), AXES, BLOCK) == (elementwise.AXES, elementwise.AXES, table.BLOCK)
+    assert (int(declared[1]), AXES, BLOCK) == (geometry.AXES, geometry.AXES, table.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
-    assert int(declared[1]) == MARGIN == elementwise.MARGIN
+    assert int(declared[1]) == MARGIN == geometry.MARGIN

@@ -18,7 +18,8 @@ from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.reference.reductions import GROUP, in_order
+from skuda.model.sum_order import GROUP
+from skuda.reference.reductions import in_order
 from skuda.schedules.table import PartVariant, RowMode
 
 PLANS = [

@@ -20,8 +20,8 @@ from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
+from skuda.model.sum_order import GROUP, places
 from skuda.plans.axis_views import chosen
-from skuda.reference.reductions import GROUP, places
 from skuda.schedules.row_reduction import INNER
 from skuda.schedules.table import ClusterVariant, PartVariant, RowMode, row_variants, variant_name
 

@@ -8,7 +8,8 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skuda.reference.reductions import GROUP, SEGMENT, Rows, in_order, places
+from skuda.model.sum_order import GROUP, SEGMENT, places
+from skuda.reference.reductions import Rows, in_order
 
 LENGTHS = [
     1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 66, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 8192, 8193, 16384, 16385,
@@ -21,7 +22,7 @@ def bits(values) -> np.ndarray:
     return values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
 
 
-# ---- the order, once more, as the documentation of skuda.reference.reductions says it ----
+# ---- the order, once more, as the documentation of skuda.model.sum_order says it ----
 
 
 def places_of(length: int) -> int:

@@ -15,7 +15,7 @@ from skuda.arrays.views import View
 from skuda.launch import registry
 from skuda.launch.kernel import Slots
 from skuda.model.dtypes import DTYPES
-from skuda.schedules import table
+from skuda.schedules import abi, table
 from skuda.schedules.geometry import Geometry, Layouts
 
 if TYPE_CHECKING:
@@ -80,11 +80,16 @@ class Launch(Launches):
         scalars = [index for index in inputs if self._single[index]]
         outputs = range(len(inputs), len(operation.operands))
 
+        arguments = table.arguments_of(geometry.variant)
+
         def pointers(indices) -> list[Any]:
-            """Each operand's pointer and what belongs to it."""
+            """Each operand's pointer and what follows it."""
             found: list[Any] = []
             for index in indices:
-                found += [int, *geometry.strides.get(operation.operands[index].name, ())]
+                operand = operation.operands[index]
+                strides = geometry.strides.get(operand.name, ())
+                assert len(strides) == arguments.slots(operation, operand), (self.entries, operand, strides)
+                found += [int, *strides]
             return found
 
         self.slots = slots = Slots(
@@ -92,10 +97,10 @@ class Launch(Launches):
                 *geometry.head,
                 *pointers(arrays),
                 *pointers(parameters),
-                *[int, float, int] * len(scalars),
+                *abi.SCALAR * len(scalars),
                 *plan.values.values(),
                 *pointers(outputs),
-                *([int] if isinstance(geometry.variant, table.PartVariant) else []),
+                *([int] if arguments.workspace else []),
             ]
         )
         self.blank = slots.blank.copy()

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
+from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import MOST, SECTOR, Geometry, Layouts, divide_slots
 from skuda.schedules.table import BLOCK, COLUMNS, COLUMNS_SMALL, Variant, lanes_of
@@ -68,8 +69,12 @@ def _whole(
     if chunks * lanes >= MOST or count >= MOST:
         return None
     blocks = -(-units // BLOCK)
-    head = [units, blocks, count, last, *divide_slots(chunks), *divide_slots(slabs), *divide_slots(width)]
-    return Geometry(variant, blocks + edges, (*head, lead, behind, length), strides)
+    head = abi.COLUMNS.pack(
+        units=units, blocks=blocks, rows=count, last=last,
+        chunks=divide_slots(chunks), slabs=divide_slots(slabs), width=divide_slots(width),
+        lead=lead, behind=behind, length=length,
+    )  # fmt: skip
+    return Geometry(variant, blocks + edges, head, strides)
 
 
 def _variant(kernels: MapKernels, vectors: int) -> tuple[Variant, int]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from skuda.model.operation import Operation, Types
+from skuda.schedules import abi
 from skuda.schedules.axes import Axis, index_space
 from skuda.schedules.geometry import (
     MARGIN,
@@ -201,7 +202,7 @@ class MapKernels(KernelGeometry):
         strides = {self.operation.operands[index].name: (gaps.get(index, 0),) for index in arrays}
         for index, each in zip(parameters, apart, strict=True):
             strides[self.operation.operands[index].name] = (each,)
-        head = (length, *divide_slots(run), *repeats(period), *divide_slots(line))
+        head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
         covered = length + (lanes - 1 if variant is SHIFTED else 0)
         return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
 

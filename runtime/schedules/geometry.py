@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operation, Types
 from skuda.model.records import Record
+from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.table import BLOCK, STAGES, Variant
 
-AXES = 8  # of a kernel's index space
 MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 NEVER = 0  # the period of parameters that do not repeat
 MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
@@ -26,6 +26,17 @@ def divide_slots(divisor: int) -> tuple[int, int, int, int]:
     shift = (divisor - 1).bit_length()
     narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
     return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
+
+
+def divisions(divisors: Sequence[int]) -> tuple[int, ...]:
+    """The slots of several divisions."""
+    return tuple([slot for divisor in divisors for slot in divide_slots(divisor)])
+
+
+def outer_of(extents: Sequence[int]) -> tuple[int, ...]:
+    """Slots of Outer, the axes outside of a row."""
+    free = abi.AXES - len(extents)
+    return abi.OUTER.pack(first_axis=free, extent=divisions([1] * free + [*extents]))
 
 
 class Layouts(Record):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import MARGIN, MOST_FLAT, NEVER, Geometry, divide_slots
 from skuda.schedules.table import BLOCK, GROUPS, PITCHED, lanes_of
@@ -86,5 +87,7 @@ def in_groups(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> G
     strides = {operands[index].name: (gap,) for index, gap in gaps.items()}
     strides |= {operands[arrays[place]].name: () for place in outputs}
     strides |= {operands[arrays[place]].name: (each,) for place, each in zip(parameters, apart, strict=True)}
-    head = (length, *divide_slots(line), *divide_slots(run), runs, elements)
+    head = abi.GROUPS.pack(
+        length=length, line=divide_slots(line), run=divide_slots(run), runs=runs, elements=elements
+    )
     return Geometry(GROUPS, -(-(length + lanes - 1) // (BLOCK // 32 * stretch)), head, strides)

@@ -10,8 +10,10 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sum_order import GROUP, MOST_PLACES, SEGMENT, places
+from skuda.schedules import abi
+from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.geometry import AXES, Geometry, KernelGeometry, Layouts, divide_slots
+from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divisions, outer_of
 from skuda.schedules.split_reduction import PartKernels
 from skuda.schedules.table import (
     CLUSTER_SEGMENTS,
@@ -28,7 +30,6 @@ LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_9
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 _ALONE = 1 << 15  # elements of a row that one block does better than a cluster
 _FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
-INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
 
 
 class _Rows(Record):
@@ -54,10 +55,12 @@ class _Rows(Record):
     def steps(self, place: int) -> tuple[int, ...]:
         """Slots of row_moves.cuh's Along of an operand."""
         free = INNER - len(self.inner)
-        slots = [len(self.inner), *[0] * free, *(axis.strides[place] for axis in self.inner)]
-        for extent in [1] * free + [axis.extent for axis in self.inner]:
-            slots += divide_slots(extent or 1)
-        return tuple(slots)
+        extents = [1] * free + [axis.extent or 1 for axis in self.inner]
+        return abi.ALONG.pack(
+            axes=len(self.inner),
+            of=(*[0] * free, *(axis.strides[place] for axis in self.inner)),
+            extent=divisions(extents),
+        )
 
 
 class RowKernels(KernelGeometry):
@@ -106,9 +109,10 @@ class RowKernels(KernelGeometry):
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
-        head = [count, rows.length, blocks, rows.last, free]
-        for extent in [1] * free + [axis.extent for axis in rows.axes]:
-            head += divide_slots(extent)
+        outer = outer_of([axis.extent for axis in rows.axes])
+        head = abi.ROW_SPACE.pack(
+            rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
+        )
         strides = {
             operand.name: (0,) * free
             + tuple(axis.strides[place] for axis in rows.axes)
@@ -122,8 +126,8 @@ class RowKernels(KernelGeometry):
         if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
             cluster, shared = held
             threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
-            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, threads, shared=shared)
-        return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+            return Geometry(cluster, count * cluster.blocks, head, strides, threads, shared=shared)
+        return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
 
     def _slot_bytes(self, inputs: Sequence[int]) -> int:
         """Bytes of shared memory that a cluster needs for a group of elements, of inputs of so many bits."""

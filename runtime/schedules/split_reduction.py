@@ -16,8 +16,10 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sum_order import GROUP, PLACED, SEGMENT, places
+from skuda.schedules import abi
+from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
-from skuda.schedules.geometry import AXES, Geometry, KernelGeometry, Layouts, divide_slots
+from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
 from skuda.schedules.table import RowMode, across_lanes, part_variants, row_variants
 
 _BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
@@ -235,16 +237,18 @@ class PartKernels(KernelGeometry):
         while below > 1 and below // 2 >= parts and (below << finish_wide) > 32:
             below //= 2
         pieces = (cut.places // cut.span).bit_length() - 1
-        head = [self.count, self.length, columns, cut.segment, cut.places, turns, pieces, wide]
-        head += [*divide_slots(parts), *divide_slots(tiles), finish_wide, finish_each]
-        for axes in (kept, along):
-            head += _outer(axes)
+        head = abi.REDUCTION.pack(
+            rows=self.count, length=self.length, columns=columns, segment=cut.segment, places=cut.places, turns=turns,
+            cut=pieces, wide=wide, parts=divide_slots(parts), tiles=divide_slots(tiles), finish_wide=finish_wide,
+            finish_each=finish_each, kept=outer_of([axis.extent for axis in kept]),
+            along=outer_of([axis.extent for axis in along]),
+        )  # fmt: skip
         strides = {
             self.operation.operands[index].name: self._reach(place, self.bits[index], kept, along)
             for place, index in enumerate(arrays)
         }
         finish = (-(-self.count >> finish_wide), below << finish_wide) if parts > 1 else None
-        return Geometry(variant, grid, tuple(head), strides, threads, finish, self._bytes(cut))
+        return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
 
     def _reach(self, place: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
         """Slots of part_moves.cuh's Reach."""
@@ -256,15 +260,6 @@ class PartKernels(KernelGeometry):
                 step = axis.strides[place] * (axis.extent - 1)
                 low, high = low + min(step, 0), high + max(step, 0)
         return (*slots, low * bits // 8, high * bits // 8)
-
-
-def _outer(axes: Sequence[Axis]) -> list[int]:
-    """Slots of walk.cuh's Outer."""
-    free = AXES - len(axes)
-    slots = [free]
-    for extent in [1] * free + [axis.extent for axis in axes]:
-        slots += divide_slots(extent)
-    return slots
 
 
 def _extents(size: int | tuple[int, ...]) -> tuple[int, ...]:

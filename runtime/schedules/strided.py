@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skuda.errors import Unsupported
+from skuda.schedules import abi
+from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis
-from skuda.schedules.geometry import AXES, NO_DIVISION, Geometry, divide_slots, product, repeats
+from skuda.schedules.geometry import NO_DIVISION, Geometry, divide_slots, divisions, outer_of, product, repeats
 from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
 
 if TYPE_CHECKING:
@@ -33,10 +35,11 @@ def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geo
     units = 1
     for extent in extents:
         units *= extent
-    head = [units, free, axes[-1].extent, free + blocked[0] if blocked else -1]
-    for extent in [axes[blocked[0]].block if blocked else 1, *[1] * free, *extents]:
-        head += divide_slots(extent)
-    return Geometry(STRIDED, -(-units // BLOCK), tuple(head), outer_strides(kernels, arrays, axes))
+    head = abi.SPACE.pack(
+        units=units, first_axis=free, last=axes[-1].extent, block_axis=free + blocked[0] if blocked else -1,
+        block=divide_slots(axes[blocked[0]].block if blocked else 1), extent=divisions([1] * free + extents),
+    )  # fmt: skip
+    return Geometry(STRIDED, -(-units // BLOCK), head, outer_strides(kernels, arrays, axes))
 
 
 # ---- shares of rows ----
@@ -63,7 +66,7 @@ def in_rows(
     depth = min(depth, rows.extent) if below else depth
     across = chunks if below else 32 * stretches
     whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
-    runs = [*divide_slots(run), *(divide_slots(whole) if whole else NO_DIVISION), *repeats(period)]
+    runs = divide_slots(run), divide_slots(whole) if whole else NO_DIVISION, repeats(period)
     strides = _strides(kernels, arrays, axes, outer, rows, None if below else 32 * lanes, lanes, depth)
     _add_steps(kernels, strides, arrays, steps)
     return _shares(kernels, ROWS, length, chunks, rows.extent, depth, below, across, runs, outer, strides)
@@ -80,7 +83,7 @@ def in_columns(
     strides = _strides(kernels, arrays, [*tables, rows, inner], tables, rows, None, lanes, depth)
     steps = [inner.strides[place] for place, index in enumerate(arrays) if not kernels.full[index]]
     _add_steps(kernels, strides, arrays, steps)
-    runs = NO_DIVISION * 3
+    runs = (NO_DIVISION,) * 3
     return _shares(
         kernels, COLUMNS_UNALIGNED, length, chunks, rows.extent, depth, True, chunks, runs, tables, strides
     )
@@ -98,8 +101,13 @@ def _shares(
     """A launch of walk.cuh's Shares."""
     slabs = -(-rows // depth) if below else rows
     units = across * slabs * product(outer)
-    head = [units, length, chunks, rows, depth, int(below), *divide_slots(across), *divide_slots(slabs)]
-    return Geometry(variant, -(-units // BLOCK), (*head, *runs, *outer_slots(kernels, outer)), strides)
+    run, run_chunks, period = runs
+    head = abi.SHARES.pack(
+        units=units, length=length, chunks=chunks, rows=rows, depth=depth, below=int(below),
+        across=divide_slots(across), slabs=divide_slots(slabs), run=run, run_chunks=run_chunks, period=period,
+        outer=outer_slots(kernels, outer),
+    )  # fmt: skip
+    return Geometry(variant, -(-units // BLOCK), head, strides)
 
 
 def _strides(
@@ -149,13 +157,10 @@ def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays,
 # ---- outer axes ----
 
 
-def outer_slots(kernels: MapKernels, axes: list[Axis]) -> list[int]:
-    """Slots of walk.cuh's Outer."""
-    free = _free(kernels, axes)
-    slots = [free]
-    for extent in [1] * free + [axis.extent for axis in axes]:
-        slots += divide_slots(extent)
-    return slots
+def outer_slots(kernels: MapKernels, axes: list[Axis]) -> tuple[int, ...]:
+    """Slots of Outer; refuses too many axes."""
+    _free(kernels, axes)
+    return outer_of([axis.extent for axis in axes])
 
 
 def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:

@@ -10,6 +10,7 @@ from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sku import Layout
 from skuda.model.sum_order import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
+from skuda.schedules import abi
 
 BLOCK = 128  # threads
 _TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
@@ -316,6 +317,17 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
     return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
+
+
+def arguments_of(variant: Variant) -> abi.Arguments:
+    """What the argument of a variant's kernel is made of."""
+    name = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
+    return {
+        "vec": abi.VEC_ARGUMENTS, "groups": abi.GROUPS_ARGUMENTS, "columns": abi.COLUMNS_ARGUMENTS,
+        "columns_unaligned": abi.ROWS_ARGUMENTS, "rows": abi.ROWS_ARGUMENTS, "tile": abi.TILE_ARGUMENTS,
+        "strided": abi.STRIDED_ARGUMENTS, "row": abi.ROW_ARGUMENTS, "cluster": abi.ROW_ARGUMENTS,
+        "along": abi.SPLIT_ARGUMENTS, "across": abi.SPLIT_ARGUMENTS,
+    }[name]  # fmt: skip
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:

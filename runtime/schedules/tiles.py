@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skuda.model.records import Record
+from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import Geometry, divide_slots, product
 from skuda.schedules.strided import outer_slots, outer_strides
@@ -91,14 +92,16 @@ def in_tiles(
     if found is None:
         return None
     count = -(-found.along.extent // along), -(-found.across.extent // across)
-    head = [found.along.extent, found.across.extent]
-    for divisor in (*count, found.along.run, found.across.run):
-        head += divide_slots(divisor)
-    head += outer_slots(kernels, found.outer)
+    head = abi.TILES.pack(
+        along=found.along.extent, across=found.across.extent,
+        tiles_along=divide_slots(count[0]), tiles_across=divide_slots(count[1]),
+        run_along=divide_slots(found.along.run), run_across=divide_slots(found.across.run),
+        outer=outer_slots(kernels, found.outer),
+    )  # fmt: skip
     strides = outer_strides(kernels, arrays, found.outer)
     for place, operand in enumerate(operands):
         strides[operand.name] += found.steps(place)
-    return Geometry(TILE, count[0] * count[1] * product(found.outer), tuple(head), strides)
+    return Geometry(TILE, count[0] * count[1] * product(found.outer), head, strides)
 
 
 def plane(axes: list[Axis], arrays: Arrays, lanes: int) -> Plane | None:

@@ -1,0 +1,149 @@
+"""The argument of each kernel, declared once.
+
+A kernel takes one struct of 8-byte slots. The head of its schedule comes first, then the inputs that have an element
+for each of the output's, the inputs that elements share, scalars, attributes, and outputs; strides and the like follow
+the pointer of each operand. The host packs by the declarations below. tests/host/test_arguments.py compares their
+offsets with those that a C++ compiler gives the structs of runtime/cuda, for every program.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+from skuda.model.operation import Operand, Operation
+from skuda.model.records import Record
+
+AXES = 8  # of a kernel's index space
+INNER = 4  # axes that the elements of a row may lie along
+
+
+class Member(Record):
+    """One member of a struct: 8 bytes, or another struct; `count` of them.
+
+    Attributes:
+        struct: None for a number or a pointer of 8 bytes.
+    """
+
+    name: str
+    struct: Struct | None = None
+    count: int = 1
+
+    @property
+    def slots(self) -> int:
+        """How many slots of 8 bytes it takes."""
+        return self.count * (self.struct.slots if self.struct else 1)
+
+
+class Struct(Record):
+    """A struct of runtime/cuda that the host fills."""
+
+    name: str
+    members: tuple[Member, ...]
+
+    @cached_property
+    def slots(self) -> int:
+        """How many slots of 8 bytes it takes."""
+        return sum([member.slots for member in self.members])
+
+    def pack(self, **values: int | tuple[int, ...]) -> tuple[int, ...]:
+        """The slots, in the order of the members.
+
+        Args:
+            values: of each member by its name: a number, or the slots of a struct or of an array.
+        """
+        slots: list[int] = []
+        for member in self.members:
+            value = values.pop(member.name)
+            found = value if isinstance(value, tuple) else (value,)
+            assert len(found) == member.slots, (self.name, member.name, len(found), member.slots)
+            slots += found
+        assert not values, (self.name, *values)
+        return tuple(slots)
+
+
+def _struct(name: str, *members: str | Member) -> Struct:
+    found = (each if isinstance(each, Member) else Member(each) for each in members)
+    return Struct(name, tuple(found))
+
+
+DIVIDE = _struct("Divide", "divisor", "wide", "narrow", "shift")
+STRIDES = _struct("Strides", Member("of", None, AXES))
+OUTER = _struct("Outer", "first_axis", Member("extent", DIVIDE, AXES))
+SPAN = _struct("Span", "low", "size")
+ALONG = _struct("Along", "axes", Member("of", None, INNER), Member("extent", DIVIDE, INNER))
+PLANE_STEPS = _struct("PlaneSteps", "along", "across", "turned")
+REACH = _struct("Reach", Member("kept", STRIDES), Member("along", STRIDES), "low", "high")
+
+FLAT = _struct("Flat", "length", *[Member(each, DIVIDE) for each in ("run", "period", "line")])
+GROUPS = _struct("Groups", "length", Member("line", DIVIDE), Member("run", DIVIDE), "runs", "elements")
+COLUMNS = _struct(
+    "Columns", "units", "blocks", "rows", "last", *[Member(each, DIVIDE) for each in ("chunks", "slabs", "width")],
+    "lead", "behind", "length",
+)  # fmt: skip
+SHARES = _struct(
+    "Shares", "units", "length", "chunks", "rows", "depth", "below",
+    *[Member(each, DIVIDE) for each in ("across", "slabs", "run", "run_chunks", "period")], Member("outer", OUTER),
+)  # fmt: skip
+TILES = _struct(
+    "Tiles", "along", "across",
+    *[Member(each, DIVIDE) for each in ("tiles_along", "tiles_across", "run_along", "run_across")],
+    Member("outer", OUTER),
+)  # fmt: skip
+SPACE = _struct(
+    "Space", "units", "first_axis", "last", "block_axis", Member("block", DIVIDE), Member("extent", DIVIDE, AXES)
+)
+ROW_SPACE = _struct("RowSpace", "rows", "length", "block_axis", "last_length", Member("outer", OUTER))
+REDUCTION = _struct(
+    "Reduction", "rows", "length", "columns", "segment", "places", "turns", "cut", "wide", Member("parts", DIVIDE),
+    Member("tiles", DIVIDE), "finish_wide", "finish_each", Member("kept", OUTER), Member("along", OUTER),
+)  # fmt: skip
+
+
+class Arguments(Record):
+    """What the argument of a kind of kernels is made of.
+
+    Attributes:
+        head: what it begins with.
+        element, shared, output: what follows the pointer of an input that has an element for each of the output's, of
+            one that elements share, and of an output.
+        per_row: what follows that of an operand that a row has one element of, where that is less.
+        workspace: whether a pointer to scratch memory comes last.
+    """
+
+    head: Struct
+    element: tuple[Member, ...]
+    shared: tuple[Member, ...]
+    output: tuple[Member, ...]
+    per_row: tuple[Member, ...] | None = None
+    workspace: bool = False
+
+    def operand(self, operation: Operation, operand: Operand) -> tuple[Member, ...]:
+        """What follows the pointer of an operand."""
+        if operand in operation.inputs and operand.dims == operation.space:
+            return self.element
+        if self.per_row is not None and not operation.runs_along(operand):
+            return self.per_row
+        return self.output if operand in operation.outputs else self.shared
+
+    def slots(self, operation: Operation, operand: Operand) -> int:
+        """How many slots follow the pointer of an operand."""
+        return sum([member.slots for member in self.operand(operation, operand)])
+
+
+_STRIDED = (Member("strides", STRIDES),)
+_SHARE = (*_STRIDED, Member("row"), Member("apart"))
+_ROW = (*_STRIDED, Member("steps", ALONG))
+_REACH = (Member("reach", REACH),)
+
+VEC_ARGUMENTS = Arguments(FLAT, (Member("gap"),), (Member("step"),), (Member("gap"),))
+GROUPS_ARGUMENTS = Arguments(GROUPS, (Member("gap"),), (Member("step"),), ())
+COLUMNS_ARGUMENTS = Arguments(
+    COLUMNS, (Member("apart"), Member("row")), (Member("apart"), Member("step")), (Member("apart"), Member("row"))
+)
+ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Member("step")), _SHARE)
+TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
+STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
+ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
+SPLIT_ARGUMENTS = Arguments(REDUCTION, *[_REACH] * 3, workspace=True)
+
+SCALAR = (int, float, int)  # a pointer, or null and the number: as a real, and as an integer

@@ -20,7 +20,7 @@ from skuda.errors import Unsupported
 from skuda.launch.compiler import headers
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules import elementwise, geometry, strided, table
+from skuda.schedules import abi, elementwise, geometry, strided, table
 
 
 @pytest.mark.parametrize("plan_class", UNLIKE, ids=lambda plan: plan.operation.function)
@@ -249,6 +249,6 @@ def test_division_by_multiplication_is_exact():
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
-    assert (int(declared[1]), AXES, BLOCK) == (geometry.AXES, abi.AXES, table.BLOCK)
+    assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, table.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == geometry.MARGIN

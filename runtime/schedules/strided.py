@@ -15,14 +15,14 @@ from skuda.schedules.geometry import AXES, NO_DIVISION, Geometry, divide_slots, 
 from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
 
 if TYPE_CHECKING:
-    from skuda.schedules.elementwise import MapKernels
+    from skuda.schedules.elementwise import ElementwiseKernels
 
 BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
 _LONGEST = 8  # shares that a thread of a rows kernel takes
 
 
-def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
+def strided(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
     """Any axes: an element, or a byte of packed output, a thread."""
     if not axes or (kernels.packed and kernels.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte
         axes = [*axes, Axis(1, (0,) * len(arrays))]
@@ -43,7 +43,7 @@ def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geo
 
 
 def in_rows(
-    kernels: MapKernels,
+    kernels: ElementwiseKernels,
     arrays: Sequence[int],
     axes: list[Axis],
     start: int,
@@ -52,7 +52,7 @@ def in_rows(
     period: int,
     steps: Sequence[int],
 ) -> Geometry:
-    """Rows along the axes from `start` on, as `MapKernels._row` describes them; any strides outside."""
+    """Rows along the axes from `start` on, as `ElementwiseKernels._row` describes them; any strides outside."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, ROWS)
     chunks = -(-length // lanes)
     depth = _depth(chunks * product(axes[:start]), _LONGEST, groups)
@@ -70,7 +70,7 @@ def in_rows(
 
 
 def in_columns(
-    kernels: MapKernels, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+    kernels: ElementwiseKernels, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
 ) -> Geometry:
     """Columns whose parameters are the same in all rows; any strides outside."""
     lanes, together = lanes_of(kernels.operation, kernels.types, COLUMNS_UNALIGNED)
@@ -93,7 +93,7 @@ def _depth(shares: int, most: int, together: int) -> int:
 
 
 def _shares(
-    kernels: MapKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
+    kernels: ElementwiseKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
 ) -> Geometry:
     """A launch of walk.cuh's Shares."""
     slabs = -(-rows // depth) if below else rows
@@ -103,7 +103,7 @@ def _shares(
 
 
 def _strides(
-    kernels: MapKernels, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int
+    kernels: ElementwiseKernels, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int
 ) -> dict[str, tuple[int, ...]]:
     """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
     thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
@@ -119,14 +119,16 @@ def _strides(
     return strides
 
 
-def _add_steps(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
+def _add_steps(kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
     """The slot behind a parameter's strides: its step from run to run."""
     parameters = [kernels.operation.operands[index].name for index in arrays if not kernels.full[index]]
     for name, step in zip(parameters, steps, strict=True):
         strides[name] += (step,)
 
 
-def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int) -> None:
+def _add_spans(
+    kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int
+) -> None:
     """Slots of shift.cuh's Span, of each input in the output's shape."""
     for place, index in enumerate(arrays):
         if not kernels.full[index] or index >= len(kernels.operation.inputs):
@@ -149,7 +151,7 @@ def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays,
 # ---- outer axes ----
 
 
-def outer_slots(kernels: MapKernels, axes: list[Axis]) -> list[int]:
+def outer_slots(kernels: ElementwiseKernels, axes: list[Axis]) -> list[int]:
     """Slots of walk.cuh's Outer."""
     free = _free(kernels, axes)
     slots = [free]
@@ -158,7 +160,7 @@ def outer_slots(kernels: MapKernels, axes: list[Axis]) -> list[int]:
     return slots
 
 
-def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:
+def outer_strides(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:
     """Each operand's strides along Outer's axes, by name."""
     free = (0,) * _free(kernels, axes)
     return {
@@ -167,7 +169,7 @@ def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) 
     }
 
 
-def _free(kernels: MapKernels, axes: list[Axis]) -> int:
+def _free(kernels: ElementwiseKernels, axes: list[Axis]) -> int:
     """Axes that a kernel has and these are not."""
     if len(axes) > AXES:
         raise Unsupported(

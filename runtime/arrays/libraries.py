@@ -26,7 +26,7 @@ READABLE = frozenset(_STORAGES.values())
 _BYTES_IN_CUPY = {storage: np.dtype(np.uint8) for name, storage in _STORAGES.items() if name.startswith("float8")}
 
 
-def library_of(cls: type) -> str | None:
+def library_name(cls: type) -> str | None:
     """The library ("numpy", "cupy", "torch") whose array type this is or derives from; None for others."""
     known = {("numpy", "ndarray"): "numpy", ("cupy", "ndarray"): "cupy", ("torch", "Tensor"): "torch"}
     names = ((base.__module__, base.__name__) for base in cls.__mro__)
@@ -67,7 +67,7 @@ def torch_dtypes() -> dict[np.dtype, object]:
     return {storage: dtype for dtype, storage in torch_storages().items()}
 
 
-class Family:
+class Library:
     """The library that a caller's arrays come from, and that results are made with. This base is NumPy's.
 
     Attributes:
@@ -97,7 +97,7 @@ class Family:
         return array
 
 
-class _CuPy(Family):
+class _CuPy(Library):
     name = "cupy"
 
     @cached_property
@@ -131,7 +131,7 @@ class _CuPy(Family):
             return self.empty((size,), np.dtype(np.uint8), device)
 
 
-class _Torch(Family):
+class _Torch(Library):
     name = "torch"
 
     def __init__(self):
@@ -203,11 +203,11 @@ class _DLPack(_CuPy):
             return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
 
 
-_FAMILIES: dict[type, Family] = {}
+_LIBRARIES: dict[type, Library] = {}
 
 
-def family_of(array) -> Family:
-    """The family that results for this array are allocated in.
+def library_of(array) -> Library:
+    """The library that results for this array are allocated in.
 
     An array that has only `__cuda_array_interface__` gets CuPy's. Other DLPack arrays get results through the
     `from_dlpack` of their `__array_namespace__()`, or of the top-level module of their type; a library
@@ -216,18 +216,18 @@ def family_of(array) -> Family:
     Raises:
         NotAnArray: it is not an array.
     """
-    family = _FAMILIES.get(type(array))
-    if family is None:
-        family = _FAMILIES[type(array)] = _family(array)
-    return family
+    library = _LIBRARIES.get(type(array))
+    if library is None:
+        library = _LIBRARIES[type(array)] = _library(array)
+    return library
 
 
-def family_of_plain(cls: type) -> Family:
-    """The family of a class that `plain_library` knows."""
-    family = _FAMILIES.get(cls)
-    if family is None:
-        family = _FAMILIES[cls] = {"cupy": _CuPy, "torch": _Torch}[plain_library(cls)]()
-    return family
+def library_of_plain(cls: type) -> Library:
+    """The library of a class that `plain_library` knows."""
+    library = _LIBRARIES.get(cls)
+    if library is None:
+        library = _LIBRARIES[cls] = {"cupy": _CuPy, "torch": _Torch}[plain_library(cls)]()
+    return library
 
 
 _KNOWN = {
@@ -248,8 +248,8 @@ def plain_library(cls: type) -> str | None:
     return library
 
 
-def _family(array) -> Family:
-    known = {"numpy": Family, "cupy": _CuPy, "torch": _Torch}.get(library_of(type(array)))
+def _library(array) -> Library:
+    known = {"numpy": Library, "cupy": _CuPy, "torch": _Torch}.get(library_name(type(array)))
     if known is not None:
         return known()
     if hasattr(array, "__dlpack__"):
@@ -259,16 +259,23 @@ def _family(array) -> Family:
     raise NotAnArray(f"a {type_name(array)} is not an array")
 
 
+# The device of a plain array or tensor, by its library.
+device_of = {
+    "cupy": lambda array: array.data.device_id,
+    "torch": lambda tensor: tensor.get_device(),
+}
+
+
 def mark_written(arrays) -> None:
     """Tells torch which of some arrays are tensors that have been written: their versions increase."""
-    tensors = [array for array in arrays if (PLAIN.get(type(array)) or library_of(type(array))) == "torch"]
+    tensors = [array for array in arrays if (PLAIN.get(type(array)) or library_name(type(array))) == "torch"]
     if tensors:
-        family_of(tensors[0]).wrote(tensors)
+        library_of(tensors[0]).wrote(tensors)
 
 
 def is_tracked(array) -> bool:
     """Whether it is a torch tensor that autograd follows now: what is written to it would make gradients wrong."""
-    if getattr(array, "requires_grad", False) is not True or library_of(type(array)) != "torch":
+    if getattr(array, "requires_grad", False) is not True or library_name(type(array)) != "torch":
         return False
     return sys.modules["torch"].is_grad_enabled()
 

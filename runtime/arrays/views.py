@@ -6,6 +6,7 @@ else through DLPack. Nothing is copied and no element is read: a `View` only des
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from math import prod
 
@@ -14,26 +15,12 @@ import numpy as np
 from skuda.arrays.libraries import (
     CPU,
     READABLE,
-    Family,
-    family_of,
     import_cupy,
-    library_of,
-    stream_handle,
+    library_name,
     torch_storages,
     type_name,
 )
 from skuda.errors import DeviceMismatch, NotAnArray
-
-__all__ = [
-    "CPU",
-    "Family",
-    "View",
-    "as_numpy",
-    "family_of",
-    "stream_handle",
-    "view_of",
-    "with_axes",
-]
 
 _DLPACK_CPU = {1, 3}  # kDLCPU, kDLCUDAHost (pinned)
 _DLPACK_CUDA = {2, 13}  # kDLCUDA, kDLCUDAManaged
@@ -110,6 +97,11 @@ def view_of(array, name: str) -> View:
     return reader(array, name)
 
 
+def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Distances in elements along the axes of a C-contiguous array."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
 def with_axes(view: View, axes: tuple[int, ...]) -> View:
     """The view with these of its axes, in this order; any other has one element."""
     if axes == tuple(range(len(view.shape))):
@@ -148,7 +140,7 @@ def _reader_of(cls: type):
     if any(base.__name__ == "MaskedArray" and base.__module__.startswith("numpy.ma") for base in cls.__mro__):
         return _refuse_masked
     readers = {"numpy": _read_numpy, "cupy": _read_cupy, "torch": _read_torch}
-    return readers.get(library_of(cls), _read_protocol)
+    return readers.get(library_name(cls), _read_protocol)
 
 
 def _refuse_masked(array, name):

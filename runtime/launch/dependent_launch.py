@@ -25,10 +25,10 @@ def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
     """How to launch a kernel behind the one that a stream was given last: `loaded.launch`, or the same earlier."""
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
         return loaded.launch
-    return _Behind(loaded).launch
+    return _DependentLaunch(loaded).launch
 
 
-class _Behind:
+class _DependentLaunch:
     """A kernel that waits for the one in front of it by itself."""
 
     def __init__(self, loaded: Loaded) -> None:

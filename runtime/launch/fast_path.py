@@ -1,4 +1,4 @@
-"""The short way from plain arrays to a launch: checks and parameters in one function without a loop.
+"""The fast path from plain arrays to a launch: checks and parameters in one function without a loop.
 
 Most calls have contiguous, aligned CuPy arrays or torch tensors on one GPU, each in memory of its own. For these a
 plan has a function that compares each operand with what is expected, writes the pointers into a parameter block and
@@ -16,32 +16,33 @@ from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from skuda.arrays.libraries import cupy_dtype, family_of_plain, plain_library, stream_handle, torch_dtypes
-from skuda.arrays.views import View, with_axes
+from skuda.arrays.libraries import (
+    cupy_dtype,
+    device_of,
+    library_of_plain,
+    plain_library,
+    stream_handle,
+    torch_dtypes,
+)
+from skuda.arrays.views import View, contiguous_strides, with_axes
 from skuda.launch.arguments import may_coincide
+from skuda.launch.prepared import FastPath, refuse
 from skuda.model.dtypes import DTYPES
 
 if TYPE_CHECKING:
     from skuda.launch.prepared import Launch
-    from skuda.plans.axis_views import Place
+    from skuda.plans.axis_views import AxisView
     from skuda.plans.multi_kernel import Stages
     from skuda.plans.plan import Plan
-
-Straight = Callable[[Sequence, Any], bool]
 
 # Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
 _FULL, _ARRAY, _INTEGER, _REAL = "full", "array", "integer", "real"
 
 
-def refuse(values: Sequence, stream) -> bool:
-    """The function of a plan that has no short way."""
-    return False
-
-
-def straight_of(
-    plan: Plan, types: tuple[type, ...], device: int, places: tuple[Place, ...] = ()
-) -> Straight:
-    """The short way of a plan for operands of these types on this device; `refuse` where there is none.
+def fast_path_of(
+    plan: Plan, types: tuple[type, ...], device: int, places: tuple[AxisView, ...] = ()
+) -> FastPath:
+    """The fast path of a plan for operands of these types on this device; `refuse` where there is none.
 
     Args:
         plan: a plan of the CUDA backend whose output has elements.
@@ -61,7 +62,7 @@ def straight_of(
     return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, places).on(device)
 
 
-def _launch_of(plan: Plan, kinds: tuple[str, ...], places: tuple[Place, ...]) -> Launch | Stages:
+def _launch_of(plan: Plan, kinds: tuple[str, ...], places: tuple[AxisView, ...]) -> Launch | Stages:
     """What serves contiguous, aligned arrays."""
     views = [
         View(0, shape, contiguous_strides(shape), DTYPES[word].storage, 0, True, False, None)
@@ -97,9 +98,9 @@ class _Maker:
         types: tuple[type, ...],
         library: str,
         kinds: tuple[str, ...],
-        places: tuple[Place, ...],
+        places: tuple[AxisView, ...],
     ):
-        self._made: dict[int, Straight] = {}
+        self._made: dict[int, FastPath] = {}
         self._device_of = device_of[library]
         operation = plan.operation
         inputs = len(operation.inputs)
@@ -135,7 +136,7 @@ class _Maker:
             "block": block,
             "pool": [],  # blocks that no call uses now: the driver reads one without holding the interpreter's lock
             "stream_handle": stream_handle,
-            "current": family_of_plain(types[-1]).current if plan.stream is None else plan.stream,
+            "current": library_of_plain(types[-1]).current if plan.stream is None else plan.stream,
             "grid": launch.grid,
             "threads": launch.block,
             "shared": launch.shared,
@@ -164,7 +165,7 @@ class _Maker:
                 expected |= {"real": expected["place"] + 1, "integer": expected["place"] + 2}
             self._expected |= {f"{name}{index}": value for name, value in expected.items()}
 
-    def on(self, device: int) -> Straight:
+    def on(self, device: int) -> FastPath:
         """The function for a device; raises what `Kernel.on` does."""
         made = self._made.get(device)
         if made is None:
@@ -193,25 +194,15 @@ def _spread(plan: Plan, index: int) -> tuple[int, ...]:
 
 _STREAMS = {"cupy": "current(device).ptr", "torch": "current(device)"}  # the library's current one
 
-device_of: dict[str, Callable[[Any], int]] = {
-    "cupy": lambda array: array.data.device_id,
-    "torch": lambda tensor: tensor.get_device(),
-}
-
-
-def contiguous_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Distances in elements along the axes of a C-contiguous array."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
-
 
 # ---- the text ----
 
 
 @cache
-def _factory(*pattern) -> Callable[..., Straight]:
-    """What makes the short way of a plan from what `_Maker` collects, for a pattern as `_text` takes it."""
+def _factory(*pattern) -> Callable[..., FastPath]:
+    """What makes the fast path of a plan from what `_Maker` collects, for a pattern as `_text` takes it."""
     space: dict[str, Any] = {}
-    exec(compile(_text(*pattern), "<a short way>", "exec"), space)
+    exec(compile(_text(*pattern), "<a fast path>", "exec"), space)
     return space["make"]
 
 
@@ -311,5 +302,5 @@ def _text(
         "pool.append(used)",
         "return True",
     ]
-    lines = ["    def straight(values, stream):", *[f"        {line}" for line in body], "    return straight"]
+    lines = ["    def fast_path(values, stream):", *[f"        {line}" for line in body], "    return fast_path"]
     return "\n".join([f"def make({', '.join(names)}):", *lines, ""])

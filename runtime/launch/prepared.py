@@ -1,6 +1,6 @@
 """Launches that are ready to go.
 
-`Launch` is what calls whose operands lie alike have in common; `Ready` is one of them with its arguments,
+`Launch` is what calls whose operands lie alike have in common; `PreparedLaunch` is one of them with its arguments,
 checked and packed.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from skuda.arrays.libraries import family_of, plain_library
+from skuda.arrays.libraries import library_of, plain_library
 from skuda.arrays.views import View
 from skuda.launch import registry
 from skuda.launch.kernel import Slots
@@ -19,9 +19,18 @@ from skuda.schedules import abi, table
 from skuda.schedules.geometry import Geometry, Layouts
 
 if TYPE_CHECKING:
-    from skuda.arrays.libraries import Family
+    from skuda.arrays.libraries import Library
     from skuda.launch.kernel import Loaded
     from skuda.plans.plan import Plan
+
+
+# What checks and launches plain operands on a stream, and returns whether it has: see `launch.fast_path`.
+FastPath = Callable[[Sequence, Any], bool]
+
+
+def refuse(values: Sequence, stream) -> bool:
+    """The function of a plan that has no fast path."""
+    return False
 
 
 class Launches:
@@ -187,10 +196,10 @@ def layouts(plan: Plan, checked: Sequence[View | int | float]) -> Layouts:
     return Layouts(tuple(strides), *starts(plan, checked))
 
 
-class Seen:
+class RunOnce:
     """Stands for the launch of arguments that were run once: most are not run again, so it was not kept.
 
-    It reads as a `Ready` whose arrays have moved.
+    It reads as a `PreparedLaunch` whose arrays have moved.
 
     Attributes:
         plan: whose arguments they are.
@@ -204,11 +213,11 @@ class Seen:
         self.plan = plan
 
     def __reduce__(self):
-        """As of `Ready`."""
+        """As of `PreparedLaunch`."""
         return type(None), ()
 
 
-class Ready:
+class PreparedLaunch:
     """A launch whose arguments have been checked and packed. The arguments hold it, and keep the arrays alive.
 
     CuPy's arrays cannot get other memory. Torch's can (`set_`, `resize_`, a storage that is freed): their
@@ -253,7 +262,7 @@ class Ready:
         plan: Plan,
         packed: Sequence[tuple[Launch, list]],
         device: int,
-        family: Family,
+        library: Library,
         addresses: list | None,
         lasting: bool,
         workspace,
@@ -270,7 +279,7 @@ class Ready:
         self.more = tuple(more)
         self.workspace = workspace
         self.device = device
-        self.current_stream = family.current_stream
+        self.current_stream = library.current_stream
         self.lasting = lasting
         self.written = written
         self.addresses = addresses
@@ -288,21 +297,22 @@ class Ready:
         return type(None), ()
 
 
-def ready_of_views(
+def prepared_launch(
     plan: Plan,
     packed: Sequence[tuple[Launch, list]],
     values: Sequence,
     checked: Sequence[View | int | float],
     workspace=None,
-) -> Ready:
+) -> PreparedLaunch:
     """The launches of operands that were checked in full, `checked` being the views and numbers of `values`."""
     arrays = [(value, view) for value, view in zip(values, checked, strict=True) if isinstance(view, View)]
     first = arrays[0][1]
     used = [value for value, _ in arrays] + ([] if workspace is None else [workspace])
     lasting = all([plain_library(type(value)) is not None for value in used])
     tensors = [value for value in values[len(plan.operation.inputs) :] if plain_library(type(value)) == "torch"]
-    written = partial(family_of(tensors[0]).wrote, tensors) if tensors else None
-    return Ready(plan, packed, first.device, family_of(first.owner), _addresses(used), lasting, workspace, written)
+    written = partial(library_of(tensors[0]).wrote, tensors) if tensors else None
+    library = library_of(first.owner)
+    return PreparedLaunch(plan, packed, first.device, library, _addresses(used), lasting, workspace, written)
 
 
 def _addresses(values: Sequence) -> list | None:

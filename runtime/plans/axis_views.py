@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.views import View, view_of, with_axes
 from skuda.errors import InvalidProblem, Unsupported, shown
-from skuda.launch.fast_path import Straight, refuse
+from skuda.launch.prepared import FastPath, refuse
 from skuda.model.descriptor import is_integer
 from skuda.model.dtypes import DTYPES
 from skuda.model.records import Record
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from skuda.plans.plan import Plan
 
 
-class Place(Record):
+class AxisView(Record):
     """How an operand lies in the caller's array.
 
     Attributes:
@@ -32,7 +32,7 @@ class Place(Record):
     axes: tuple[int, ...]
 
 
-class Chosen(Record):
+class ChosenAxes(Record):
     """The axes of an array that a call names, and the others; both ascend."""
 
     kept: tuple[int, ...]
@@ -44,7 +44,7 @@ class Chosen(Record):
         return self.kept + self.reduced
 
 
-def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> Chosen:
+def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> ChosenAxes:
     """What an `axes` attribute means for an array: as in NumPy.
 
     Args:
@@ -59,7 +59,7 @@ def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> Chosen:
     """
     rank = len(shape)
     if axis is None:
-        return Chosen((), tuple(range(rank)))
+        return ChosenAxes((), tuple(range(rank)))
     given = axis if isinstance(axis, (tuple, list)) else (axis,)
     most = max(rank, 1)  # one value is taken as a row of one
     for each in given:
@@ -74,11 +74,11 @@ def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> Chosen:
         if first == second:
             raise InvalidProblem(f"{called} is {shown(axis)}, which names axis {first} of {of} twice")
     if not rank:
-        return Chosen((), ())
-    return Chosen(tuple(each for each in range(rank) if each not in reduced), tuple(reduced))
+        return ChosenAxes((), ())
+    return ChosenAxes(tuple(each for each in range(rank) if each not in reduced), tuple(reduced))
 
 
-class Arrangement:
+class AxisViewPlan:
     """A plan whose operands lie in the caller's arrays as `places` say.
 
     It stands in for the plan in `skuda.plans.functions`.
@@ -89,7 +89,7 @@ class Arrangement:
         made: of each output, the shape and the element of an array that can hold it, as the caller wants it.
     """
 
-    def __init__(self, plan: Plan, places: tuple[Place, ...], spread: tuple[Place | None, ...]):
+    def __init__(self, plan: Plan, places: tuple[AxisView, ...], spread: tuple[AxisView | None, ...]):
         self.plan = plan
         self.operation = plan.operation
         self.made = tuple(
@@ -99,19 +99,19 @@ class Arrangement:
         self.stream_of = plan.stream_of
         self._places = places
         self._spread = spread  # where else an operand may lie: in an array that keeps the axes it lacks
-        self._straight: Straight = refuse  # the one that served last
+        self._fast_path: FastPath = refuse  # the one that served last
 
     def execute(self, values: Sequence, stream=None) -> None:
         """`Plan.execute` on the caller's arrays."""
-        if not self._straight(values, stream):
+        if not self._fast_path(values, stream):
             self.plan.execute([self._operand(index, value) for index, value in enumerate(values)], stream)
 
-    def learn(self, values: Sequence) -> Straight | None:
+    def learn(self, values: Sequence) -> FastPath | None:
         """`Plan.learn` for the caller's arrays."""
-        straight = self.plan.learn(values, self._places)
-        if straight is not None:
-            self._straight = straight
-        return straight
+        fast_path = self.plan.learn(values, self._places)
+        if fast_path is not None:
+            self._fast_path = fast_path
+        return fast_path
 
     def _operand(self, index: int, value) -> Any:
         """The operand in a caller's array, or the caller's number."""
@@ -127,7 +127,7 @@ class Arrangement:
         return with_axes(view, place.axes)
 
 
-def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
+def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | AxisViewPlan:
     """The plan for a caller whose arrays have the axes so; the plan itself where its operands are these arrays.
 
     Raises:
@@ -150,9 +150,9 @@ def arranged(plan: Plan, axes: Chosen, keepdims: bool) -> Plan | Arrangement:
             shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
         elif operand.name in operation.analysis.keeps:
             ranks = range(len(axes.order))
-            kept = Place(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
-        places.append(kept if kept is not None and keepdims else Place(shape, own))
+            kept = AxisView(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
+        places.append(kept if kept is not None and keepdims else AxisView(shape, own))
         spread.append(kept)
     same = all(place.shape == stored and place.axes == tuple(range(len(stored)))
                for place, stored in zip(places, plan.stored, strict=True))  # fmt: skip
-    return plan if same else Arrangement(plan, tuple(places), tuple(spread))
+    return plan if same else AxisViewPlan(plan, tuple(places), tuple(spread))

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, family_of_plain, mark_written
-from skuda.arrays.views import CPU, View, family_of, view_of
+from skuda.arrays.libraries import PLAIN, device_of, library_of, library_of_plain, mark_written
+from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.fast_path import Straight, device_of, refuse
+from skuda.launch.prepared import FastPath, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
@@ -23,13 +23,13 @@ from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from skuda.plans.axis_views import Arrangement, Chosen
+    from skuda.plans.axis_views import AxisViewPlan, ChosenAxes
 
 _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
-# A plan and its short way, by what an array says cheaply: the first input's element type and shape, and what else the
-# caller chose. The short way compares all the others, so it launches only what this plan was selected for.
-_SHORT: dict[tuple, tuple[Plan, Straight]] = {}
+# A plan and its fast path, by what an array says cheaply: the first input's element type and shape, and what else the
+# caller chose. The fast path compares all the others, so it launches only what this plan was selected for.
+_FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 
@@ -76,25 +76,25 @@ def call(
                     key += (repr(attributes),)
             if shape is not None:
                 key += (*map(type, shape),)
-            known = _SHORT.get(key)
+            known = _FAST_PATHS.get(key)
         except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
             key = known = None
         if known is not None:
-            plan, straight = known
+            plan, fast_path = known
             out = values[-1]
             if out is None:
                 device = device_of[PLAIN[type(values[0])]](values[0])
                 if device != CPU:
-                    outputs = _outputs(plan, family_of(values[0]), device, None)
+                    outputs = _outputs(plan, library_of(values[0]), device, None)
                     try:
                         plan.execute((*values[:-1], *outputs), stream)
                         return tuple(outputs) if len(outputs) > 1 else outputs[0]
                     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
                         pass
-            elif straight(values, stream):
+            elif fast_path(values, stream):
                 library = type(values[0])
                 if PLAIN[library] == "torch":
-                    family_of_plain(library).wrote(out if type(out) is tuple else (out,))
+                    library_of_plain(library).wrote(out if type(out) is tuple else (out,))
                 return out
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
@@ -168,7 +168,7 @@ def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
 
 
 def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key):
-    """`call` of what no short way serves yet."""
+    """`call` of what no fast path serves yet."""
     *inputs, out = values
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
@@ -181,30 +181,30 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     first = next((value for value in views if isinstance(value, View)), None)
     if first is None:
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
-    family = family_of(first.owner)
+    library = library_of(first.owner)
     plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape, keepdims)
-    outputs = _outputs(plan, family, first.device, out)
+    outputs = _outputs(plan, library, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
-        straight = plan.learn((*inputs, *outputs))
-        if straight is not None and straight is not refuse and all(value == value for value in attributes):  # no NaN
-            if len(_SHORT) >= _MOST_PLANS:
-                _SHORT.clear()
-            _SHORT[key] = plan, straight if len(outputs) == 1 else _of_many(straight, len(outputs))
+        fast_path = plan.learn((*inputs, *outputs))
+        if fast_path is not None and fast_path is not refuse and all(value == value for value in attributes):  # no NaN
+            if len(_FAST_PATHS) >= _MOST_PLANS:
+                _FAST_PATHS.clear()
+            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs))
     if out is not None:
         mark_written(outputs)
         return out
     handle = 0 if first.device == CPU else plan.stream_of(first, stream)
-    outputs = [family.hand_back(output, handle) for output in outputs]
+    outputs = [library.hand_back(output, handle) for output in outputs]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
 
 
-def _of_many(straight: Straight, count: int) -> Straight:
-    """A short way that takes its outputs as one tuple."""
+def _of_many(fast_path: FastPath, count: int) -> FastPath:
+    """A fast path that takes its outputs as one tuple."""
 
     def spread(values: Sequence, stream) -> bool:
         *inputs, outputs = values
-        return type(outputs) is tuple and len(outputs) == count and straight((*inputs, *outputs), stream)
+        return type(outputs) is tuple and len(outputs) == count and fast_path((*inputs, *outputs), stream)
 
     return spread
 
@@ -219,7 +219,7 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
 
 def _plan(
     plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
-) -> Plan | Arrangement:
+) -> Plan | AxisViewPlan:
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
@@ -256,9 +256,9 @@ def _plain(value):
     return float(value) if isinstance(value, np.floating) else value
 
 
-def _outputs(plan: Plan | Arrangement, family, device: int, out) -> list:
+def _outputs(plan: Plan | AxisViewPlan, library, device: int, out) -> list:
     if out is None:
-        return [family.empty(shape, storage, device) for shape, storage in plan.made]
+        return [library.empty(shape, storage, device) for shape, storage in plan.made]
     operation = plan.operation
     outputs = list(out) if isinstance(out, (tuple, list)) else [out]
     if len(outputs) != len(operation.outputs):
@@ -269,7 +269,7 @@ def _outputs(plan: Plan | Arrangement, family, device: int, out) -> list:
 
 def _select(
     plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
-) -> Plan | Arrangement:
+) -> Plan | AxisViewPlan:
     operation = plan_class.operation
     name = plan_class.__name__
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
@@ -294,12 +294,12 @@ def _select(
     plan = plan_class.select(descriptor, preference=backend)
     if axes is None:
         return plan
-    from skuda.plans.axis_views import arranged
+    from skuda.plans.axis_views import with_axis_views
 
-    return arranged(plan, axes, keepdims)
+    return with_axis_views(plan, axes, keepdims)
 
 
-def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, Chosen | None]:
+def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, ChosenAxes | None]:
     """The sizes of dimensions, and the axes that the call names where it names any number of them."""
     axes = None
     if operation.chooses_axes:
@@ -326,7 +326,7 @@ def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple
     return sizes, axes
 
 
-def _check_lengths(operation: Operation, sizes, axes: Chosen | None) -> None:
+def _check_lengths(operation: Operation, sizes, axes: ChosenAxes | None) -> None:
     """Refuses an extreme of no elements, in terms of the axes of the caller's array."""
     if not operation.analysis.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
         return

@@ -10,9 +10,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from skuda.arrays.views import View
-from skuda.launch.fast_path import Straight, contiguous_strides, refuse
-from skuda.launch.prepared import Launch, Launches
+from skuda.arrays.views import View, contiguous_strides
+from skuda.launch.prepared import FastPath, Launch, Launches, refuse
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import count
 from skuda.plans.plan import Plan
@@ -108,7 +107,7 @@ class StagedPlan(Plan):
     def _make_kernels(self) -> Stages:
         return Stages(self, self.stages)
 
-    def learn(self, values: Sequence, places=()) -> Straight:
+    def learn(self, values: Sequence, places=()) -> FastPath:
         return refuse
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Stages:

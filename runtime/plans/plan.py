@@ -13,13 +13,12 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, mark_written, plain_library
-from skuda.arrays.views import CPU, View, as_numpy, family_of, stream_handle
+from skuda.arrays.libraries import PLAIN, device_of, library_of, mark_written, plain_library, stream_handle
+from skuda.arrays.views import CPU, View, as_numpy
 from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
-from skuda.launch.fast_path import Straight, device_of, refuse, straight_of
-from skuda.launch.prepared import Launch, Ready, Seen, layouts, ready_of_views, starts
+from skuda.launch.prepared import FastPath, Launch, PreparedLaunch, RunOnce, layouts, prepared_launch, refuse, starts
 from skuda.model.descriptor import attributes_of, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COUNTED, Operation, count, packed_shape
@@ -28,7 +27,7 @@ from skuda.schedules import elementwise, table
 from skuda.schedules.geometry import Geometry
 
 if TYPE_CHECKING:
-    from skuda.plans.axis_views import Place
+    from skuda.plans.axis_views import AxisView
     from skuda.plans.multi_kernel import Stages
 
 
@@ -133,9 +132,9 @@ class Plan:
         self.full = self._kernels.full
         self.vectors = self._kernels.vectors
         self._launches: dict[tuple, Launch | Stages] = {}
-        self._seen = Seen(self)
-        self._straight: Straight = refuse  # the one that served last
-        self._straights: dict[tuple, Straight | None] = {}  # by the types of operands, after their places if any
+        self._seen = RunOnce(self)
+        self._fast_path: FastPath = refuse  # the one that served last
+        self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their places if any
         cuda = backend is BackendKind.CUDA
         variant = table.variants(operation, self.types)[0] if cuda else registry.REFERENCE
         self._sku = registry.make_sku(operation, self.types, variant)
@@ -148,7 +147,7 @@ class Plan:
     def _make_kernels(self):
         """What says how a call is launched."""
         if not self.operation.analysis.over:
-            return elementwise.MapKernels(self.operation, self.types, self.sizes)
+            return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
         from skuda.schedules.row_reduction import RowKernels  # a first call of a map does not wait for it
 
         kernels = RowKernels(self.operation, self.types, self.sizes)
@@ -190,7 +189,7 @@ class Plan:
 
         Args:
             args: an instance of the operation's args class. One that is run time and again is not checked each time
-                (see `launch.Ready`), which makes such a call cheap.
+                (see `launch.PreparedLaunch`), which makes such a call cheap.
             stream: what to launch on; the current stream of the arrays' library if not given.
             workspace: a contiguous array of at least `workspace_size` bytes on the operands' device, of any elements;
                 what is in it does not matter before or after. None where that is 0. Runs that may overlap in time
@@ -212,7 +211,7 @@ class Plan:
                     ready.written()
                 return
             kept = self._execute_checked(values, stream, workspace)
-        elif workspace is None and self._straight(values, stream):
+        elif workspace is None and self._fast_path(values, stream):
             kept = self._seen
         else:
             kept = self._execute_anew(values, stream, workspace)
@@ -223,19 +222,19 @@ class Plan:
 
     def execute(self, values: Sequence, stream=None) -> None:
         """`run` on the operands themselves, inputs first; `View`s may be among them. A workspace is made if needed."""
-        if not self._straight(values, stream):
+        if not self._fast_path(values, stream):
             self._execute_anew(values, stream, _MADE)
 
-    def _execute_anew(self, values: Sequence, stream, workspace=None) -> Ready | Seen | None:
-        """`execute` of what the last short way does not serve; what the arguments may keep."""
-        straight = self._straights.get(tuple(map(type, values)))
-        if straight is not None and straight is not self._straight:
-            self._straight = straight
-            if straight(values, stream):
+    def _execute_anew(self, values: Sequence, stream, workspace=None) -> PreparedLaunch | RunOnce | None:
+        """`execute` of what the last fast path does not serve; what the arguments may keep."""
+        fast_path = self._fast_paths.get(tuple(map(type, values)))
+        if fast_path is not None and fast_path is not self._fast_path:
+            self._fast_path = fast_path
+            if fast_path(values, stream):
                 return self._seen
         return self._execute_checked(values, stream, workspace)
 
-    def _execute_checked(self, values: Sequence, stream, workspace=None) -> Ready | None:
+    def _execute_checked(self, values: Sequence, stream, workspace=None) -> PreparedLaunch | None:
         """`execute` by the full check; what the arguments may keep."""
         checked = check(self, values)
         if stream is not None:
@@ -252,14 +251,14 @@ class Plan:
         if workspace is _MADE:
             first = next(view for view in checked if isinstance(view, View))
             handle = self.stream_of(first, stream)
-            workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
+            workspace = library_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
         address = check_workspace(self, workspace, checked) if needed or workspace is not None else 0
-        ready = ready_of_views(self, launch.launches(checked, address), values, checked, workspace)
+        ready = prepared_launch(self, launch.launches(checked, address), values, checked, workspace)
         ready.enqueue(self._handle(ready, stream))
         self.learn(values)
         return ready if ready.lasting else None
 
-    def learn(self, values: Sequence, places: tuple[Place, ...] = ()) -> Straight | None:
+    def learn(self, values: Sequence, places: tuple[AxisView, ...] = ()) -> FastPath | None:
         """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
 
         Args:
@@ -267,25 +266,27 @@ class Plan:
             places: of each operand; none where the arrays are the operands.
 
         Returns:
-            Their short way, `refuse` if there is none, None the first time.
+            Their fast path, `refuse` if there is none, None the first time.
         """
         if self.numel == 0 or self.backend is BackendKind.REFERENCE:
             return refuse
         types = tuple(map(type, values))
         key = (*places, *types)
-        if key not in self._straights:
-            self._straights[key] = None
+        if key not in self._fast_paths:
+            self._fast_paths[key] = None
             return None
-        straight = self._straights[key]
-        if straight is None:
+        fast_path = self._fast_paths[key]
+        if fast_path is None:
+            from skuda.launch.fast_path import fast_path_of  # a first call does not wait for it
+
             library = plain_library(types[-1])
             device = device_of[library](values[-1]) if library else CPU
-            straight = self._straights[key] = straight_of(self, types, device, places)
-        if straight is not refuse and not places:
-            self._straight = straight
-        return straight
+            fast_path = self._fast_paths[key] = fast_path_of(self, types, device, places)
+        if fast_path is not refuse and not places:
+            self._fast_path = fast_path
+        return fast_path
 
-    def _handle(self, ready: Ready, stream) -> int:
+    def _handle(self, ready: PreparedLaunch, stream) -> int:
         if stream is not None:
             return stream_handle(stream)
         if self.stream is not None:
@@ -334,7 +335,7 @@ class Plan:
             return stream_handle(stream)
         if self.stream is not None:
             return self.stream
-        return family_of(view.owner).current_stream(view.device)
+        return library_of(view.owner).current_stream(view.device)
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         """What is launched for operands which lie as these do."""

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
-from skuda.arrays.views import View
+from skuda.arrays.views import View, contiguous_strides
 from skuda.errors import Unsupported
-from skuda.launch.fast_path import contiguous_strides
 from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import WIDE, count

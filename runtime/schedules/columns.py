@@ -12,10 +12,10 @@ from skuda.schedules.geometry import MOST, SECTOR, Geometry, Layouts, divide_slo
 from skuda.schedules.table import BLOCK, COLUMNS, COLUMNS_SMALL, Variant, lanes_of
 
 if TYPE_CHECKING:
-    from skuda.schedules.elementwise import MapKernels
+    from skuda.schedules.elementwise import ElementwiseKernels
 
 
-def in_columns(kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
+def in_columns(kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
     """The launch for operands in the output's shape that run along the last axis, in tables of rows."""
     *tables, inner = axes
     rows = Axis(1, (0,) * len(arrays))
@@ -30,7 +30,7 @@ def in_columns(kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], axe
 
 
 def _whole(
-    kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+    kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
 ) -> Geometry | None:
     """Tables of whole aligned vectors, or one without gaps; None where the operands are not so."""
     lanes, width, extent = kernels.boundaries[-1], inner.extent, rows.extent
@@ -77,7 +77,7 @@ def _whole(
     return Geometry(variant, blocks + edges, head, strides)
 
 
-def _variant(kernels: MapKernels, vectors: int) -> tuple[Variant, int]:
+def _variant(kernels: ElementwiseKernels, vectors: int) -> tuple[Variant, int]:
     """The variant for so many vectors, and the rows that a thread of it takes."""
     depth, less = (lanes_of(kernels.operation, kernels.types, variant)[1] for variant in (COLUMNS, COLUMNS_SMALL))
     if depth == less or vectors >= kernels.few_blocks * BLOCK * depth:

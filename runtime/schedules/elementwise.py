@@ -34,7 +34,7 @@ _STRADDLE = 1024  # from so many elements to a run on, the few vectors that stra
 _STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
-class MapKernels(KernelGeometry):
+class ElementwiseKernels(KernelGeometry):
     """Geometry of one operation at fixed types and sizes.
 
     Columns kernels count vectors of arrays that are not aligned alike from boundaries of sectors, which saves memory

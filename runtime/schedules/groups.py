@@ -13,12 +13,14 @@ from skuda.schedules.geometry import MARGIN, MOST_FLAT, NEVER, Geometry, divide_
 from skuda.schedules.table import BLOCK, GROUPS, PITCHED, lanes_of
 
 if TYPE_CHECKING:
-    from skuda.schedules.elementwise import MapKernels
+    from skuda.schedules.elementwise import ElementwiseKernels
 
 _SHORTEST_GROUP = 32  # a groups kernel has room for the parameters of a stretch of such runs
 
 
-def pitched(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis], start: int, line: int) -> Geometry | None:
+def pitched(
+    kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis], start: int, line: int
+) -> Geometry | None:
     """Lines of whole aligned vectors with gaps between them, the axes from `start` on being a line; None where the
     operands are not so."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, PITCHED)
@@ -39,7 +41,7 @@ def pitched(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis], start:
     return kernels.one_row(PITCHED, lanes, groups, arrays, length, run, period, steps, line, gaps)
 
 
-def in_groups(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
+def in_groups(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
     """Lines that follow each other in the outputs, at most a nibble apart, in runs of at least a vector each whose
     parameters follow each other as well; None where the operands are not so, or too few for long stretches."""
     full = [place for place, index in enumerate(arrays) if kernels.full[index]]

@@ -14,7 +14,7 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divisions, outer_of
-from skuda.schedules.split_reduction import PartKernels
+from skuda.schedules.split_reduction import SplitReductionKernels
 from skuda.schedules.table import (
     CLUSTER_SEGMENTS,
     PORTABLE_CLUSTER,
@@ -86,7 +86,7 @@ class RowKernels(KernelGeometry):
         self._alone = SEGMENT if self._columns and operation.analysis.stack else _ALONE
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
-        self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
+        self.parts = SplitReductionKernels(operation, types, sizes) if part_variants(operation, types) else None
         self.workspace = self.parts.workspace if self.parts else 0
 
     def geometry(self, layouts: Layouts) -> Geometry:

@@ -50,7 +50,7 @@ class Cut(Record):
     parts: int
 
 
-class PartKernels(KernelGeometry):
+class SplitReductionKernels(KernelGeometry):
     """Geometry of a program that comes apart, at fixed types and sizes.
 
     Attributes:

@@ -17,14 +17,14 @@ from skuda.schedules.geometry import NO_DIVISION, Geometry, divide_slots, divisi
 from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
 
 if TYPE_CHECKING:
-    from skuda.schedules.elementwise import MapKernels
+    from skuda.schedules.elementwise import ElementwiseKernels
 
 BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
 _DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
 _LONGEST = 8  # shares that a thread of a rows kernel takes
 
 
-def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
+def strided(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
     """Any axes: an element, or a byte of packed output, a thread."""
     if not axes or (kernels.packed and kernels.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte
         axes = [*axes, Axis(1, (0,) * len(arrays))]
@@ -46,7 +46,7 @@ def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geo
 
 
 def in_rows(
-    kernels: MapKernels,
+    kernels: ElementwiseKernels,
     arrays: Sequence[int],
     axes: list[Axis],
     start: int,
@@ -55,7 +55,7 @@ def in_rows(
     period: int,
     steps: Sequence[int],
 ) -> Geometry:
-    """Rows along the axes from `start` on, as `MapKernels._row` describes them; any strides outside."""
+    """Rows along the axes from `start` on, as `ElementwiseKernels._row` describes them; any strides outside."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, ROWS)
     chunks = -(-length // lanes)
     depth = _depth(chunks * product(axes[:start]), _LONGEST, groups)
@@ -73,7 +73,7 @@ def in_rows(
 
 
 def in_columns(
-    kernels: MapKernels, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+    kernels: ElementwiseKernels, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
 ) -> Geometry:
     """Columns whose parameters are the same in all rows; any strides outside."""
     lanes, together = lanes_of(kernels.operation, kernels.types, COLUMNS_UNALIGNED)
@@ -96,7 +96,7 @@ def _depth(shares: int, most: int, together: int) -> int:
 
 
 def _shares(
-    kernels: MapKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
+    kernels: ElementwiseKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
 ) -> Geometry:
     """A launch of walk.cuh's Shares."""
     slabs = -(-rows // depth) if below else rows
@@ -111,7 +111,7 @@ def _shares(
 
 
 def _strides(
-    kernels: MapKernels, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int
+    kernels: ElementwiseKernels, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int
 ) -> dict[str, tuple[int, ...]]:
     """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
     thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
@@ -127,14 +127,16 @@ def _strides(
     return strides
 
 
-def _add_steps(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
+def _add_steps(kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
     """The slot behind a parameter's strides: its step from run to run."""
     parameters = [kernels.operation.operands[index].name for index in arrays if not kernels.full[index]]
     for name, step in zip(parameters, steps, strict=True):
         strides[name] += (step,)
 
 
-def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int) -> None:
+def _add_spans(
+    kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int
+) -> None:
     """Slots of shift.cuh's Span, of each input in the output's shape."""
     for place, index in enumerate(arrays):
         if not kernels.full[index] or index >= len(kernels.operation.inputs):
@@ -157,13 +159,13 @@ def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays,
 # ---- outer axes ----
 
 
-def outer_slots(kernels: MapKernels, axes: list[Axis]) -> tuple[int, ...]:
+def outer_slots(kernels: ElementwiseKernels, axes: list[Axis]) -> tuple[int, ...]:
     """Slots of Outer; refuses too many axes."""
     _free(kernels, axes)
     return outer_of([axis.extent for axis in axes])
 
 
-def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:
+def outer_strides(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:
     """Each operand's strides along Outer's axes, by name."""
     free = (0,) * _free(kernels, axes)
     return {
@@ -172,7 +174,7 @@ def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) 
     }
 
 
-def _free(kernels: MapKernels, axes: list[Axis]) -> int:
+def _free(kernels: ElementwiseKernels, axes: list[Axis]) -> int:
     """Axes that a kernel has and these are not."""
     if len(axes) > AXES:
         raise Unsupported(

@@ -13,7 +13,7 @@ from skuda.schedules.strided import outer_slots, outer_strides
 from skuda.schedules.table import TILE
 
 if TYPE_CHECKING:
-    from skuda.schedules.elementwise import MapKernels
+    from skuda.schedules.elementwise import ElementwiseKernels
 
 _SHORTEST = 8  # shorter axes would leave most of a tile empty
 _LONGEST = (1 << 31) - 1  # what the 32-bit indices of a plane reach
@@ -68,7 +68,7 @@ class Arrays(Record):
 
 
 def in_tiles(
-    kernels: MapKernels,
+    kernels: ElementwiseKernels,
     arrays: Sequence[int],
     axes: list[Axis],
     full: Sequence[int],

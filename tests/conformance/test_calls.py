@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import skuda
-from skuda.arrays.views import stream_handle
+from skuda.arrays.libraries import stream_handle
 from skuda.errors import InvalidProblem, NotAnArray, NotAStream, SkudaError, Unsupported
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES, word_of
@@ -225,11 +225,11 @@ def test_a_negative_zero_has_a_plan_of_its_own(backend):
 
 
 def test_a_nan_makes_one_plan(backend, monkeypatch):
-    for cache in ("_PLANS", "_SHORT"):
+    for cache in ("_PLANS", "_FAST_PATHS"):
         monkeypatch.setattr(functions, cache, {})
     for _ in range(4):
         gradient(backend, float("nan"))
-    assert len(functions._PLANS) == 1 and not functions._SHORT
+    assert len(functions._PLANS) == 1 and not functions._FAST_PATHS
 
 
 def test_descriptors_tell_signed_zeros_apart():

@@ -98,7 +98,7 @@ DEFINITIONS = {
 }
 
 
-class Straight:
+class FastPath:
     """Definitions with rounding, derived straight through: the first call finds the errors that later ones keep."""
 
     def __init__(self):
@@ -138,12 +138,12 @@ def definition_of(name: str):
     stem = name.partition("_per_")[0]
     if stem in DEFINITIONS:
         return DEFINITIONS[stem], False
-    return getattr(Straight(), stem), True
+    return getattr(FastPath(), stem), True
 
 
 def test_every_gradient_has_a_definition():
     stems = {name.partition("_per_")[0] for name in GRADIENTS}
-    missing = {stem for stem in stems if stem not in DEFINITIONS and not hasattr(Straight, stem)}
+    missing = {stem for stem in stems if stem not in DEFINITIONS and not hasattr(FastPath, stem)}
     assert not missing, f"add what these give to DEFINITIONS: {sorted(missing)}"
     assert len(GRADIENTS) > 40
 

@@ -9,9 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skuda.arrays.views import View
+from skuda.arrays.views import View, contiguous_strides
 from skuda.launch import dependent_launch, registry
-from skuda.launch.fast_path import contiguous_strides
 
 
 @pytest.fixture

@@ -22,22 +22,22 @@ from cupy.cuda import MemoryPointer, UnownedMemory
 
 import skuda
 from skuda.arrays import libraries
-from skuda.arrays.views import view_of
+from skuda.arrays.views import contiguous_strides, view_of
 from skuda.errors import DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, Unsupported
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
 from skuda.launch import kernel, registry
-from skuda.launch.fast_path import contiguous_strides, refuse, straight_of
-from skuda.launch.prepared import Ready, Seen
+from skuda.launch.fast_path import fast_path_of
+from skuda.launch.prepared import PreparedLaunch, RunOnce, refuse
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.plans import functions
-from skuda.plans.axis_views import arranged, chosen
+from skuda.plans.axis_views import chosen, with_axis_views
 
 PLANS = [
     plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].module(name).PLANS
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
-SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a short way
+SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a fast path
 STREAM = 0x5000  # the libraries' current stream, plus the device
 
 
@@ -97,7 +97,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(kernel, "_cupy_cuda", lambda: cuda)
     monkeypatch.setattr(kernel, "cuda_available", lambda: True)
     monkeypatch.setattr(kernel, "cached_cubin", lambda source, name, entry, arch, fresh=False: (b"", entry))
-    monkeypatch.setattr(libraries, "_FAMILIES", {})
+    monkeypatch.setattr(libraries, "_LIBRARIES", {})
     monkeypatch.setattr(
         libraries._CuPy, "current", staticmethod(lambda device: SimpleNamespace(ptr=STREAM + device))
     )
@@ -108,7 +108,7 @@ def driver(monkeypatch):
         made = lambda self, size, device, stream: array(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
     monkeypatch.setattr(functions, "_PLANS", {})
-    monkeypatch.setattr(functions, "_SHORT", {})
+    monkeypatch.setattr(functions, "_FAST_PATHS", {})
     registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
@@ -192,7 +192,7 @@ def operands_of(plan, make, device: int = 0) -> list:
 
 
 @pytest.mark.parametrize("plan_class", SHORT, ids=lambda plan: plan.operation.function)
-def test_the_short_way_launches_what_the_full_checks_launch(driver, make, plan_class):
+def test_the_fast_path_launches_what_the_full_checks_launch(driver, make, plan_class):
     """`View`s always take the full way."""
     for types in plan_class.operation.combinations:
         plan = plan_of(plan_class, types)
@@ -208,8 +208,8 @@ def test_the_short_way_launches_what_the_full_checks_launch(driver, make, plan_c
                 value if isinstance(value, (int, float)) else view_of(value, "operand") for value in values
             ]
             plan.execute(views)
-            straight = straight_of(plan, tuple(map(type, values)), 0)
-            assert straight is not refuse and straight(values, None)
+            fast_path = fast_path_of(plan, tuple(map(type, values)), 0)
+            assert fast_path is not refuse and fast_path(values, None)
             assert driver.launches[-1] == driver.launches[-2]
 
 
@@ -217,15 +217,15 @@ def test_a_caller_whose_axes_are_elsewhere_has_a_short_way_too(driver, make):
     """The reduced axis first, and kept in the output: the plan has it last."""
     descriptor = skuda.SumDescriptor(kept=(3,), reduced=(12,))
     plan = skuda.SumPlan.select(descriptor, preference=BackendKind.CUDA)
-    arrangement = arranged(plan, chosen(0, (12, 3), "SumPlan: axis", "input"), True)
+    arrangement = with_axis_views(plan, chosen(0, (12, 3), "SumPlan: axis", "input"), True)
     values = [make(1 << 20, (12, 3), np.float32), make(2 << 20, (1, 3), np.float32)]
     arrangement.execute(values)
     assert arrangement.learn(values) is None
-    straight = arrangement.learn(values)
-    assert straight is not refuse and straight(values, None)
+    fast_path = arrangement.learn(values)
+    assert fast_path is not refuse and fast_path(values, None)
     assert driver.launches[-1] == driver.launches[-2]
     for wrong in ([values[0], make(2 << 20, (3,), np.float32)], [make(1 << 20, (3, 12), np.float32), values[1]]):
-        assert not straight(wrong, None)
+        assert not fast_path(wrong, None)
         with pytest.raises(InvalidProblem, match="has shape"):
             arrangement.execute(wrong)
     own = [make(1 << 20, (3, 12), np.float32), make(2 << 20, (3,), np.float32)]
@@ -321,13 +321,13 @@ def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_
     for types in plan_class.operation.combinations:
         plan = plan_of(plan_class, types)
         plain = operands_of(plan, make)
-        ways = [straight_of(plan, tuple(map(type, plain)), 0)]
+        ways = [fast_path_of(plan, tuple(map(type, plain)), 0)]
         for kind, values in Variations(plan, make, f"{plan.name} {types}"):
             full = outcome(driver, plan._execute_checked, values, None)
-            own = straight_of(plan, tuple(map(type, values)), 0)
-            for straight in (*ways, own):
+            own = fast_path_of(plan, tuple(map(type, values)), 0)
+            for fast_path in (*ways, own):
                 before = len(driver.launches)
-                launched = straight(values, None)
+                launched = fast_path(values, None)
                 assert driver.launches[before:] == (full if launched else []), kind
                 (served if launched else refused).add(kind)
             assert outcome(driver, plan.execute, values) == full, kind
@@ -346,9 +346,9 @@ def test_calls_of_several_threads_do_not_share_parameters(driver):
     for other in others:
         plan._execute_checked((other, b, 0.5, output), None)
     expected, driver.launches = driver.launches, []
-    straight = straight_of(plan, (cupy.ndarray, cupy.ndarray, float, cupy.ndarray), 0)
+    fast_path = fast_path_of(plan, (cupy.ndarray, cupy.ndarray, float, cupy.ndarray), 0)
     driver.delay = 0.01
-    threads = [Thread(target=straight, args=((other, b, 0.5, output), None)) for other in others]
+    threads = [Thread(target=fast_path, args=((other, b, 0.5, output), None)) for other in others]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -361,14 +361,14 @@ def test_arguments_that_are_run_again_are_kept_from_the_second_time_on(driver, m
     for _ in range(2):
         args = LerpArgs(a, b, 0.25, output)
         plan.run(args)
-        assert type(args._ready) is Ready  # as it was checked in full
+        assert type(args._ready) is PreparedLaunch  # as it was checked in full
     args = LerpArgs(a, b, 0.25, output)
     plan.run(args)
-    assert type(args._ready) is Seen
+    assert type(args._ready) is RunOnce
     plan.run(args)
-    assert type(args._ready) is Ready
+    assert type(args._ready) is PreparedLaunch
     monkeypatch.setattr("skuda.plans.plan.check", lambda *_: pytest.fail("checked again"))
-    plan._straight = lambda *_: pytest.fail("checked again")
+    plan._fast_path = lambda *_: pytest.fail("checked again")
     plan.run(args)
     assert len(driver.launches) == 5 and len(set(driver.launches)) == 1
 
@@ -491,7 +491,7 @@ def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driv
 
 
 def test_torch_is_told_what_was_written(driver, monkeypatch):
-    """By every way of a call: the full check, the short way, arguments that are kept, the function form."""
+    """By every way of a call: the full check, the fast path, arguments that are kept, the function form."""
     plan, (a, b, output) = lerp(Tensor)
     ways = set()
     for _ in range(4):
@@ -501,7 +501,7 @@ def test_torch_is_told_what_was_written(driver, monkeypatch):
             plan.run(args)
             assert output.version == before + 1
             ways.add(type(args._ready))
-    assert ways == {Ready, Seen}
+    assert ways == {PreparedLaunch, RunOnce}
     before = output.version
     for times in range(1, 5):
         assert skuda.lerp(a, b, 0.25, out=output) is output

@@ -104,7 +104,7 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
-    least = elementwise.MapKernels.few_blocks * BLOCK * lanes * groups
+    least = elementwise.ElementwiseKernels.few_blocks * BLOCK * lanes * groups
     for numel, variant in ((least, table.VEC), (least - 1, table.VEC_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(

@@ -27,9 +27,9 @@ from skuda.schedules import abi, elementwise, geometry, strided, table
 def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     """Also where threads take as much as they do in large arrays."""
     rng = random.Random(plan_class.__name__)
-    served, few = [], elementwise.MapKernels.few_blocks
+    served, few = [], elementwise.ElementwiseKernels.few_blocks
     for trial in range(160):
-        monkeypatch.setattr(elementwise.MapKernels, "few_blocks", rng.choice([0, few]))
+        monkeypatch.setattr(elementwise.ElementwiseKernels, "few_blocks", rng.choice([0, few]))
         monkeypatch.setattr(strided, "BUSY", rng.choice([1, 1 << 16]))
         contiguous = trial % 3 == 0
         aligned = rng.random() < (0.8 if contiguous else 0.5)
@@ -90,7 +90,8 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
 @pytest.mark.parametrize("rows, width", [(1, 9), (3, 5), (37, 12), (21, 13), (9, 127), (4, 4)])
 def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(function, rows, width, few, monkeypatch):
     """Whether or not their rows are of whole vectors: the columns are the same again after some rows."""
-    monkeypatch.setattr(elementwise.MapKernels, "few_blocks", elementwise.MapKernels.few_blocks if few else 0)
+    kernels = elementwise.ElementwiseKernels
+    monkeypatch.setattr(kernels, "few_blocks", kernels.few_blocks if few else 0)
     widens = function.startswith("dequantize")  # there is one variant
     for start in range(4):
         problem = contiguous(function, {"outer": (rows,), "c": width, "inner": ()})
@@ -183,7 +184,7 @@ def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, grou
     sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
     descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
-    monkeypatch.setattr(elementwise.MapKernels, "few_blocks", 0)
+    monkeypatch.setattr(elementwise.ElementwiseKernels, "few_blocks", 0)
     served = []
     for start in (0, 1, 3, 8):
         arrays, pointers = {}, {}

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
 from skuda.arrays.aliasing import overlap, overlaps_itself
-from skuda.arrays.views import CPU, View, as_numpy, family_of, stream_handle, view_of
+from skuda.arrays.libraries import library_of, stream_handle
+from skuda.arrays.views import CPU, View, as_numpy, view_of
 from skuda.errors import DeviceMismatch, NotAnArray
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -177,7 +178,7 @@ def test_torch_element_types_and_results(name, dtype):
     tensor = torch.zeros(3, dtype=getattr(torch, name))
     view = view_of(tensor, "a")
     assert view.storage == np.dtype(dtype)
-    made = family_of(tensor).empty((2, 3), view.storage, CPU)
+    made = library_of(tensor).empty((2, 3), view.storage, CPU)
     assert (made.dtype, tuple(made.shape), made.device.type) == (tensor.dtype, (2, 3), "cpu")
 
 
@@ -519,7 +520,7 @@ def test_aliasing_agrees_with_listing_every_element(first, second, offset):
     ids=["numpy", "memmap", "torch", "parameter", "cupy", "interface", "namespace", "dlpack"],
 )
 def test_family_makes_writable_results_on_the_cpu(array, name):
-    family = family_of(array)
+    family = library_of(array)
     assert family.name == name
     assert family.current_stream(CPU) == 0
     view = view_of(family.empty((2, 3), BF16, CPU), "result")
@@ -527,19 +528,19 @@ def test_family_makes_writable_results_on_the_cpu(array, name):
 
 
 def test_family_is_the_same_object_each_time():
-    assert family_of(np.zeros(1)) is family_of(np.zeros(2))
+    assert library_of(np.zeros(1)) is library_of(np.zeros(2))
 
 
 def test_family_of_something_else():
     with pytest.raises(NotAnArray, match="^a list is not an array"):
-        family_of([1.0])
+        library_of([1.0])
 
 
 def test_results_are_handed_back_as_the_callers_kind():
     for array in (np.zeros(2), torch.zeros(2), DLPackOnly(np.zeros(2))):
-        made = family_of(array).empty((2,), np.dtype("f4"), CPU)
-        assert family_of(array).hand_back(made) is made
-    foreign = family_of(WithNamespace(np.zeros(2)))
+        made = library_of(array).empty((2,), np.dtype("f4"), CPU)
+        assert library_of(array).hand_back(made) is made
+    foreign = library_of(WithNamespace(np.zeros(2)))
     made = foreign.empty((2,), np.dtype("f4"), CPU)
     made[:] = 5
     back = foreign.hand_back(made)
@@ -548,7 +549,7 @@ def test_results_are_handed_back_as_the_callers_kind():
 
 
 def test_results_that_dlpack_cannot_carry_are_handed_back_through_asarray():
-    back = family_of(WithNamespace(np.zeros(2))).hand_back(np.ones(2, BF16))
+    back = library_of(WithNamespace(np.zeros(2))).hand_back(np.ones(2, BF16))
     assert type(back) is WithNamespace
     assert (back.array.dtype, back.array.tolist()) == (BF16, [1, 1])
 
@@ -594,9 +595,10 @@ def test_stream_handle_refused(stream, message):
 
 def test_reading_numpy_imports_neither_torch_nor_cupy():
     program = (
-        "import sys, numpy as np; from skuda.arrays.views import as_numpy, family_of, view_of;"
+        "import sys, numpy as np; from skuda.arrays.libraries import library_of;"
+        "from skuda.arrays.views import as_numpy, view_of;"
         "view = view_of(np.zeros(2), 'a'); as_numpy(view);"
-        "family_of(view.owner).empty((2,), view.storage, -1);"
+        "library_of(view.owner).empty((2,), view.storage, -1);"
         "print(sorted({'torch', 'cupy', 'cuda'} & set(sys.modules)))"
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

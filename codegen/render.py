@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, reduce
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 
 import jinja2
@@ -14,11 +15,12 @@ import jinja2
 from skuda import schedules
 from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
+from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.row_text import RowProgramText
+from skuda.codegen import row_program
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
@@ -61,7 +63,7 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        context["row_programs"] = {p.operation.function: RowProgramText(p) for p in in_kernels if p.operation.over}
+        context["row_programs"] = {p.operation.function: row_program.RowProgram(p) for p in in_kernels if p.operation.over}
         context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
@@ -98,6 +100,7 @@ def _rendered(template: Template, context: dict, inputs: str) -> str:
     environment = _environment(template.statement)
     text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = laid_out(text) if template.name.endswith(".cu.jinja") else text
     return output.stamped(text, _whole_source(template.name) + inputs)
 
 
@@ -137,6 +140,7 @@ def _environment(statement: str) -> jinja2.Environment:
     environment.tests["in_cluster"] = lambda program: bool(schedules.cluster_variants(program.operation))
     environment.filters.update(
         cpp=_cpp,
+        declared=_declared,
         typename=lambda letter: f"typename {letter}",
         parameters=lambda parameters: ", ".join(f"{p.type} {p.name}" for p in parameters),
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
@@ -192,6 +196,15 @@ def _packed(elements: Sequence[str]) -> str:
     """Whether two elements share a byte, of some type letters or types: a condition in C++."""
     asked = [each for each in dict.fromkeys(elements) if each not in DTYPES or DTYPES[each].packed]
     return " || ".join(f"storage<{each}>::bits < 8" for each in asked) or "false"
+
+
+_DECLARED = re.compile(r"(.+?(?:<.*>)?) (\w+(?: = .*)?)")
+
+
+def _declared(members: Sequence[str]) -> list[str]:
+    """Declarations, those of one type together: `C eps, sum`, `bool all_finite`."""
+    split = (_DECLARED.fullmatch(member).groups() for member in members)
+    return [f"{type} {', '.join(name for _, name in names)}" for type, names in groupby(split, key=lambda each: each[0])]
 
 
 def _cpp(element: str, program: CudaProgram) -> str:

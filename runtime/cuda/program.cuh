@@ -41,7 +41,7 @@ template <typename E> struct ScalarOf { using element = E; };
 // Reduce: How, a class of reductions.cuh; V, the type of an element's value; the member of Shared that takes the result;
 // the member that tells whether all of a thread's elements were finite (nullptr: not asked); the input that is reduced as
 // it stands (-1: none).
-template <typename How, typename V, auto Member, auto FiniteMember, int RAW> struct Reduce {
+template <typename How, typename V, auto Member, auto FiniteMember = nullptr, int RAW = -1> struct Reduce {
   using how = How;
   using value = V;
   static constexpr auto member = Member;
@@ -63,5 +63,34 @@ template <typename How, typename Joined, int RAW> struct Extreme {
 // Which values of `held` a pass finds made: none (0), those of earlier passes, all.
 constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 
+// What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
+// (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first to
+// make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all numbers.
+struct PassDefaults {
+  static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
+  static constexpr bool CAREFUL = false;
+  PassDefaults() = default;
+  template <typename S> __device__ explicit PassDefaults(const S&) {}
+  __device__ bool fast() const { return true; }
+};
+
 // The pass of a program that has nothing to make after its reductions.
-struct EmptyPass { using Makes = List<>; };
+struct EmptyPass : PassDefaults {
+  using Makes = List<>;
+  using PassDefaults::PassDefaults;
+};
+
+// What a program with reductions has unless it says otherwise. BLOCKS: its rows are blocks along an axis. STAGE: which
+// stage of an operation it is, 0 if the only one. COSTLY: how many values of an element are held for what they cost.
+// BESIDE: the inputs in which rows beside each other differ (bits, as in PassDefaults).
+struct RowProgramDefaults {
+  using Attributes = List<>;
+  using Stack = List<>;
+  using Extremes = List<>;
+  using Passes = List<>;
+  struct Held {};
+  static constexpr bool BLOCKS = false;
+  static constexpr int STAGE = 0, COSTLY = 0;
+  static constexpr u32 BESIDE = 0;
+  template <typename S> static __device__ void finish(S&) {}
+};

@@ -16,8 +16,8 @@ from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.codegen.value_names import UniqueNames, default_name
-from skuda.operation import COMPUTE, Attribute, Operand
-from skuda.schedules import cluster_variants
+from skuda.model.operation import COMPUTE, Attribute, Operand
+from skuda.schedules.table import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
 _OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part

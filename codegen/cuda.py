@@ -10,8 +10,8 @@ from skuda.codegen.nodes import CPP, INT, REAL, Node
 from skuda.codegen.printers import Printer, spelled_formulas
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import COUNT
-from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
 
 
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps

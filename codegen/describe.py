@@ -13,9 +13,9 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, sp
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
-from skuda.reference import FORMULA_NAMES
-from skuda.sku import Direction
+from skuda.model.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.sku import Direction
+from skuda.reference.formulas import FORMULA_NAMES
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ from skuda.codegen.syntax import (
     parse_syntax,
 )
 from skuda.codegen.yaml_tree import Text
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
 _MAX_DEPTH = 100

@@ -10,7 +10,7 @@ from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COUNTED
+from skuda.model.operation import COUNTED
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4}
 _PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COMPUTE, Operation
+from skuda.model.operation import COMPUTE, Operation
 
 
 @dataclass(frozen=True)

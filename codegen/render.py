@@ -12,7 +12,6 @@ from pathlib import Path
 
 import jinja2
 
-from skuda import schedules
 from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
@@ -24,8 +23,9 @@ from skuda.codegen import row_program
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.dtypes import DTYPES
-from skuda.operation import Attribute, Operand
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Attribute, Operand
+from skuda.schedules import table
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
             "checks": described.requirement_imports,
-            "block": schedules.BLOCK,
+            "block": table.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
@@ -137,7 +137,7 @@ def _environment(statement: str) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.tests["in_cluster"] = lambda program: bool(schedules.cluster_variants(program.operation))
+    environment.tests["in_cluster"] = lambda program: bool(table.cluster_variants(program.operation))
     environment.filters.update(
         cpp=_cpp,
         declared=_declared,

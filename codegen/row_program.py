@@ -12,7 +12,7 @@ from skuda.codegen.lowering import LOWERINGS, Lowering, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.program import Program
 from skuda.codegen.value_names import UniqueNames, functions_in
-from skuda.schedules import cluster_variants
+from skuda.schedules.table import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
 _OWN_NAMES = {"fast", "of", "element", "held", "shared", "usual"}

@@ -19,9 +19,9 @@ from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.dtypes import DTYPES
-from skuda.operation import Attribute, Operand, Operation, Requirement
-from skuda.sku import Direction
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Attribute, Operand, Operation, Requirement
+from skuda.model.sku import Direction
 
 _BELOW = "is an output that stands below: a formula may use those above it"
 _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}

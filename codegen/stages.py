@@ -18,8 +18,8 @@ from skuda.codegen.analysis import kept_of
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import Program
-from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, WIDE, Operand, Operation
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, WIDE, Operand, Operation
 
 
 def is_staged(program: Program) -> bool:

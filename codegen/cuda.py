@@ -13,7 +13,6 @@ from skuda.codegen.reductions import COUNT
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
 
-
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 
 

@@ -12,14 +12,13 @@ from pathlib import Path
 
 import jinja2
 
-from skuda.codegen import inputs, output
+from skuda.codegen import inputs, output, row_program
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen import row_program
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
@@ -63,7 +62,8 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        context["row_programs"] = {p.operation.function: row_program.RowProgram(p) for p in in_kernels if p.operation.over}
+        over = [program for program in in_kernels if program.operation.over]
+        context["row_programs"] = {p.operation.function: row_program.RowProgram(p) for p in over}
         context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
@@ -204,7 +204,8 @@ _DECLARED = re.compile(r"(.+?(?:<.*>)?) (\w+(?: = .*)?)")
 def _declared(members: Sequence[str]) -> list[str]:
     """Declarations, those of one type together: `C eps, sum`, `bool all_finite`."""
     split = (_DECLARED.fullmatch(member).groups() for member in members)
-    return [f"{type} {', '.join(name for _, name in names)}" for type, names in groupby(split, key=lambda each: each[0])]
+    grouped = groupby(split, key=lambda each: each[0])
+    return [f"{type} {', '.join(name for _, name in names)}" for type, names in grouped]
 
 
 def _cpp(element: str, program: CudaProgram) -> str:

@@ -10,6 +10,7 @@ from skuda.codegen.lowering import Lowering, Site
 from skuda.codegen.nodes import BOOL, REAL, Node
 from skuda.codegen.row_values import Wanted, finite_name
 
+
 @dataclass(frozen=True)
 class Range:
     """What a row knows of a value of its elements: between which two all that are finite lie, and whether all are."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.analysis import LENGTH, Pass, Range, RowAnalysis, Value
 from skuda.codegen.cuda import CppPrinter, CudaPrinter, ProgramInCuda, parameter_of
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.lowering import LOWERINGS, Lowering, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.program import Program
+from skuda.codegen.row_analysis import LENGTH, Pass, Range, RowAnalysis, Value
 from skuda.codegen.value_names import UniqueNames, functions_in
 from skuda.schedules.table import cluster_variants
 

@@ -6,7 +6,6 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from skuda.codegen.analysis import kept_of
 from skuda.codegen.declarations import OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
@@ -17,6 +16,7 @@ from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Sc
 from skuda.codegen.program import Program, Row
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
+from skuda.codegen.row_analysis import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.dtypes import DTYPES

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skuda.codegen.analysis import kept_of
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import Program
+from skuda.codegen.row_analysis import kept_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Operand, Operation
 

@@ -248,7 +248,8 @@ class RowAnalysis:
         self.called = {_named(node, names): name for node, name in self.called.items()}
         wanted = self._wanted(formulas)
         self.held = self._held(wanted)
-        self.row_values, stored = self._row_values({o: _named(formulas[o.name], names) for o in one_a_row}, stored_names)
+        shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
+        self.row_values, stored = self._row_values(shared, stored_names)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)

@@ -28,6 +28,15 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
+// The type at an index of a list.
+template <typename E> struct Type { using type = E; };
+template <int I, typename E> struct Indexed {};
+template <typename S, typename... E> struct IndexedOf;
+template <int... I, typename... E> struct IndexedOf<Seq<I...>, List<E...>> : Indexed<I, E>... {};
+template <int I, typename E> __device__ Type<E> indexed(const Indexed<I, E>&);
+template <typename L, int I>
+using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))::type;
+
 // The roles of operands. PerElement: one for each element of the output. PerRun (of elementwise programs): shared by the
 // elements of a run. PerColumn and PerRow (of programs that reduce): one for each place along a row, shared by rows; one
 // for each row. Scalar: one value. E: the element type.
@@ -36,3 +45,20 @@ template <typename E> struct PerRun { using element = E; };
 template <typename E> struct PerColumn { using element = E; };
 template <typename E, auto Member = nullptr> struct PerRow { using element = E; };  // Member: of Shared, of an output
 template <typename E> struct ScalarOf { using element = E; };
+
+// What a pass over a row makes. Reduce: a reduction. How: its class of reductions.cuh; V: the type of an element's value;
+// Member: of Shared, the result; Finite: of Shared, whether all values of a thread were finite (nullptr: nobody asks);
+// Raw: the index in Inputs of the input that is reduced as it stands (-1: none). Store: an output that has an element
+// for each of a row's; Output: its index in Outputs.
+template <typename How_, typename V, auto Member, auto Finite = nullptr, int Raw = -1> struct Reduce {
+  using How = How_;
+  using Value = V;
+  static constexpr bool reduces = true;
+  static constexpr auto member = Member;
+  static constexpr auto finite = Finite;
+  static constexpr int raw = Raw;
+};
+template <int Output> struct Store {
+  static constexpr bool reduces = false;
+  static constexpr int output = Output;
+};

@@ -28,6 +28,15 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
+// Calls a function with 0, 1 .. N - 1, each a constant that can stand in template arguments.
+template <int I> struct Constant {
+  __device__ constexpr operator int() const { return I; }
+};
+template <int... I, typename F> __device__ inline void each(Seq<I...>, const F& function) {
+  (function(Constant<I>()), ...);
+}
+template <int N, typename F> __device__ inline void each(const F& function) { each(make_seq<N>(), function); }
+
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };
 template <int I, typename E> struct Indexed {};
@@ -54,6 +63,7 @@ template <typename How_, typename V, auto Member, auto Finite = nullptr, int Raw
   using How = How_;
   using Value = V;
   static constexpr bool reduces = true;
+  static constexpr int output = -1;
   static constexpr auto member = Member;
   static constexpr auto finite = Finite;
   static constexpr int raw = Raw;

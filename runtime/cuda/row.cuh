@@ -280,10 +280,13 @@ __device__ inline void compute_groups(
     Groups<typename S::Program, Pass>& groups) {
   using P = typename S::Program;
   constexpr int KNOWN = !S::HOLD ? 0 : AGAIN ? 2 : 1;
+  constexpr bool KNOWS = Pass::HELD_TAKEN != 0 || AGAIN;
 #pragma unroll
   for (int lane = 0; lane < GROUP; ++lane) {
-    const auto values = pass.template of<FAST, KNOWN>(
-        element_in_lane<P, Pass::READS>(shares, lane), held[S::HOLD ? chunk * GROUP + lane : 0], usual);
+    Held own;
+    if constexpr (S::HOLD && KNOWS) own = held[chunk * GROUP + lane];
+    const auto values = pass.template of<FAST, KNOWN>(element_in_lane<P, Pass::READS>(shares, lane), own, usual);
+    if constexpr (S::HOLD && Pass::HELD_FRESH != 0 && !AGAIN) held[chunk * GROUP + lane] = own;
     each<Pass::Makes::size>([&](auto i) {
       using Make = type_at<typename Pass::Makes, i>;
       auto& group = get<i>(groups).of;

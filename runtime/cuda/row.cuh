@@ -94,7 +94,9 @@ template <typename S> struct ThreadRow {
   using P = typename S::Program;
   using Index = typename S::Index;
   using Starts = RowStarts<P>;
+  static constexpr int ROWS = S::ROWS, THREADS = S::THREADS;
   i64 before;             // rows before this block's
+  u32 last, wanted, own;  // of the block's rows: the last one, the thread's, and one that exists
   bool live;              // threads of no row take part in reductions
   bool plain;             // asked once for all
   RowSpace::Place place;  // of a row that exists
@@ -102,27 +104,28 @@ template <typename S> struct ThreadRow {
   Index length;
   Starts starts;
 
-  __device__ explicit ThreadRow(const RowArgs<P>& args) {
-    constexpr int ROWS = S::ROWS, THREADS = S::THREADS;
+  __device__ explicit ThreadRow(const RowArgs<P>& args)
+      : before(i64(blockIdx.x) * ROWS),
+        last(ROWS > 1 ? u32(min(args.rows.rows - before, i64(ROWS))) - 1 : 0),
+        wanted(u32(threadIdx.x) / THREADS),
+        own(ROWS > 1 ? min(wanted, last) : 0),
+        live(ROWS == 1 || wanted <= last),
+        plain(args.rows.plain()),
+        place(plain ? RowSpace::Place{before + own, false, 0, 0} : args.rows.place(before + own)),
+        thread(ROWS > 1 ? threadIdx.x % THREADS : threadIdx.x) {
     const RowSpace& rows = args.rows;
-    before = i64(blockIdx.x) * ROWS;
-    const u32 last = ROWS > 1 ? u32(min(rows.rows - before, i64(ROWS))) - 1 : 0;
-    const u32 wanted = u32(threadIdx.x) / THREADS, own = ROWS > 1 ? min(wanted, last) : 0;
-    live = ROWS == 1 || wanted <= last;
-    plain = rows.plain();
-    place = plain ? RowSpace::Place{before + own, false, 0, 0} : rows.place(before + own);
-    thread = ROWS > 1 ? threadIdx.x % THREADS : threadIdx.x;
+    Index elements;
     i64 start[Starts::all];
     if (__builtin_expect(plain, 1)) {
-      length = Index(rows.length);
+      elements = Index(rows.length);
       each_strides(args, [&](int i, const Strides& strides) {
         start[i] = before * strides.of[AXES - 1] + own * strides.of[AXES - 1];
       });
     } else {
-      length = Index(rows.length_of(place));
+      elements = Index(rows.length_of(place));
       each_strides(args, [&](int i, const Strides& strides) { start[i] = rows.offset(place, strides); });
     }
-    if (!live) length = 0;
+    length = live ? elements : 0;
     starts.set(args, start);
   }
   __device__ Index left() const { return length - thread * GROUP; }  // elements from this thread's first on
@@ -273,11 +276,18 @@ template <typename P, typename Pass, int... I> struct GroupsOf<P, Pass, Seq<I...
 };
 template <typename P, typename Pass> using Groups = typename GroupsOf<P, Pass, typename Pass::Makes::Index>::type;
 
+// What a group has of one value of an element.
+template <typename P, typename Make, typename V, typename Index>
+__device__ inline auto in_group(V value, Index element) {
+  if constexpr (Make::reduces) return state_of<typename Make::How>(value, element);
+  else return typename InGroup<false, P, V, Make>::type(value);
+}
+
 // Computes the groups of a chunk. AGAIN: once more, where the values that several passes use are known.
-template <typename S, typename Pass, int FAST, bool AGAIN, typename Held>
+template <typename S, typename Pass, int FAST, bool AGAIN, typename Held, int... I>
 __device__ inline void compute_groups(
     const Pass& pass, const ChunkShares<S>& shares, Held* held, int chunk, typename S::Index first, bool& usual,
-    Groups<typename S::Program, Pass>& groups) {
+    Groups<typename S::Program, Pass>& groups, Seq<I...>) {
   using P = typename S::Program;
   constexpr int KNOWN = !S::HOLD ? 0 : AGAIN ? 2 : 1;
   constexpr bool KNOWS = Pass::HELD_TAKEN != 0 || AGAIN;
@@ -287,12 +297,7 @@ __device__ inline void compute_groups(
     if constexpr (S::HOLD && KNOWS) own = held[chunk * GROUP + lane];
     const auto values = pass.template of<FAST, KNOWN>(element_in_lane<P, Pass::READS>(shares, lane), own, usual);
     if constexpr (S::HOLD && Pass::HELD_FRESH != 0 && !AGAIN) held[chunk * GROUP + lane] = own;
-    each<Pass::Makes::size>([&](auto i) {
-      using Make = type_at<typename Pass::Makes, i>;
-      auto& group = get<i>(groups).of;
-      if constexpr (Make::reduces) group[lane] = state_of<typename Make::How>(get<i>(values), first + lane);
-      else group[lane] = get<i>(values);
-    });
+    ((get<I>(groups).of[lane] = in_group<P, type_at<typename Pass::Makes, I>>(get<I>(values), first + lane)), ...);
   }
 }
 
@@ -381,6 +386,7 @@ __device__ inline void reduce_again(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const Holdings<S>& own, bool columns_aligned,
     const Pass& pass, Held* held, typename OfReductions<S, typename Pass::Makes>::Reducing& reducers) {
   using Index = typename S::Index;
+  using Values = typename Pass::Makes::Index;
   auto each_asking = [](const auto& function) {
     each_reduction<Pass>([&](auto i) {
       if constexpr (OfReduction<true, S, type_at<typename Pass::Makes, i>>::asks) function(i);
@@ -395,7 +401,7 @@ __device__ inline void reduce_again(
     const ChunkShares<S> shares = shares_of_chunk<S, Pass>(args, row, own, chunk, first, full, columns_aligned);
     Groups<typename S::Program, Pass> groups;
     bool usual = pass.fast();
-    compute_groups<S, Pass, true, true>(pass, shares, held, chunk, first, usual, groups);
+    compute_groups<S, Pass, true, true>(pass, shares, held, chunk, first, usual, groups, Values());
     each_asking([&](auto i) {
       using How = typename type_at<typename Pass::Makes, i>::How;
       auto& group = get<i>(groups).of;
@@ -432,6 +438,7 @@ __device__ inline void reduce(
     Held* held, typename S::Program::Shared& shared) {
   using Index = typename S::Index;
   using Makes = typename Pass::Makes;
+  using Values = typename Makes::Index;
   using Reductions = OfReductions<S, Makes>;
   constexpr int CHUNKS = S::CHUNKS, THREADS = S::THREADS, MODE = S::MODE;
   constexpr bool KEEP = S::KEEP;
@@ -456,10 +463,10 @@ __device__ inline void reduce(
       const ChunkShares<S> shares = shares_of_chunk<S, Pass>(args, row, own, chunk, first, full, columns_aligned);
       Groups<typename S::Program, Pass> groups;
       bool usual = pass.fast();
-      compute_groups<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups);
+      compute_groups<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, Values());
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0))
-          compute_groups<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups);
+          compute_groups<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, Values());
       each_reduction<Pass>([&](auto i) {
         get<i>(reducers).template add<UNASKED>(
             shares, get<i>(groups).of, chunk, MODE == WHOLE || full, i32(row.length - first));
@@ -537,6 +544,7 @@ __device__ inline void store(
   using P = typename S::Program;
   using Index = typename S::Index;
   using Makes = typename Pass::Makes;
+  using Values = typename Makes::Index;
   using Joins = StretchesOf<S, Makes>;
   constexpr int CHUNKS = S::CHUNKS, THREADS = S::THREADS, MODE = S::MODE, LANES = Joins::LANES, SHARES = Joins::SHARES;
   constexpr bool KEEP = S::KEEP, JOINED = Joins::any, TOGETHER = Joins::TOGETHER;
@@ -569,11 +577,11 @@ __device__ inline void store(
         });
       };
       bool usual = pass.fast();
-      compute_groups<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups);
+      compute_groups<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, Values());
       pack();
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0)) {
-          compute_groups<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups);
+          compute_groups<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, Values());
           pack();
         }
       store_chunk<S, Pass>(args, row, first, lane, chunk, words, parts);

@@ -28,6 +28,24 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
+// Calls a function with 0, 1 .. N - 1, each a constant that can stand in template arguments.
+template <int I> struct Constant {
+  __device__ constexpr operator int() const { return I; }
+};
+template <int... I, typename F> __device__ inline void each(Seq<I...>, const F& function) {
+  (function(Constant<I>()), ...);
+}
+template <int N, typename F> __device__ inline void each(const F& function) { each(make_seq<N>(), function); }
+
+// The type at an index of a list.
+template <typename E> struct Type { using type = E; };
+template <int I, typename E> struct Indexed {};
+template <typename S, typename... E> struct IndexedOf;
+template <int... I, typename... E> struct IndexedOf<Seq<I...>, List<E...>> : Indexed<I, E>... {};
+template <int I, typename E> __device__ Type<E> indexed(const Indexed<I, E>&);
+template <typename L, int I>
+using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))::type;
+
 // The roles of operands. PerElement: one for each element of the output. PerRun (of elementwise programs): shared by the
 // elements of a run. PerColumn and PerRow (of programs that reduce): one for each place along a row, shared by rows; one
 // for each row. Scalar: one value. E: the element type.
@@ -41,15 +59,19 @@ template <typename E> struct ScalarOf { using element = E; };
 // Reduce: How, a class of reductions.cuh; V, the type of an element's value; the member of Shared that takes the result;
 // the member that tells whether all of a thread's elements were finite (nullptr: not asked); the input that is reduced as
 // it stands (-1: none).
-template <typename How, typename V, auto Member, auto FiniteMember = nullptr, int RAW = -1> struct Reduce {
-  using how = How;
-  using value = V;
+template <typename How_, typename V, auto Member, auto FiniteMember = nullptr, int RAW = -1> struct Reduce {
+  using How = How_;
+  using Value = V;
+  static constexpr bool reduces = true;
   static constexpr auto member = Member;
   static constexpr auto finite = FiniteMember;
-  static constexpr int raw = RAW;
+  static constexpr int raw = RAW, output = -1;
 };
 // Store: an output with a value for each element; I is its index in Outputs.
-template <int I> struct Store { static constexpr int output = I; };
+template <int I> struct Store {
+  static constexpr bool reduces = false;
+  static constexpr int output = I;
+};
 
 // What a cluster keeps of each element: E, and the elements below it in memory.
 template <typename E, typename... Below> struct Kept { using element = E; using below = List<Below...>; };

@@ -95,7 +95,7 @@ class CudaPrinter(CppPrinter):
 
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
-        name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
+        name = self.member_name(node.text if node.op == "name" else f"shared_{len(self.members)}")
         return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
     def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
@@ -103,7 +103,7 @@ class CudaPrinter(CppPrinter):
         once = tuple(found[name] for name in rule.once)
         stem = rule.holder.lower()
         taken = sum(key[0] == rule.holder for key in self.members)
-        name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
+        name = self.member_name(stem if taken == 0 else f"{stem}_{taken + 1}")
         arguments = ", ".join(self.once.text(node) for node in once)
         type = f"{rule.holder}<{', '.join(('C', *elements))}>"
         member = self.member((rule.holder, *elements, *once), type, name, arguments, prepared=True)
@@ -114,6 +114,10 @@ class CudaPrinter(CppPrinter):
         element = self.each[varying.text] if varying.op == "name" else "C"
         self.ranges[f"{member}.template within<{element}>({text})"] = varying
         return f"{member}.template {rule.method}<FAST, {element}>({text})"
+
+    def member_name(self, name: str) -> str:
+        """What a member is called: no operand's name ends so."""
+        return f"{name}_"
 
     def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
         if key not in self.members:

@@ -18,6 +18,7 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_text import RowProgramText
 from skuda.codegen.row_values import Kept, Reduction, Value
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
@@ -60,6 +61,7 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
+        context["row_programs"] = {p.operation.function: RowProgramText(p) for p in in_kernels if p.operation.over}
         context["headers"] = sorted({header for program in row.programs for header in program.headers})
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]

@@ -64,7 +64,8 @@ class RowProgram(ProgramInCuda):
         wanted.append([Wanted(o.name, _named(_as_named(formulas[o.name], o, program), names), "", o) for o in full])
         self.held = self._held(wanted)
         self._types |= {name: Parameter("C", name) for name in self.held.values()}
-        shared = {operand: _named(formulas[operand.name], names) for operand in op.outputs if operand not in full}
+        self.one_a_row = tuple(operand for operand in op.outputs if operand not in full)
+        shared = {operand: _named(formulas[operand.name], names) for operand in self.one_a_row}
         self.row_values, stored = self._row_values(shared)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
@@ -82,6 +83,14 @@ class RowProgram(ProgramInCuda):
                 () if wanted[-1] else self._extremes(names),
                 tuple(o for o in self.columns if any(dim.name not in op.along for dim in o.dims)),
             )
+
+    def printer(self, each: Mapping[str, str], ranges: Mapping) -> RowPrinter:
+        """What writes a pass."""
+        return RowPrinter(each, ranges)
+
+    def once_printer(self) -> CppPrinter:
+        """What writes the outputs that a row has one of."""
+        return CppPrinter()
 
     def _extremes(self, names: Mapping[Node, Node]) -> tuple[Extreme, ...]:
         """All reductions as extremes of inputs as they are stored; none if one of them is something else, or one of
@@ -108,7 +117,7 @@ class RowProgram(ProgramInCuda):
         for operand, node in formulas.items():
             kind, name = CPP.get(node.kind, "C"), f"Stored{len(values)}"
             whole = Node("stored", (node,), REAL, node.dims, text=operand.element) if node.kind == REAL else node
-            values.append(RowValue(operand, name, kind, CppPrinter().text(whole.replaced(stored.get))))
+            values.append(RowValue(operand, name, kind, self.once_printer().text(whole.replaced(stored.get))))
             stored[whole] = Node("name", (), node.kind, node.dims, node.bits, name)
             self._types[name] = Parameter(kind, name)
         return tuple(values), stored
@@ -206,7 +215,7 @@ class RowProgram(ProgramInCuda):
             return node.replaced(name)
 
         ranges = known_ranges([replace(value, node=renamed(value.node)) for values in before for value in values])
-        printer = RowPrinter(self._each | dict.fromkeys(self.held.values(), "C"), ranges)
+        printer = self.printer(self._each | dict.fromkeys(self.held.values(), "C"), ranges)
 
         def method(name: str, node: Node, how: str, operand: Operand | None) -> Value:
             elements = [*(o.name for o in (*self.arrays, *self.columns)), *self.held.values()]

@@ -55,6 +55,8 @@ class RowPrinter(CudaPrinter):
         ranges_of: of values of an element.
     """
 
+    usual = "usual_"  # what becomes false where a quick form does not hold
+
     def __init__(self, each: Mapping[str, str], ranges_of: Mapping[Node, Range]):
         super().__init__(each)
         self.ranges_of = ranges_of
@@ -62,10 +64,10 @@ class RowPrinter(CudaPrinter):
     def written(self, node: Node, own: int) -> str:
         if (power := _logistic_power(node)) is not None:
             x = node.args[0]
-            return f"logistic_quotient<FAST, {self.each[x.text]}>({self.text(x)}, {self.text(power)}, usual_)"
+            return f"logistic_quotient<FAST, {self.each[x.text]}>({self.text(x)}, {self.text(power)}, {self.usual})"
         if node.op == "exp" or (node.op == "/" and node.kind == REAL):
             arguments = ", ".join(self.text(argument) for argument in node.args)
-            return f"row_{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, usual_)"
+            return f"row_{'exponential' if node.op == 'exp' else 'quotient'}<FAST>({arguments}, {self.usual})"
         return super().written(node, own)
 
     def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
@@ -74,19 +76,19 @@ class RowPrinter(CudaPrinter):
             made_of = (*(found[name] for name in rule.once), *known.parts)
             arguments = ", ".join(self.once.text(node) for node in made_of)
             taken = sum(key[0] == "RowSteps" for key in self.members)
-            name = f"steps_in_range_{taken + 1}_" if taken else "steps_in_range_"
+            name = self.member_name(f"steps_in_range_{taken + 1}" if taken else "steps_in_range")
             varying = found[rule.each]
             element = self.each[varying.text] if varying.op == "name" else "C"
             small = all(found[bound].bits <= _SMALL for bound in ("low", "high"))
             type = f"RowSteps<C, {element}, {str(small).lower()}>"
             member = self.member(("RowSteps", element, *made_of), type, name, arguments, prepared=True)
-            return f"{member}.template {rule.method}<FAST>({self.text(varying)}, usual_)"
+            return f"{member}.template {rule.method}<FAST>({self.text(varying)}, {self.usual})"
         text = super().prepared(rule, found, *elements)
         if rule.method != "quotient":
             return text
         divisor, dividend = text.partition(".")[0], found[rule.each]
         element = self.each.get(dividend.text, "C") if dividend.op == "name" else "C"
-        return f"quotient_of<FAST, {element}>({self.text(dividend)}, {divisor}, usual_)"
+        return f"quotient_of<FAST, {element}>({self.text(dividend)}, {divisor}, {self.usual})"
 
 
 def _logistic_power(node: Node) -> Node | None:

@@ -69,3 +69,11 @@ template <typename How_, typename Joined_, int Raw> struct Extreme {
   using Joined = Joined_;
   static constexpr int raw = Raw;
 };
+
+// What a cluster keeps of each element: E, and the elements below it in memory.
+template <typename E, typename... Below> struct Kept { using element = E; using below = List<Below...>; };
+// Which values of `held` a pass finds made: none (0), those of earlier passes, all.
+constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
+
+// The pass of a program that has nothing to make after its reductions.
+struct EmptyPass { using Makes = List<>; };

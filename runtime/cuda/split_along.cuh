@@ -39,7 +39,7 @@ template <typename P, int N, int MODE> struct InputAlong {
     row = input.array + args.rows.kept.offset(at, input.reach.kept);
   }
   template <int TURNS>
-  __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, const PartAlong& part, i32 start) const {
+  __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, PartAlong part, i32 start) const {
     const auto& input = args.template elements<N>();
     part_shares<mode, E, TURNS>(
         groups.of, row, part.begin, start, part.apart, part.size, args.rows, input.reach, input.array);
@@ -85,7 +85,7 @@ template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MO
       : inputs{InputAlong<P, N, MODE>(args, row)...},
         outputs{OutputAlong<P, S, MODE>(args, row, memory + before<S>())...} {}
 
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const PartAlong& part, i32 start) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, PartAlong part, i32 start) const {
     (get<N>(inputs).load(get<N>(groups), args, part, start), ...);
   }
   __device__ void store(const ReduceArgs<P>& args, const Stored& stored, i64 first, i32 left) const {

@@ -104,8 +104,11 @@ using Given = GivenOf<P, List<make_seq<operands_of<P>::scalars>, make_seq<operan
 // The outputs that a row has one of.
 template <typename P, int O>
 __device__ inline void store_output(const ReduceArgs<P>& args, i64 row, const typename P::Shared& shared) {
+  using Role = RowRole<type_at<typename P::Outputs, O>>;
   const auto& output = args.template output<O>();
-  store_per_row<P, O>(output.array + args.rows.kept.offset(row, output.reach.kept), shared);
+  if constexpr (Role::per_row)
+    output.array[args.rows.kept.offset(row, output.reach.kept)] =
+        narrow_to<element_out<P, O>>::from(shared.*Role::member);
 }
 template <typename P, int... R, int... O>
 __device__ inline void finish_row(

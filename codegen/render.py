@@ -12,14 +12,13 @@ from pathlib import Path
 
 import jinja2
 
-from skuda.codegen import inputs, output, row_program
+from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.row_values import Kept, Reduction, Value
+from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.model.dtypes import DTYPES
@@ -62,9 +61,7 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        over = [program for program in in_kernels if program.operation.over]
-        context["row_programs"] = {p.operation.function: row_program.RowProgram(p) for p in over}
-        context["headers"] = sorted({header for program in row.programs for header in program.headers})
+        context["headers"] = _headers(row, in_cuda)
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
         for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
@@ -83,6 +80,20 @@ def render(spec: Spec) -> dict[str, str]:
         files[f"{folder}/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
+
+
+def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str]:
+    """What a row's source includes."""
+    found = {header for program in row.programs for header in program.headers}
+    for program in programs:
+        if not program.operation.over:
+            found |= {"columns.cuh", "elementary.cuh", "flat.cuh", "groups.cuh", "lanes.cuh", "quotient.cuh"}
+            found |= {"shift.cuh", "tile.cuh", "walk.cuh"}
+            continue
+        found |= {"elementary.cuh", "quotient.cuh"} | ({"row.cuh"} if program.passes else set())
+        found |= {"cluster_row.cuh"} if table.cluster_variants(program.operation) else set()
+        found |= {"split_across.cuh", "split_along.cuh", "split_finish.cuh"} if program.in_parts else set()
+    return sorted(found)
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:

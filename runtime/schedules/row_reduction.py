@@ -1,4 +1,4 @@
-"""The host side of templates/row.cu.jinja: which variant serves some arguments, and the parameters that it takes."""
+"""Programs whose rows are reduced in one kernel (row.cuh, cluster_row.cuh): the variant that serves a call, its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Programs whose rows are reduced in one kernel (row.cuh, cluster_row.cuh): the variant that serves a call, its arguments."""
+"""Programs whose rows one kernel reduces (row.cuh, cluster_row.cuh): which variant serves a call, how it is called."""
 
 from __future__ import annotations
 

@@ -155,7 +155,7 @@ template <typename S, int... N> struct HoldingsOf<S, Seq<N...>> {
 template <typename S> using AllElements = make_seq<S::Operands::elements>;
 template <typename S> using Holdings = typename HoldingsOf<S, AllElements<S>>::type;
 template <typename S> using ChunkShares = typename HoldingsOf<S, AllElements<S>>::Shares;
-template <typename S> using Words = typename HoldingsOf<S, AllElements<S>>::Words;
+template <typename S> using ChunkWords = typename HoldingsOf<S, AllElements<S>>::Words;
 
 // Asks for a later row's elements.
 template <typename S>
@@ -213,7 +213,7 @@ __device__ inline ChunkShares<S> shares_of_chunk(
   using P = typename S::Program;
   constexpr int ARRAYS = S::Operands::arrays, ELEMENTS = S::Operands::elements;
   constexpr bool APART = S::KEEP && S::MODE == UNIT && !S::EARLY;  // columns are loaded here, each share at once
-  Words<S> words;
+  ChunkWords<S> words;
   auto each_column = [](const auto& function) {
     each<ELEMENTS - ARRAYS>([&](auto i) {
       constexpr int N = ARRAYS + i;
@@ -267,14 +267,14 @@ template <typename P, typename V, typename Make> struct InGroup<false, P, V, Mak
 template <typename P, typename Make> struct InGroup<false, P, i64, Make> {
   using type = code_t<element_out<P, Make::output>>;
 };
-template <typename V> struct GroupOf { V of[GROUP]; };
-template <typename P, typename Pass, typename I> struct GroupsOf;
-template <typename P, typename Pass, int... I> struct GroupsOf<P, Pass, Seq<I...>> {
+template <typename V> struct ValueGroup { V of[GROUP]; };
+template <typename P, typename Pass, typename I> struct ValuesInGroups;
+template <typename P, typename Pass, int... I> struct ValuesInGroups<P, Pass, Seq<I...>> {
   template <int J> using Make = type_at<typename Pass::Makes, J>;
-  using type = Tuple<GroupOf<
+  using type = Tuple<ValueGroup<
       typename InGroup<Make<I>::reduces, P, type_at<values_of<P, Pass>, I>, Make<I>>::type>...>;
 };
-template <typename P, typename Pass> using Groups = typename GroupsOf<P, Pass, typename Pass::Makes::Index>::type;
+template <typename P, typename Pass> using ChunkValues = typename ValuesInGroups<P, Pass, typename Pass::Makes::Index>::type;
 
 // What a group has of one value of an element.
 template <typename P, typename Make, typename V, typename Index>
@@ -287,7 +287,7 @@ __device__ inline auto in_group(V value, Index element) {
 template <typename S, typename Pass, int FAST, bool AGAIN, typename Held, int... I>
 __device__ inline void compute_groups(
     const Pass& pass, const ChunkShares<S>& shares, Held* held, int chunk, typename S::Index first, bool& usual,
-    Groups<typename S::Program, Pass>& groups, Seq<I...>) {
+    ChunkValues<typename S::Program, Pass>& groups, Seq<I...>) {
   using P = typename S::Program;
   constexpr int KNOWN = !S::HOLD ? 0 : AGAIN ? 2 : 1;
   constexpr bool KNOWS = Pass::HELD_TAKEN != 0 || AGAIN;
@@ -399,7 +399,7 @@ __device__ inline void reduce_again(
     if (!full && chunk * (S::THREADS * GROUP) >= row.left()) break;
     const Index first = Index(chunk * S::THREADS + row.thread) * GROUP;
     const ChunkShares<S> shares = shares_of_chunk<S, Pass>(args, row, own, chunk, first, full, columns_aligned);
-    Groups<typename S::Program, Pass> groups;
+    ChunkValues<typename S::Program, Pass> groups;
     bool usual = pass.fast();
     compute_groups<S, Pass, true, true>(pass, shares, held, chunk, first, usual, groups, Values());
     each_asking([&](auto i) {
@@ -415,7 +415,7 @@ __device__ inline void reduce_again(
 template <typename S, typename Pass>
 __device__ inline void store_early(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, typename S::Index first,
-    const Groups<typename S::Program, Pass>& groups) {
+    const ChunkValues<typename S::Program, Pass>& groups) {
   each<Pass::Makes::size>([&](auto i) {
     constexpr int I = type_at<typename Pass::Makes, i>::output;
     if constexpr (I >= 0) {
@@ -433,7 +433,7 @@ __device__ inline void store_early(
 
 // A pass that makes reductions: their results go to `shared`.
 template <typename S, typename Pass, typename Held>
-__device__ inline void reduce(
+__device__ inline void reduce_row(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const Holdings<S>& own, bool columns_aligned,
     Held* held, typename S::Program::Shared& shared) {
   using Index = typename S::Index;
@@ -461,7 +461,7 @@ __device__ inline void reduce(
       if (!full && start + chunk * (THREADS * GROUP) >= row.left()) break;
       const Index first = start + Index(chunk * THREADS + row.thread) * GROUP;
       const ChunkShares<S> shares = shares_of_chunk<S, Pass>(args, row, own, chunk, first, full, columns_aligned);
-      Groups<typename S::Program, Pass> groups;
+      ChunkValues<typename S::Program, Pass> groups;
       bool usual = pass.fast();
       compute_groups<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, Values());
       if constexpr (Pass::CAREFUL)
@@ -538,7 +538,7 @@ __device__ inline void store_chunk(
 
 // The last pass: makes the outputs that have an element for each of a row's.
 template <typename S, typename Pass, typename Held>
-__device__ inline void store(
+__device__ inline void store_row(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const Holdings<S>& own, bool columns_aligned,
     Held* held, const typename S::Program::Shared& shared) {
   using P = typename S::Program;
@@ -566,7 +566,7 @@ __device__ inline void store(
     if (JOINED ? !TOGETHER && SHARES == 1 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
       const ChunkShares<S> shares = shares_of_chunk<S, Pass>(args, row, own, chunk, first, full, columns_aligned);
-      Groups<P, Pass> groups;
+      ChunkValues<P, Pass> groups;
       typename Joins::Words words;
       auto pack = [&] {
         each<Makes::size>([&](auto i) {
@@ -623,11 +623,11 @@ __global__ void __launch_bounds__(
   });
   typename P::Held held[S::HOLD ? CHUNKS * GROUP : 1];
   typename P::Shared shared = shared_at_start<P>(args, at.place, typename P::C(at.length));
-  each<Passes::size - 1>([&](auto i) { reduce<S, type_at<Passes, i>>(args, at, own, columns_aligned, held, shared); });
+  each<Passes::size - 1>([&](auto i) { reduce_row<S, type_at<Passes, i>>(args, at, own, columns_aligned, held, shared); });
   P::finish(shared);
   each<S::Operands::outputs>([&](auto i) {
     if (at.thread == 0 && at.live) store_per_row<P, i>(at.starts.template output<i>(), shared);
   });
   using Last = type_at<Passes, Passes::size - 1>;
-  if constexpr (Last::Makes::size > 0) store<S, Last>(args, at, own, columns_aligned, held, shared);
+  if constexpr (Last::Makes::size > 0) store_row<S, Last>(args, at, own, columns_aligned, held, shared);
 }

@@ -303,6 +303,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     elif isinstance(variant, ClusterVariant):
         arguments.append(str(variant.blocks))
     elif isinstance(variant, RowVariant):
+        arguments = [f"{operation.function}_program<{', '.join(arguments)}>"]
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
     elif variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
@@ -313,7 +314,8 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
+    kernel = kernel if isinstance(variant, RowVariant) else f"{operation.function}_{kernel}"
+    return f"{kernel}<{', '.join(arguments)}>"
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:

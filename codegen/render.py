@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
@@ -19,7 +19,7 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.row_values import Kept, Reduction, Value
+from skuda.codegen.row_values import Reduction
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.model.dtypes import DTYPES
@@ -151,16 +151,6 @@ def _environment(statement: str) -> jinja2.Environment:
         packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
         writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
         reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
-        row_lanes=_row_lanes,
-        row_share=_row_share,
-        row_state=_row_state,
-        made_from=lambda arguments: f"({', '.join(a.name for a in arguments)})" if arguments else "{}",
-        bits_of=_bits_of,
-        share_words=lambda below, program: "".join(f" + share_words<{_cpp(each, program)}>" for each in below),
-        slot_words=_slot_words,
-        gathered_bytes=lambda values: " + ".join(f"gathered_{value.name}_.bytes" for value in values),
-        row_bits=_row_bits,
-        row_others=_row_others,
         with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         plan_base=_plan_base,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
@@ -218,53 +208,9 @@ def _widened(item, program, value: str) -> str:
     return f"{parameter_of(program.operation, item).type}({value})"
 
 
-def _row_lanes(parameters) -> str:
-    """What a method of a pass over rows is called with: an element of each operand."""
-    each = (p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in parameters)
-    return ", ".join([*each, "usual_"])
-
-
-def _row_state(value: Value, fast: str) -> str:
-    """A value of an element of a row as its reduction takes it, or as it is stored."""
-    call = f"pass_.template {value.name}<{fast}>({_row_lanes(value.parameters)})"
-    return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else f"{value.state}({call})"
-
-
-def _row_share(operand: Operand, program) -> str:
-    """A thread's share of a row, read where it is used."""
-    name = operand.name
-    return (
-        f"::share<MODE, {_cpp(operand.element, program)}>("
-        f"{name}_row_, first_, length_, args_.{name}_steps_, args_.{name}, args_.{name}_span_)"
-    )
-
-
 def _bits_of(operands, program) -> str:
     """The bits of one element of each operand."""
     return " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in operands)
-
-
-def _row_others(program) -> int:
-    """Registers of a thread beside the elements that it holds, where spills begin."""
-    return 24 + 2 * max(len(each.values) for each in program.passes)
-
-
-def _row_bits(program) -> str:
-    """How many bits of each element of a row its threads hold in registers: at most, between two passes."""
-    found = []
-    for arrays, held in program.live:
-        values = [f"{held} * storage<{program.compute}>::bits"] if held else []
-        found.append(" + ".join([_bits_of(arrays, program)] * bool(arrays) + values) or "0")
-    text = found[0]
-    for other in found[1:]:
-        text = f"larger({text}, {other})"
-    return text
-
-
-def _slot_words(kept: Sequence[Kept], program) -> str:
-    """16-byte words of all that a thread keeps of a share."""
-    tops = [f"{each.name}_word_ + share_words<{_cpp(each.element, program)}>" for each in kept]
-    return reduce(lambda text, top: f"larger({text}, {top})", tops)
 
 
 @jinja2.pass_context

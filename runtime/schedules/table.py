@@ -301,7 +301,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
         arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
         arguments += [] if variant.lanes else [str(int(variant.mode))]
     elif isinstance(variant, ClusterVariant):
-        arguments.append(str(variant.blocks))
+        arguments = [f"{operation.function}_program<{', '.join(arguments)}>", str(variant.blocks)]
     elif isinstance(variant, RowVariant):
         arguments = [f"{operation.function}_program<{', '.join(arguments)}>"]
         arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
@@ -314,7 +314,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    kernel = kernel if isinstance(variant, RowVariant) else f"{operation.function}_{kernel}"
+    kernel = kernel if isinstance(variant, RowVariant | ClusterVariant) else f"{operation.function}_{kernel}"
     return f"{kernel}<{', '.join(arguments)}>"
 
 

@@ -19,7 +19,6 @@ from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.row_values import Reduction
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.model.dtypes import DTYPES
@@ -155,15 +154,6 @@ def _environment(statement: str) -> jinja2.Environment:
         plan_base=_plan_base,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
-        element_lanes=_element_lanes,
-        extremes_can=lambda extremes, program: " && ".join(
-            f"Extremes<{e.how}, {_cpp(e.raw.element, program)}>::can" for e in extremes
-        ),
-        extremes_known=lambda extremes: " && ".join(f"{e.name}_extremes_.known()" for e in extremes),
-        turns=_turns,
-        turns_across=_turns_across,
-        asks_ahead=_asks_ahead,
-        blocks_across=_blocks_across,
         widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
@@ -217,48 +207,6 @@ def _bits_of(operands, program) -> str:
 def _value_type(context, value: Attribute) -> str:
     """An attribute as a kernel's argument holds it."""
     return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
-def _element_lanes(parameters, columns) -> str:
-    """What a method of a pass over parts is called with: arrays stand in lanes, the others are values by now."""
-    plain = {operand.name for operand in columns}
-    plain |= {p.name for p in parameters if p.name.startswith("Held")}
-    return ", ".join([*(p.name if p.name in plain else f"{p.name}.get(lane_)" for p in parameters), "usual_"])
-
-
-def _turns(arrays, program: CudaProgram) -> str:
-    """Groups that a thread loads at once: 128 bytes and more are under way; fewer wide ones beside outputs, which take
-    registers too."""
-    bits = " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in arrays) or "32"
-    least = f"{bits} <= 64 ? 2 : 1" if program.reduction.outputs else "2"
-    if _has_places(program.reduction) and not program.reduction.extremes:
-        return f"{bits} <= 16 ? 4 : 2"
-    return f"{bits} <= 16 ? 8 : {bits} <= 32 ? 4 : {least}"
-
-
-def _turns_across(arrays, program: CudaProgram) -> str:
-    """Groups of its columns that a thread loads at once: more where few bytes would be under way."""
-    bits = f"LANES * ({_bits_of(arrays, program) or '32'})"
-    few = f"{bits} <= 64 ? 2 : 1" if _has_places(program.reduction) else f"{bits} <= 32 ? 2 : 1"
-    return "1" if program.reduction.outputs else f"{bits} <= 16 ? 4 : {few}"
-
-
-def _asks_ahead(arrays, program: CudaProgram) -> str:
-    """Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or
-    much is computed before the next are loaded. Where many are, asking for more only takes their place."""
-    bits = _bits_of(arrays, program) or "32"
-    return "LANES > 1" + ("" if program.reduction.outputs else f" && TURNS * LANES * ({bits}) <= 64")
-
-
-def _has_places(part: Reduction) -> bool:
-    """Whether it goes on with places, which take registers, beside values."""
-    return any(value.place for value in part.values)
-
-
-def _blocks_across(program) -> str:
-    """Blocks that a multiprocessor is to have room for: with more of them, threads would spill."""
-    part = program.reduction
-    light = len(part.values) == 1 and len(part.values[0].parameters) == 1 and not part.outputs and not _has_places(part)
-    few = "ALIGNED && LANES > 1 ? 3 : 2" if _has_places(part) else "2"
-    return f"sizeof({program.compute}) > 4 ? 1 : {'ALIGNED || LANES == 1 ? 2 : 3' if light else few}"
 
 
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:

@@ -6,29 +6,24 @@
 
 // The part of a tile of rows that a block has, and what a thread takes of it.
 template <int LANES, bool ALIGNED> struct PartAcross {
+  i32 wide;                // threads beside each other, as a power of two
   i64 table, tile;         // rows lie beside each other in tables; a tile of one is a block's
   i64 number, begin, end;  // the part, and its segment
-  i32 wide, place;         // threads beside each other as a power of two; the place of this one
+  i32 place;               // the thread's
   Beside<LANES, ALIGNED> columns;
-  i64 row;    // the first of the thread
-  i64 apart;  // elements between its groups
-
-  __device__ PartAcross(const Reduction& rows, i64 block) : PartAcross(rows, rows.tiles(block), block) {}
-
-  // How many elements from the segment's start the thread's group of a turn begins.
-  __device__ i64 start(i32 turn) const { return begin + turn * apart + i64(place) * GROUP; }
-
- private:
-  __device__ PartAcross(const Reduction& rows, i64 line, i64 block)
-      : table(rows.parts(line)), tile(block - line * rows.tiles.divisor), wide(i32(rows.wide)),
-        columns(rows, tile, i32(rows.wide)) {
-    const auto at = rows.part(line - table * rows.parts.divisor, blockDim.x >> wide);
-    number = at.number, begin = at.begin, end = at.end;
-    place = at.place + i32(threadIdx.x >> wide);
-    row = table * rows.columns + columns.first;
-    apart = i64(rows.places) * GROUP;
-  }
+  i64 row;                 // the first of the thread's
 };
+template <int LANES, bool ALIGNED>
+__device__ inline PartAcross<LANES, ALIGNED> part_across(const Reduction& rows) {
+  const i32 wide = i32(rows.wide);
+  const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last parts first: the kernel before wrote them last
+  const i64 line = rows.tiles(block), tile = block - line * rows.tiles.divisor;
+  const i64 table = rows.parts(line);
+  const auto at = rows.part(line - table * rows.parts.divisor, blockDim.x >> wide);
+  const i32 place = at.place + i32(threadIdx.x >> wide);
+  const Beside<LANES, ALIGNED> columns(rows, tile, wide);
+  return {wide, table, tile, at.number, at.begin, at.end, place, columns, table * rows.columns + columns.first};
+}
 
 // An input with elements for each row, as a thread loads groups of it for all of its rows.
 template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputAcross {
@@ -45,12 +40,12 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
     const auto& input = args.template elements<N>();
     row = input.array + args.rows.kept.offset(at, input.reach.kept);
   }
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * part.apart < part.end)
+      if (t == 0 || start + t * apart < part.end)
         load_columns<E>(
-            groups.of[t], row, start + t * part.apart, part.end, args.rows, args.template elements<N>().reach,
+            groups.of[t], row, start + t * apart, part.end, args.rows, args.template elements<N>().reach,
             part.columns);
   }
   __device__ void ask(const ReduceArgs<P>& args, const Part& part, i64 start) const {
@@ -69,13 +64,13 @@ template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, L
   };
 
   __device__ InputAcross(const ReduceArgs<P>&, i64) {}
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
     const auto& input = args.template elements<N>();
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * part.apart < part.end)
+      if (t == 0 || start + t * apart < part.end)
         load_places<E, LANES, ALIGNED>(
-            groups.of[t], input.array, part.row, start + t * part.apart, part.end, args.rows, input.reach,
+            groups.of[t], input.array, part.row, start + t * apart, part.end, args.rows, input.reach,
             part.columns);
   }
   __device__ void ask(const ReduceArgs<P>&, const Part&, i64) const {}
@@ -114,8 +109,8 @@ struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
   __device__ OperandsAcrossOf(const ReduceArgs<P>& args, i64 row)
       : inputs{Input<N>(args, row)...}, outputs{Output<S>(args, row)...} {}
 
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start) const {
-    (get<N>(inputs).load(get<N>(groups), args, part, start), ...);
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
+    (get<N>(inputs).load(get<N>(groups), args, part, start, apart), ...);
   }
   __device__ void ask(const ReduceArgs<P>& args, const Part& part, i64 start) const {
     (get<N>(inputs).ask(args, part, start), ...);
@@ -138,19 +133,17 @@ struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
 template <typename P, int LANES, bool ALIGNED>
 using OperandsAcross = OperandsAcrossOf<P, LANES, ALIGNED, make_seq<operands_of<P>::elements>, stores_of<P>>;
 
-// Takes the groups that begin at `start`, and those of the turns that are loaded with them.
+// Takes the groups that a thread has loaded.
 template <typename P, int LANES, bool ALIGNED>
 __device__ inline void take_groups(
     Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::InParts (&passes)[LANES],
-    const OperandsAcross<P, LANES, ALIGNED>& operands, const PartAcross<LANES, ALIGNED>& part, i64 start) {
+    const OperandsAcross<P, LANES, ALIGNED>& operands,
+    const typename OperandsAcross<P, LANES, ALIGNED>::Groups& groups, const PartAcross<LANES, ALIGNED>& part,
+    i64 start, i64 apart) {
   using Operands = OperandsAcross<P, LANES, ALIGNED>;
-  constexpr int TURNS = turns_across<P, LANES>();
-  typename Operands::Groups groups;
-  operands.load(groups, args, part, start);
-  if constexpr (asks_ahead<P, LANES>()) operands.ask(args, part, start + TURNS * part.apart);
 #pragma unroll
-  for (int t = 0; t < TURNS; ++t) {
-    const i64 first = start + t * part.apart;
+  for (int t = 0; t < turns_across<P, LANES>(); ++t) {
+    const i64 first = start + t * apart;
     if (first >= part.end) break;
     const i32 exist = i32(min(part.end - first, i64(GROUP)));
     typename Operands::Stored stored = {};
@@ -166,13 +159,13 @@ __device__ inline void take_groups(
 template <typename P, int LANES, bool ALIGNED>
 __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED>())
     across(const __grid_constant__ ReduceArgs<P> args) {
+  using Operands = OperandsAcross<P, LANES, ALIGNED>;
   constexpr int TURNS = turns_across<P, LANES>();
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
   if constexpr (P::STAGE > 1) wait_for_earlier();
-  // The last parts first: the kernel before wrote them last.
-  const PartAcross<LANES, ALIGNED> part(rows, i64(gridDim.x) - 1 - blockIdx.x);
-  const OperandsAcross<P, LANES, ALIGNED> operands(args, part.row);
+  const auto part = part_across<LANES, ALIGNED>(rows);
+  const Operands operands(args, part.row);
   const Given<P> given(args);
   typename P::InParts passes[LANES];
   Accumulator<P> totals[LANES];
@@ -180,12 +173,15 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   for (int lane = 0; lane < LANES; ++lane)
     passes[lane] = pass_for<typename P::InParts>(given.of_row(args, part.row + part.columns.step(lane)));
 #pragma unroll
-  for (int lane = 0; lane < LANES; ++lane) totals[lane] = Accumulator<P>::nothing();
+  for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
 #pragma unroll 1
   for (i32 turn = 0; turn < i32(rows.turns); turn += TURNS) {
-    const i64 start = part.start(turn);
+    const i64 apart = i64(rows.places) * GROUP, start = part.begin + turn * apart + i64(part.place) * GROUP;
     if (start >= part.end) break;
-    take_groups<P, LANES, ALIGNED>(totals, args, passes, operands, part, start);
+    typename Operands::Groups groups;
+    operands.load(groups, args, part, start, apart);
+    if constexpr (asks_ahead<P, LANES>()) operands.ask(args, part, start + TURNS * apart);
+    take_groups<P, LANES, ALIGNED>(totals, args, passes, operands, groups, part, start, apart);
   }
   let_next_begin();
   join_warps<LANES>(totals, part.wide, scratch);
@@ -193,6 +189,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   for (i32 i = threadIdx.x; i < width; i += blockDim.x) {
     const i64 column = part.tile * width + part.columns.place(i);
     if (column >= rows.columns) continue;
-    keep_total<P>(args, part.table * rows.columns + column, part.number, joined<8>(scratch, width, i));
+    const Accumulator<P> total = joined<8>(scratch, width, i);
+    keep_total<P>(args, part.table * rows.columns + column, part.number, total);
   }
 }

@@ -143,17 +143,14 @@ __device__ inline bool take_extremes(
   return true;
 }
 
-// Takes the groups of one turn and those loaded with them.
+// Takes the groups that a thread has loaded.
 template <typename P, int MODE>
 __device__ inline void take_groups(
     Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::InParts& pass,
-    const OperandsAlong<P, MODE>& operands, const PartAlong& part, i32 start) {
+    const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups, const PartAlong& part,
+    i32 start) {
   using Operands = OperandsAlong<P, MODE>;
   constexpr bool STRETCHES = SplitTraits<P>::stores && MODE == UNIT;
-  typename Operands::Groups groups;
-  operands.load(groups, args, part, start);
-  if constexpr (has_extremes<P>(typename P::Extremes::Index()))
-    if (take_extremes<P, MODE>(total, groups, part, start, typename P::Extremes::Index())) return;
 #pragma unroll
   for (int t = 0; t < Operands::TURNS; ++t) {
     const i32 left = part.size - start - t * part.apart;
@@ -200,8 +197,14 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
     has_total = seek_extreme<P, MODE>(total[0], args, operands, part, scratch);
   } else {
 #pragma unroll 1
-    for (i32 turn = 0; turn < part.turns; turn += Operands::TURNS)
-      take_groups<P, MODE>(total[0], args, pass, operands, part, turn * part.apart + part.own);
+    for (i32 turn = 0; turn < part.turns; turn += Operands::TURNS) {
+      const i32 start = turn * part.apart + part.own;
+      typename Operands::Groups groups;
+      operands.load(groups, args, part, start);
+      if constexpr (has_extremes<P>(typename P::Extremes::Index()))
+        if (take_extremes<P, MODE>(total[0], groups, part, start, typename P::Extremes::Index())) continue;
+      take_groups<P, MODE>(total[0], args, pass, operands, groups, part, start);
+    }
     join_places(total, part.dealt, scratch);
   }
   if (has_total)

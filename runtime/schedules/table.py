@@ -298,9 +298,9 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
     if isinstance(variant, PartVariant):
-        arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
-        arguments += [] if variant.lanes else [str(int(variant.mode))]
-    elif isinstance(variant, ClusterVariant):
+        lies = f"{variant.lanes}, {str(variant.mode is RowMode.WHOLE).lower()}" if variant.lanes else int(variant.mode)
+        return f"{variant.kernel}<{operation.function}_program<{', '.join(arguments)}>, {lies}>"
+    if isinstance(variant, ClusterVariant):
         arguments = [f"{operation.function}_program<{', '.join(arguments)}>", str(variant.blocks)]
     elif isinstance(variant, RowVariant):
         arguments = [f"{operation.function}_program<{', '.join(arguments)}>"]
@@ -326,7 +326,7 @@ def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, 
     if not isinstance(variant, PartVariant):
         return (first,)
     arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
-    return first, f"{operation.function}_finish<{arguments}>"
+    return first, f"finish<{operation.function}_program<{arguments}>>"
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

@@ -44,7 +44,7 @@ template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))
 
 // What a thread has found of a reduction in a segment. Element: of an input that is reduced as it is stored, two elements
 // at once, where they have such instructions.
-template <typename Make, typename Element> struct ClusterAccumulator {
+template <typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
   Partial<How, state_t<How, typename Make::Value>, PLACES> partial;
   Packed<How, Element> packed;
@@ -278,7 +278,7 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
 
   template <int M> using Make = type_at<typename Pass::Makes, M>;
   template <int M> using Stored = StoredShare<element_out<P, Make<M>::output>, value_at<M, Values>>;
-  using Found = TupleOf<Seq<R...>, ClusterAccumulator<Make<R>, typename reduced_as_stored<P, Pass, Make<R>>::type>...>;
+  using Found = TupleOf<Seq<R...>, SegmentResult<Make<R>, typename reduced_as_stored<P, Pass, Make<R>>::type>...>;
   // Of a thread's share of a chunk: elements, values that are held from now on, what the pass makes of them.
   using Shares = TupleOf<Seq<N..., K...>, Lanes<element_in<P, N>, GROUP>..., Lanes<element_in<P, K>, GROUP>...>;
   using HeldShares = TupleOf<Seq<F...>, Lanes<C, (GROUP + 0 * F)>...>;

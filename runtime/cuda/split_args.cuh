@@ -19,22 +19,22 @@ template <typename P, int S> using stored_element = element_out<P, stored_output
 
 // What elements of a row come to: the state of each reduction.
 template <typename R> using state_of_reduction = state_t<typename R::How, typename R::Value>;
+template <typename P, int R> using StateSlot = Slot<R, state_of_reduction<reduction_at<P, R>>>;
 template <typename P, typename S> struct AccumulatorOf;
-template <typename P, int... R>
-struct AccumulatorOf<P, Seq<R...>> : Slot<R, state_of_reduction<reduction_at<P, R>>>... {
+template <typename P, int... R> struct AccumulatorOf<P, Seq<R...>> : StateSlot<P, R>... {
   template <int I> using How = typename reduction_at<P, I>::How;
   template <int I> using State = state_of_reduction<reduction_at<P, I>>;
 
   // That of no elements, to join others with; and that of a row without elements.
   static __device__ AccumulatorOf nothing() { return {{How<R>::template nothing<State<R>>()}...}; }
   static __device__ AccumulatorOf empty() { return {{How<R>::template empty<State<R>>()}...}; }
-  __device__ void clear() { ((this->Slot<R, State<R>>::value = How<R>::template nothing<State<R>>()), ...); }
+  __device__ void clear() { ((this->StateSlot<P, R>::value = How<R>::template nothing<State<R>>()), ...); }
   // Members, not `get`: what compilers make of a call here is not the same code.
   static __device__ AccumulatorOf of(const AccumulatorOf& a, const AccumulatorOf& b) {
-    return {{How<R>::of(a.Slot<R, State<R>>::value, b.Slot<R, State<R>>::value)}...};
+    return {{How<R>::of(a.StateSlot<P, R>::value, b.StateSlot<P, R>::value)}...};
   }
   // That of the thread whose lane differs in a bit.
-  __device__ AccumulatorOf beside(int bit) const { return {{::beside(this->Slot<R, State<R>>::value, bit)}...}; }
+  __device__ AccumulatorOf beside(int bit) const { return {{::beside(this->StateSlot<P, R>::value, bit)}...}; }
 };
 template <typename P> using Accumulator = AccumulatorOf<P, reductions_of<P>>;
 

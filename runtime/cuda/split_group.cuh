@@ -38,6 +38,6 @@ __device__ inline void take_group(
   if constexpr (P::InParts::CAREFUL)
     if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
   (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>>(
-       get<R>(total), get<R>(values).of, whole, exist, first),
+       total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
    ...);
 }

@@ -25,8 +25,8 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
   static constexpr int size = sizeof...(V);
   using TupleOf<make_seq<sizeof...(V)>, V...>::TupleOf;
 };
-template <int I, typename V> __device__ __forceinline__ V& get(Slot<I, V>& slot) { return slot.value; }
-template <int I, typename V> __device__ __forceinline__ const V& get(const Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };

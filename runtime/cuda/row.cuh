@@ -273,34 +273,30 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
 };
 template <typename S> using RowInputs = RowInputsOf<S, make_seq<S::Operands::elements>>;
 
-// What a pass makes of the elements of a chunk: for each value of its Makes, of each element of a thread's share.
-template <typename V> struct TypesOf;
-template <typename... V> struct TypesOf<Tuple<V...>> { using type = List<V...>; };
-template <typename P, typename Pass>
-using values_of = typename TypesOf<decltype(static_cast<const Pass*>(nullptr)->template of<true, 0>(
-    *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
-    *static_cast<bool*>(nullptr)))>::type;
-template <typename P, typename Make, typename V> struct InGroup { using type = state_t<typename Make::How, V>; };
-template <typename P, int I, typename V> struct InGroup<P, Store<I>, V> { using type = V; };
-template <typename P, int I> struct InGroup<P, Store<I>, i64> { using type = code_t<element_out<P, I>>; };
-template <typename V> struct ValueGroup { V of[GROUP]; };
-template <typename P, typename Makes, typename V> struct ValuesInGroups;
-template <typename P, typename... Make, typename... V> struct ValuesInGroups<P, List<Make...>, List<V...>> {
-  using type = Tuple<ValueGroup<typename InGroup<P, Make, V>::type>...>;
+// A value that a pass makes, of the elements of a thread's share: what a reduction goes on with, or what is stored.
+template <typename P, typename Make, typename V> struct GroupType { using type = state_t<typename Make::How, V>; };
+template <typename P, int O, typename V> struct GroupType<P, Store<O>, V> { using type = V; };
+template <typename P, int O> struct GroupType<P, Store<O>, i64> { using type = code_t<element_out<P, O>>; };
+template <typename... V> __device__ List<V...> types_of(const Tuple<V...>&);
+template <typename P, typename Pass, int I> struct ValueGroup {
+  using Make = type_at<typename Pass::Makes, I>;
+  using Values = decltype(types_of(static_cast<const Pass*>(nullptr)->template of<true, 0>(
+      *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
+      *static_cast<bool*>(nullptr))));
+  using Type = typename GroupType<P, Make, type_at<Values, I>>::type;
+  Type of[GROUP];
+
+  template <typename V, typename Index> __device__ void set(int lane, V value, Index first) {
+    if constexpr (Make::reduces) of[lane] = state_of<typename Make::How>(value, first + lane);
+    else of[lane] = Type(value);
+  }
 };
-template <typename P, typename Pass>
-using ChunkValues = typename ValuesInGroups<P, typename Pass::Makes, values_of<P, Pass>>::type;
-template <typename P, typename Make, typename V, typename Index>
-__device__ inline typename InGroup<P, Make, V>::type in_group(V value, Index element) {
-  if constexpr (Make::reduces) return state_of<typename Make::How>(value, element);
-  else return typename InGroup<P, Make, V>::type(value);
-}
 
 // Computes the values of a chunk. AGAIN: once more, where the values that several passes use are known.
-template <typename S, typename Pass, int FAST, bool AGAIN, typename Held, typename... Make, int... I>
+template <typename S, typename Pass, int FAST, bool AGAIN, typename Chunk, typename Held, typename Groups, int... I>
 __device__ inline void compute_chunk(
-    const Pass& pass, const typename RowInputs<S>::Chunk& shares, Held* held, int chunk, typename S::Index first,
-    bool& usual, ChunkValues<typename S::Program, Pass>& groups, List<Make...>, Seq<I...>) {
+    const Pass& pass, const Chunk& shares, Held* held, int chunk, typename S::Index first, bool& usual, Groups& groups,
+    Seq<I...>) {
   using P = typename S::Program;
   constexpr int KNOWN = !S::HOLD ? 0 : AGAIN ? HOLDS_ALL : HOLDS_EARLIER;
   constexpr bool KNOWS = Pass::HELD_TAKEN != 0 || AGAIN;
@@ -310,7 +306,7 @@ __device__ inline void compute_chunk(
     if constexpr (S::HOLD && KNOWS) own = held[chunk * GROUP + lane];
     const auto values = pass.template of<FAST, KNOWN>(element_in_lane<P, Pass::READS>(shares, lane), own, usual);
     if constexpr (S::HOLD && Pass::HELD_FRESH != 0 && !AGAIN) held[chunk * GROUP + lane] = own;
-    ((get<I>(groups).of[lane] = in_group<P, Make>(get<I>(values), first + lane)), ...);
+    (get<I>(groups).set(lane, get<I>(values), first), ...);
   }
 }
 
@@ -322,7 +318,8 @@ template <typename P, typename R, bool RAW> struct PairsOf { using type = NoPair
 template <typename P, typename R> struct PairsOf<P, R, true> {
   using type = Packed<typename R::How, element_in<P, R::raw>>;
 };
-template <typename S, typename Make> struct Reducer {
+template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Reducer {
+  using Make = type_at<typename Pass::Makes, I>;
   using How = typename Make::How;
   using V = state_t<How, typename Make::Value>;
   using Pairs = typename PairsOf<typename S::Program, Make, (Make::raw >= 0)>::type;
@@ -394,7 +391,8 @@ template <typename S, typename Make> struct Reducer {
 };
 
 // An output that a pass before the last one knows: stored there.
-template <typename S, int I> struct Reducer<S, Store<I>> {
+template <typename S, typename Pass, int N> struct Reducer<S, Pass, N, false> {
+  static constexpr int I = type_at<typename Pass::Makes, N>::output;
   using Row = ThreadRow<S>;
   using Shared = typename S::Program::Shared;
   using E = element_out<typename S::Program, I>;
@@ -423,23 +421,23 @@ template <typename S, int I> struct Reducer<S, Store<I>> {
 };
 
 // A pass that makes reductions: their results go to `shared`.
-template <typename S, typename Pass, typename Held, typename... Make, int... I>
+template <typename S, typename Pass, typename Held, int... I>
 __device__ inline void reduce_row(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
-    Held* held, typename S::Program::Shared& shared, List<Make...> makes, Seq<I...> indices) {
+    Held* held, typename S::Program::Shared& shared, Seq<I...> indices) {
   using Index = typename S::Index;
   constexpr int CHUNKS = S::CHUNKS, THREADS = S::THREADS, MODE = S::MODE;
   constexpr bool KEEP = S::KEEP;
   // Whether values are finite is asked once a thread, where asking again computes nothing again.
-  constexpr bool UNASKED = (Reducer<S, Make>::asks || ...) && KEEP && (!Pass::CAREFUL || S::HOLD);
-  __shared__ alignas(16) Tuple<typename Reducer<S, Make>::Scratch...> scratch;
-  (Reducer<S, Make>::begin(shared), ...);
+  constexpr bool UNASKED = (Reducer<S, Pass, I>::asks || ...) && KEEP && (!Pass::CAREFUL || S::HOLD);
+  __shared__ alignas(16) Tuple<typename Reducer<S, Pass, I>::Scratch...> scratch;
+  (Reducer<S, Pass, I>::begin(shared), ...);
   const Pass pass(shared);
   Index start = 0;
-  Tuple<typename Reducer<S, Make>::Total...> totals;
+  Tuple<typename Reducer<S, Pass, I>::Total...> totals;
   int turn = 0;
   do {  // a segment
-    Tuple<Reducer<S, Make>...> reducers;
+    Tuple<Reducer<S, Pass, I>...> reducers;
 #pragma unroll S::UNROLLED
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const bool full =
@@ -447,12 +445,12 @@ __device__ inline void reduce_row(
       if (!full && start + chunk * (THREADS * GROUP) >= row.left()) break;
       const Index first = start + Index(chunk * THREADS + row.thread) * GROUP;
       const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
-      ChunkValues<typename S::Program, Pass> groups;
+      Tuple<ValueGroup<typename S::Program, Pass, I>...> groups;
       bool usual = pass.fast();
-      compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, makes, indices);
+      compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, indices);
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0))
-          compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, makes, indices);
+          compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, indices);
       (get<I>(reducers).template add<UNASKED>(
            args, row, shares, get<I>(groups).of, chunk, first, MODE == WHOLE || full),
        ...);
@@ -466,9 +464,9 @@ __device__ inline void reduce_row(
           if (!full && chunk * (THREADS * GROUP) >= row.left()) break;
           const Index first = Index(chunk * THREADS + row.thread) * GROUP;
           const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
-          ChunkValues<typename S::Program, Pass> groups;
+          Tuple<ValueGroup<typename S::Program, Pass, I>...> groups;
           bool usual = pass.fast();
-          compute_chunk<S, Pass, true, true>(pass, shares, held, chunk, first, usual, groups, makes, indices);
+          compute_chunk<S, Pass, true, true>(pass, shares, held, chunk, first, usual, groups, indices);
           (get<I>(reducers).add_again(row, get<I>(groups).of, chunk, first, full), ...);
         }
       }
@@ -477,7 +475,7 @@ __device__ inline void reduce_row(
     start += SEGMENT;
     ++turn;
   } while (!KEEP && start < row.length);
-  (Reducer<S, Make>::set(row, get<I>(totals), shared), ...);
+  (Reducer<S, Pass, I>::set(row, get<I>(totals), shared), ...);
 }
 
 // How an output goes to memory. Where a thread's shares are not words beside its neighbours', a row's threads write
@@ -487,10 +485,10 @@ template <typename S> struct StretchesOf {
   static constexpr int LANES = TOGETHER || S::THREADS < 32 ? S::THREADS : 32, BITS = S::Operands::result_bits;
   static constexpr int SHARES = S::THREADS < 32 ? S::CHUNKS : TOGETHER ? shares_of(S::CHUNKS, S::BLOCK, BITS) : 1;
 };
-template <typename S, typename Make> struct Storer : StretchesOf<S> {
+template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   using Base = StretchesOf<S>;
   using Row = ThreadRow<S>;
-  static constexpr int I = Make::output;
+  static constexpr int I = type_at<typename Pass::Makes, N>::output;
   using E = element_out<typename S::Program, I>;
   using Part = Stretch<E, Base::LANES, Base::SHARES>;
   static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCHES;
@@ -524,18 +522,18 @@ template <typename S, typename Make> struct Storer : StretchesOf<S> {
 };
 
 // The last pass: makes the outputs that have an element for each of a row's.
-template <typename S, typename Pass, typename Held, typename... Make, int... I>
+template <typename S, typename Pass, typename Held, int... I>
 __device__ inline void store_row(
     const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
-    Held* held, const typename S::Program::Shared& shared, List<Make...> makes, Seq<I...> indices) {
+    Held* held, const typename S::Program::Shared& shared, Seq<I...> indices) {
   using Index = typename S::Index;
   using Stretches = StretchesOf<S>;
   constexpr int CHUNKS = S::CHUNKS, THREADS = S::THREADS, MODE = S::MODE;
   constexpr int LANES = Stretches::LANES, SHARES = Stretches::SHARES;
-  constexpr bool KEEP = S::KEEP, TOGETHER = Stretches::TOGETHER, JOINED = (Storer<S, Make>::joined || ...);
+  constexpr bool KEEP = S::KEEP, TOGETHER = Stretches::TOGETHER, JOINED = (Storer<S, Pass, I>::joined || ...);
   const Pass pass(shared);
-  __shared__ alignas(16) Tuple<typename Storer<S, Make>::Memory...> memory;
-  Tuple<Storer<S, Make>...> storers;
+  __shared__ alignas(16) Tuple<typename Storer<S, Pass, I>::Memory...> memory;
+  Tuple<Storer<S, Pass, I>...> storers;
   (get<I>(storers).begin(get<I>(memory)), ...);
   const int lane = threadIdx.x % LANES;
   const int chunks = int((row.length + THREADS * GROUP - 1) / (THREADS * GROUP));
@@ -547,13 +545,13 @@ __device__ inline void store_row(
     if (JOINED ? !TOGETHER && SHARES == 1 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
       const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
-      ChunkValues<typename S::Program, Pass> groups;
+      Tuple<ValueGroup<typename S::Program, Pass, I>...> groups;
       bool usual = pass.fast();
-      compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, makes, indices);
+      compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, indices);
       (get<I>(storers).take(get<I>(groups).of), ...);
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0)) {
-          compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, makes, indices);
+          compute_chunk<S, Pass, false, false>(pass, shares, held, chunk, first, usual, groups, indices);
           (get<I>(storers).take(get<I>(groups).of), ...);
         }
       (get<I>(storers).store(args, row, lane, chunk, first), ...);
@@ -562,7 +560,7 @@ __device__ inline void store_row(
       const Index begin = first - Index((SHARES - 1) * THREADS + lane) * GROUP;
       const i32 count = i32(max(Index(0), min(row.length - begin, Index(LANES * SHARES * GROUP))));
       (get<I>(storers).store_stretch(row, begin, count, lane), ...);
-      if (!TOGETHER || chunk + 1 < CHUNKS) (Storer<S, Make>::wait(), ...);
+      if (!TOGETHER || chunk + 1 < CHUNKS) (Storer<S, Pass, I>::wait(), ...);
     }
   }
 }
@@ -583,14 +581,13 @@ __device__ inline void run_passes(
   typename P::Held held[S::HOLD ? S::CHUNKS * GROUP : 1];
   typename P::Shared shared = shared_at_start<P>(args, row.place, typename P::C(row.length));
   (reduce_row<S, type_at<typename P::Passes, I>>(
-       args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes(),
-       typename type_at<typename P::Passes, I>::Makes::Index()),
+       args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index()),
    ...);
   P::finish(shared);
   if (row.thread == 0 && row.live) store_per_row(row, shared, make_seq<S::Operands::outputs>());
   if constexpr (Last::Makes::size > 0)
     store_row<S, Last>(
-        args, row, inputs, columns_aligned, held, shared, typename Last::Makes(), typename Last::Makes::Index());
+        args, row, inputs, columns_aligned, held, shared, typename Last::Makes::Index());
 }
 
 // Rows, several to a block where they are short.

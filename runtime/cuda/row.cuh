@@ -81,17 +81,22 @@ template <typename P, int... N, int... I> struct RowStartsOf<P, Seq<N...>, Seq<I
   static constexpr int inputs = sizeof...(N);
   Tuple<const storage_t<element_in<P, N>>*..., storage_t<element_out<P, I>>*...> at;
 
-  template <typename Row> __device__ void set(const RowArgs<P>& args, const Row& row) {
+  // Finds where the row begins, and returns its length.
+  template <typename Row> __device__ i64 set(const RowArgs<P>& args, const Row& row) {
+    i64 length;
     i64 from[inputs + sizeof...(I)];
     if (__builtin_expect(row.plain, 1)) {
+      length = args.rows.length;
       ((from[N] = row.plain_offset(args.template elements<N>().strides)), ...);
       ((from[inputs + I] = row.plain_offset(args.template output<I>().strides)), ...);
     } else {
+      length = args.rows.length_of(row.place);
       ((from[N] = args.rows.offset(row.place, args.template elements<N>().strides)), ...);
       ((from[inputs + I] = args.rows.offset(row.place, args.template output<I>().strides)), ...);
     }
     ((get<N>(at) = ::at<element_in<P, N>>(args.template elements<N>().array, from[N])), ...);
     ((get<inputs + I>(at) = ::at<element_out<P, I>>(args.template output<I>().array, from[inputs + I])), ...);
+    return length;
   }
 };
 template <typename P>
@@ -120,9 +125,8 @@ template <typename S> struct ThreadRow {
         plain(args.rows.plain()),
         place(plain ? RowSpace::Place{before + own, false, 0, 0} : args.rows.place(before + own)),
         thread(ROWS > 1 ? threadIdx.x % THREADS : threadIdx.x) {
-    const Index elements = plain ? Index(args.rows.length) : Index(args.rows.length_of(place));
+    const Index elements = Index(starts.set(args, *this));
     length = live ? elements : 0;
-    starts.set(args, *this);
   }
   __device__ i64 plain_offset(const Strides& strides) const {
     return before * strides.of[AXES - 1] + own * strides.of[AXES - 1];

@@ -300,14 +300,9 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, PartVariant):
-        arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
-        arguments += [] if variant.lanes else [str(int(variant.mode))]
-    elif isinstance(variant, ClusterVariant):
-        arguments.append(str(variant.blocks))
-    elif isinstance(variant, RowVariant):
-        arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
-    elif variant is STRIDED:
+    if isinstance(variant, RowVariant | ClusterVariant | PartVariant):
+        return f"{variant.kernel}<{', '.join((_program(operation, types), *map(str, _of_rows(variant))))}>"
+    if variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
     elif variant is TILE:
         arguments += map(str, tile_of(operation, types))
@@ -337,8 +332,22 @@ def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, 
     first = entry(operation, types, variant)
     if not isinstance(variant, PartVariant):
         return (first,)
-    arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
-    return first, f"{operation.function}_finish<{arguments}>"
+    return first, f"finish<{_program(operation, types)}>"
+
+
+def _program(operation: Operation, types: Types) -> str:
+    """The struct of an operation with reductions, at these types."""
+    return f"{operation.function}_program<{', '.join(types[letter] for letter in operation.kernel_letters)}>"
+
+
+def _of_rows(variant: RowVariant | ClusterVariant | PartVariant) -> tuple[int | str, ...]:
+    """What a kernel of rows takes behind the program."""
+    if isinstance(variant, ClusterVariant):
+        return (variant.blocks,)
+    if isinstance(variant, PartVariant):
+        whole = str(variant.mode is RowMode.WHOLE).lower()
+        return (variant.lanes, whole) if variant.lanes else (int(variant.mode),)
+    return variant.threads, variant.chunks, str(variant.keep).lower(), int(variant.mode)
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

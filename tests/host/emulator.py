@@ -78,8 +78,9 @@ class Host:
         arguments = dict(re.findall(r"(\w+)\(const __grid_constant__ (\w+)<", text))
         text = '#include "device.h"\n' + _hosted(text)
         for number, entry in enumerate(entries):
-            name, types = entry[:-1].split("<")
-            letters = ", ".join(word for word in types.split(", ") if word in DTYPES)
+            name, types = entry[:-1].split("<", 1)
+            program = re.match(r"\w+_program<[^<>]*>", types)
+            letters = program[0] if program else ", ".join(word for word in types.split(", ") if word in DTYPES)
             text += (
                 f'\nextern "C" bool kernel_{number}(const void* arguments, const int* shape) {{\n'
                 f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"

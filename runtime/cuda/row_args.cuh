@@ -1,0 +1,155 @@
+// Operands of row programs: what a kernel gets of each, and how the structs of a program are filled from it.
+#pragma once
+#include "program.cuh"
+#include "row_moves.cuh"
+
+// What a kernel gets of an operand, in slots of 8 bytes. Elements: an operand with elements along a row.
+template <typename E> struct ElementsArgs {
+  const storage_t<E>* array;
+  Strides strides;
+  Along steps;
+  Span span;
+};
+template <typename E> struct ResultsArgs {
+  storage_t<E>* array;
+  Strides strides;
+  Along steps;
+};
+template <typename A> struct PerRowArgs {
+  A* array;
+  Strides strides;
+};
+
+// What roles mean in a row program.
+template <typename Role> struct RowRole;
+template <typename E> struct RowRole<PerElement<E>> {
+  static constexpr bool elements = true, column = false, per_row = false, scalar = false;
+  using Input = ElementsArgs<E>;
+  using Output = ResultsArgs<E>;
+};
+template <typename E> struct RowRole<PerColumn<E>> {
+  static constexpr bool elements = true, column = true, per_row = false, scalar = false;
+  using Input = ElementsArgs<E>;
+};
+template <typename E, auto Member> struct RowRole<PerRow<E, Member>> {
+  static constexpr bool elements = false, column = false, per_row = true, scalar = false;
+  static constexpr auto member = Member;
+  using Input = PerRowArgs<const storage_t<E>>;
+  using Output = PerRowArgs<storage_t<E>>;
+};
+template <typename E> struct RowRole<ScalarOf<E>> {
+  static constexpr bool elements = false, column = false, per_row = false, scalar = true;
+  using Input = Scalar<E>;
+};
+
+template <typename Inputs, typename Attributes, typename Outputs> struct RowOperands;
+template <typename... I, typename... A, typename... O> struct RowOperands<List<I...>, List<A...>, List<O...>> {
+  static constexpr int inputs = sizeof...(I), attributes = sizeof...(A), outputs = sizeof...(O);
+  static constexpr int elements = (RowRole<I>::elements + ... + 0);  // inputs with elements along a row
+  static constexpr int columns = (RowRole<I>::column + ... + 0);     // the last ones of these
+  static constexpr int arrays = elements - columns;
+  static constexpr int per_row = (RowRole<I>::per_row + ... + 0), scalars = (RowRole<I>::scalar + ... + 0);
+  using Args = Tuple<typename RowRole<I>::Input..., A..., typename RowRole<O>::Output...>;
+
+  // Bits of an element of all inputs with elements, or of all such outputs.
+  static constexpr int array_bits =
+      ((RowRole<I>::elements && !RowRole<I>::column ? storage<typename I::element>::bits : 0) + ... + 0);
+  static constexpr int column_bits = ((RowRole<I>::column ? storage<typename I::element>::bits : 0) + ... + 0);
+  static constexpr int result_bits = ((RowRole<O>::elements ? storage<typename O::element>::bits : 0) + ... + 0);
+
+  // The index in Inputs of the n-th input with elements (a member of P::Element), and of the n-th of each row.
+  static __device__ constexpr int with_elements(int n) {
+    const bool wanted[] = {RowRole<I>::elements..., true};
+    return nth(wanted, n);
+  }
+  static __device__ constexpr int of_each_row(int n) {
+    const bool wanted[] = {RowRole<I>::per_row..., true};
+    return nth(wanted, n);
+  }
+
+ private:
+  static __device__ constexpr int nth(const bool* wanted, int n) {
+    int i = 0;
+    for (; !wanted[i] || n-- > 0; ++i) {}
+    return i;
+  }
+};
+template <typename P>
+using operands_of = RowOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>;
+
+// The arguments of kernels over rows: inputs, attributes, outputs.
+template <typename P> struct RowArgs {
+  using Operands = operands_of<P>;
+  RowSpace rows;
+  typename Operands::Args operands;
+
+  template <int I> __device__ const auto& input() const { return get<I>(operands); }
+  template <int I> __device__ const auto& attribute() const { return get<Operands::inputs + I>(operands); }
+  template <int I> __device__ const auto& output() const {
+    return get<Operands::inputs + Operands::attributes + I>(operands);
+  }
+  // The n-th input with elements along a row: a member of P::Element.
+  template <int N> __device__ const auto& elements() const { return input<Operands::with_elements(N)>(); }
+};
+// The element type of an input with elements along a row, and of an output.
+template <typename P, int N>
+using element_in = typename type_at<typename P::Inputs, operands_of<P>::with_elements(N)>::element;
+template <typename P, int I> using element_out = typename type_at<typename P::Outputs, I>::element;
+
+// What a formula takes of an element: its compute type, where it is a float; else an integer or a bool.
+template <bool REAL, typename C, typename E> struct in_formula { using type = compute_t<E>; };
+template <typename C, typename E> struct in_formula<true, C, E> { using type = C; };
+template <typename P, typename E> using formula_t = typename in_formula<is_real<E>::value, typename P::C, E>::type;
+
+// What the elements of a row share before the first pass. Its members begin with the count, operands of each row,
+// scalars and attributes; what passes find comes later.
+template <typename P, int... R, int... S, int... A>
+__device__ inline typename P::Shared shared_at_start(
+    const RowArgs<P>& args, const RowSpace::Place& row, typename P::C count, Seq<R...>, Seq<S...>, Seq<A...>) {
+  using Inputs = typename P::Inputs;
+  using Operands = operands_of<P>;
+  constexpr int scalars = Operands::inputs - Operands::scalars;
+  return {
+      count,
+      formula_t<P, typename type_at<Inputs, Operands::of_each_row(R)>::element>(::widen(
+          args.template input<Operands::of_each_row(R)>()
+              .array[args.rows.offset(row, args.template input<Operands::of_each_row(R)>().strides)]))...,
+      formula_t<P, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
+      formula_t<P, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
+}
+template <typename P>
+__device__ inline typename P::Shared shared_at_start(
+    const RowArgs<P>& args, const RowSpace::Place& row, typename P::C count) {
+  using Operands = operands_of<P>;
+  return shared_at_start<P>(
+      args, row, count, make_seq<Operands::per_row>(), make_seq<Operands::scalars>(), make_seq<Operands::attributes>());
+}
+
+// A pass as it is made for a row. Passes that take nothing of what it shares have no such constructor.
+template <typename Pass, typename Shared> __device__ inline Pass pass_for(const Shared& shared) {
+  if constexpr (__is_constructible(Pass, const Shared&)) return Pass(shared);
+  else return Pass{};
+}
+
+// One element of each input with elements, for a pass that reads those whose bit of READS is set. `shares`: of each of
+// them what has a lane for each of a group's elements.
+template <typename P, u32 READS, int N, typename Shares>
+__device__ inline formula_t<P, element_in<P, N>> value_in_lane(const Shares& shares, int lane) {
+  if constexpr ((READS >> N & 1) != 0) return formula_t<P, element_in<P, N>>(get<N>(shares).get(lane));
+  else return formula_t<P, element_in<P, N>>();
+}
+template <typename P, u32 READS, typename Shares, int... N>
+__device__ inline typename P::Element element_in_lane(const Shares& shares, int lane, Seq<N...>) {
+  return {value_in_lane<P, READS, N>(shares, lane)...};
+}
+template <typename P, u32 READS, typename Shares>
+__device__ inline typename P::Element element_in_lane(const Shares& shares, int lane) {
+  return element_in_lane<P, READS>(shares, lane, make_seq<operands_of<P>::elements>());
+}
+
+// Stores an output if it is one that a row has one of. `row`: where the row begins in it.
+template <typename P, int I>
+__device__ inline void store_per_row(storage_t<element_out<P, I>>* row, const typename P::Shared& shared) {
+  using Role = RowRole<type_at<typename P::Outputs, I>>;
+  if constexpr (Role::per_row) *row = narrow_to<element_out<P, I>>::from(shared.*Role::member);
+}

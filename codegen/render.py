@@ -12,7 +12,7 @@ from pathlib import Path
 import jinja2
 
 from skuda import schedules
-from skuda.codegen import inputs, output
+from skuda.codegen import cpp_layout, inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
@@ -36,7 +36,7 @@ class Template:
 
 PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
 ROW_TEMPLATES = (
-    Template("map.cu.jinja", "cuda/{name}.cu", "//%"),
+    Template("source.cu.jinja", "cuda/{name}.cu", "//%"),
     Template("plan.py.jinja", "plans/{name}.py", "#%"),
     Template("reference.py.jinja", "reference/{name}.py", "#%"),
     PAGE,
@@ -60,7 +60,7 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        context["headers"] = sorted({header for program in row.programs for header in program.headers})
+        context["headers"] = _headers(row, in_cuda)
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
         for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
@@ -79,6 +79,22 @@ def render(spec: Spec) -> dict[str, str]:
         files[f"{folder}/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
+
+
+def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str]:
+    """What a row's source includes."""
+    found = {header for program in row.programs for header in program.headers}
+    if any(not program.operation.over for program in programs):
+        found.add("elementwise.cuh")
+    rows = [program for program in programs if program.operation.over]
+    if rows:
+        found |= {"columns.cuh", "elementary.cuh", "flat.cuh", "groups.cuh", "lanes.cuh", "quotient.cuh"}
+        found |= {"reduce.cuh", "row_moves.cuh", "shift.cuh", "tile.cuh", "walk.cuh"}
+    if any(program.reduction for program in rows):
+        found.add("parts.cuh")
+    if any(schedules.cluster_variants(program.operation) for program in rows):
+        found.add("cluster.cuh")
+    return sorted(found)
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:
@@ -136,6 +152,11 @@ def _environment(statement: str) -> jinja2.Environment:
     environment.filters.update(
         cpp=_cpp,
         typename=lambda letter: f"typename {letter}",
+        struct=cpp_layout.struct,
+        values=cpp_layout.values,
+        conjunction=cpp_layout.conjunction,
+        roles_of_outputs=lambda outputs: ", ".join(f"PerElement<{output.operand.element}>" for output in outputs),
+        set_up=cpp_layout.initializers,
         parameters=lambda parameters: ", ".join(f"{p.type} {p.name}" for p in parameters),
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",

@@ -1,7 +1,8 @@
-"""The schedules of templates/map.cu.jinja: which a call can reach, what they are called, how much a thread takes."""
+"""The schedules: which a call can reach, what their kernels are called, how much a thread takes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache
 
@@ -16,7 +17,7 @@ _TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
 
 
 class Variant(Record):
-    """One schedule of the map template.
+    """One schedule, in one of its forms.
 
     Attributes:
         kernel: suffix of the kernel's name.
@@ -294,37 +295,22 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     return f"{variant.kernel}{lanes}{variant.suffix}"
 
 
+def schedule_of(variant: Variant) -> Schedule:
+    """The row of the table that a variant belongs to: that of its kernel and suffix, or that of its kernel."""
+    return SCHEDULES.get(f"{variant.kernel}{variant.suffix}") or SCHEDULES[variant.kernel]
+
+
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
-    arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, PartVariant):
-        arguments += [str(variant.lanes), str(variant.mode is RowMode.WHOLE).lower()] if variant.lanes else []
-        arguments += [] if variant.lanes else [str(int(variant.mode))]
-    elif isinstance(variant, ClusterVariant):
-        arguments.append(str(variant.blocks))
-    elif isinstance(variant, RowVariant):
-        arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
-    elif variant is STRIDED:
-        arguments.append(str(strided_lanes(operation, types)))
-    elif variant is TILE:
-        arguments += map(str, tile_of(operation, types))
-    else:
-        arguments += map(str, lanes_of(operation, types, variant))
-    if variant.kernel == "vec":
-        arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
-    kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
+    return schedule_of(variant).entry(operation, types, variant)
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
     """The NVRTC name expressions of the kernels of its own that a variant may launch, in this order."""
     if variant is STAGES:
         return ()
-    first = entry(operation, types, variant)
-    if not isinstance(variant, PartVariant):
-        return (first,)
-    arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
-    return first, f"{operation.function}_finish<{arguments}>"
+    schedule = schedule_of(variant)
+    return tuple([SCHEDULES[name].entry(operation, types, variant) for name in (schedule.kernel, *schedule.then)])
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
@@ -392,3 +378,66 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
         sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
     )
     return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8
+
+
+class Schedule(Record):
+    """One kernel, as a source is asked for it. A row here and a header are all that is to be said of a new one.
+
+    Attributes:
+        kernel: its name.
+        serves: what it is for.
+        header: of runtime/cuda, which has it; "" where the source of each operation has its own.
+        geometry: the module of skuda that decides when it is launched and packs its arguments.
+        arguments: what its template takes behind the program, or behind the element types.
+        then: kernels that are launched behind it.
+    """
+
+    kernel: str
+    serves: str
+    header: str
+    geometry: str
+    arguments: Callable[[Operation, Types, Variant], Sequence[object]] = lambda operation, types, variant: ()
+    then: tuple[str, ...] = ()
+
+    def entry(self, operation: Operation, types: Types, variant: Variant) -> str:
+        """The NVRTC name expression of the kernel."""
+        elements = [types[letter] for letter in operation.kernel_letters]
+        arguments = [str(each).lower() if isinstance(each, bool) else str(each) for each in self.arguments(
+            operation, types, variant)]  # fmt: skip
+        if self.header:
+            program = f"{operation.function}_program<{', '.join(elements)}>"
+            return f"{self.kernel}<{', '.join([program, *arguments])}>"
+        return f"{operation.function}_{self.kernel}<{', '.join([*elements, *arguments])}>"
+
+
+def _vec_arguments(operation: Operation, types: Types, variant: Variant) -> tuple[int, int, str]:
+    return *lanes_of(operation, types, variant), {SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED")
+
+
+def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> tuple[int, int, bool, int]:
+    return variant.threads, variant.chunks, variant.keep, int(variant.mode)
+
+
+def _across_arguments(operation: Operation, types: Types, variant: PartVariant) -> tuple[int, bool]:
+    return variant.lanes, variant.mode is RowMode.WHOLE
+
+
+SCHEDULES = {
+    row.kernel: row
+    for row in (
+        # Elementwise programs.
+        Schedule("vec", "neighbours in memory, in vectors", "vec.cuh", "mapping", _vec_arguments),
+        Schedule("groups", "runs that begin at any place of a vector", "groups.cuh", "lines", lanes_of),
+        Schedule("rows", "rows of any alignment, any strides outside of them", "row_shares.cuh", "walk", lanes_of),
+        Schedule("columns", "inputs that differ between columns, whole vectors", "columns.cuh", "columns", lanes_of),
+        Schedule("columns_unaligned", "the same, any alignment", "columns_unaligned.cuh", "walk", lanes_of),
+        Schedule("tile", "operands that run along different axes", "tile.cuh", "tiles", lambda *asked: tile_of(*asked[:2])),
+        Schedule("strided", "any strides", "strided.cuh", "walk", lambda *asked: (strided_lanes(*asked[:2]),)),
+        # Programs with reductions.
+        Schedule("row", "a row held by threads of one block", "", "row_mapping", _row_arguments),
+        Schedule("cluster", "a row held by a cluster", "", "row_mapping", lambda o, t, variant: (variant.blocks,)),
+        Schedule("along", "parts of a row", "", "reduce_mapping", lambda o, t, variant: (int(variant.mode),), ("finish",)),
+        Schedule("across", "parts of rows beside each other", "", "reduce_mapping", _across_arguments, ("finish",)),
+        Schedule("finish", "what parts of rows have found, joined", "", "reduce_mapping"),
+    )
+}

@@ -1,0 +1,3 @@
+// All schedules of elementwise programs.
+#pragma once
+#include "vec.cuh"

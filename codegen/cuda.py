@@ -234,8 +234,9 @@ class CudaProgram(ProgramInCuda):
     @property
     def roles(self) -> list[str]:
         """The inputs as their roles, in the order of the kernels' arguments."""
-        ranked = (("PerElement", self.arrays), ("PerRun", self.parameters), ("ScalarOf", self.scalars))
-        return [f"{role}<{operand.element}>" for role, operands in ranked for operand in operands]
+        runs = [("PerBlock" if any(dim.block for dim in o.dims) else "PerRun", o) for o in self.parameters]
+        each = [("PerElement", o) for o in self.arrays], runs, [("ScalarOf", o) for o in self.scalars]
+        return [f"{role}<{operand.element}>" for found in each for role, operand in found]
 
     @property
     def attribute_types(self) -> list[str]:

@@ -21,7 +21,8 @@ struct VecMoves {
       return ::read<E>(data, at + place.gaps(gap));
     }
   };
-  template <typename E> struct Run {
+  template <typename R> struct Run {
+    using E = typename R::element;
     const storage_t<E>* data;
     i64 step;
     __device__ storage_t<E> entry(i32 index) const { return load_entry(data, index, step); }
@@ -39,7 +40,7 @@ struct VecMoves {
     }
   };
 };
-template <typename P> using VecArgs = Arguments<P, Flat, VecMoves>;
+template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
 // One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
@@ -96,7 +97,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
       continue;
     }
     OutputLanes out;
-    E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(program, in[group], out);
+    E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(out, program, in[group]);
     E::template store<LANES>(args, out, Place{flat, first});
   }
 
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
           const P program = E::made(args, E::read_entries(args, run.index), scalars);
           if (!program.fast()) break;
           OutputLanes next;
-          E::template compute<FAST_FORM, LANES>(program, in, next);
+          E::template compute<FAST_FORM, LANES>(next, program, in);
           E::template take_from<LANES>(out, next, done - first);
           done = run.end;
         }

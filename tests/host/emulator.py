@@ -78,11 +78,12 @@ class Host:
         arguments = dict(re.findall(r"(\w+)\(const __grid_constant__ (\w+)<", text))
         text = '#include "device.h"\n' + _hosted(text)
         for number, entry in enumerate(entries):
-            name, types = entry[:-1].split("<")
-            letters = ", ".join(word for word in types.split(", ") if word in DTYPES)
+            name, types = entry[:-1].split("<", 1)
+            of = re.match(r"\w+<[^<>]*>", types)  # a program, or types of elements
+            of = of[0] if of else ", ".join(word for word in types.split(", ") if word in DTYPES)
             text += (
                 f'\nextern "C" bool kernel_{number}(const void* arguments, const int* shape) {{\n'
-                f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
+                f"  const auto& args = *static_cast<const {arguments[name]}<{of}>*>(arguments);\n"
                 f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
         number = len([*folder.glob("*.cpp")])  # a library that is loaded stays as it is

@@ -17,14 +17,9 @@ template <typename... E> struct List {
 template <int I, typename V> struct Slot { V value; };
 template <typename S, typename... V> struct TupleOf;
 template <int... I, typename... V> struct TupleOf<Seq<I...>, V...> : Slot<I, V>... {
-  TupleOf() = default;
-  __device__ TupleOf(V... values) : Slot<I, V>{values}... {}
-};
-template <> struct TupleOf<Seq<>> {};
-template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
   static constexpr int size = sizeof...(V);
-  using TupleOf<make_seq<sizeof...(V)>, V...>::TupleOf;
 };
+template <typename... V> using Tuple = TupleOf<make_seq<sizeof...(V)>, V...>;
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
@@ -51,6 +46,7 @@ using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))
 // for each row. Scalar: one value. E: the element type.
 template <typename E> struct PerElement { using element = E; };
 template <typename E> struct PerRun { using element = E; };
+template <typename E> struct PerBlock { using element = E; };  // PerRun whose runs are blocks along an axis
 template <typename E> struct PerColumn { using element = E; };
 template <typename E, auto Member = nullptr> struct PerRow { using element = E; };  // Member: of Shared, of an output
 template <typename E> struct ScalarOf { using element = E; };

@@ -10,19 +10,6 @@ constexpr int ELEMENTWISE_THREADS = 128;  // of a block
 template <typename P, typename = void> constexpr bool RANGED = false;
 template <typename P> constexpr bool RANGED<P, decltype(void(P::RANGED))> = P::RANGED;
 
-// What a formula takes an item as: C for reals, bool or i64 for the others.
-template <typename C, typename E> struct formula { using type = compute_t<E>; };
-template <typename C> struct formula<C, f64> { using type = C; };
-template <typename C> struct formula<C, f32> { using type = C; };
-template <typename C> struct formula<C, f16> { using type = C; };
-template <typename C> struct formula<C, bf16> { using type = C; };
-template <typename C> struct formula<C, e4m3> { using type = C; };
-template <typename C> struct formula<C, e5m2> { using type = C; };
-template <typename C, typename E> using formula_t = typename formula<C, E>::type;
-
-template <bool VALUE> struct Constant {
-  __device__ constexpr operator bool() const { return VALUE; }
-};
 template <typename R> constexpr bool IS_BLOCK = false;
 template <typename E> constexpr bool IS_BLOCK<PerBlock<E>> = true;
 

@@ -32,6 +32,11 @@ template <int... I, typename F> __device__ inline void each(Seq<I...>, const F& 
 }
 template <int N, typename F> __device__ inline void each(const F& function) { each(make_seq<N>(), function); }
 
+// What a formula takes of an element: its compute type C where it is a float, else an integer or a bool.
+template <bool REAL, typename C, typename E> struct in_formula { using type = compute_t<E>; };
+template <typename C, typename E> struct in_formula<true, C, E> { using type = C; };
+template <typename C, typename E> using formula_t = typename in_formula<is_real<E>::value, C, E>::type;
+
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };
 template <int I, typename E> struct Indexed {};

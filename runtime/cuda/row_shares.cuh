@@ -48,7 +48,7 @@ struct ShareMoves {
 };
 template <typename P> using RowsArgs = typename Elementwise<P>::template Arguments<Shares, ShareMoves>;
 
-template <int LANES, int DEPTH> struct ShareWords {
+template <int LANES, int DEPTH> struct WordsOfShares {
   template <typename E> struct type {
     Around<E, LANES> of[DEPTH];
   };
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
 #pragma unroll 1
   for (int base = 0; base < i32(shares.depth); base += GROUPS) {
     // Loads of what runs share and of elements are all under way before the first is used.
-    typename E::template OfInputs<ShareWords<LANES, GROUPS>> words;
+    typename E::template OfInputs<WordsOfShares<LANES, GROUPS>> words;
     typename E::template OfRuns<ShareEntries<GROUPS>> entries = {};
     int fresh = 0, straddling = 0;
 #pragma unroll

@@ -10,7 +10,8 @@ from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.lowering import LOWERINGS, Lowering, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.program import Program
-from skuda.codegen.row_analysis import LENGTH, Pass, Range, RowAnalysis, Value
+from skuda.codegen.row_analysis import LENGTH, RowAnalysis
+from skuda.codegen.row_passes import Pass, Range, Value
 from skuda.codegen.value_names import UniqueNames, functions_in
 from skuda.schedules.table import cluster_variants
 

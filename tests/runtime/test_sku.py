@@ -7,9 +7,11 @@ import re
 
 import numpy as np
 import pytest
+from problems import kernel_of
 
 import skuda
 from skuda import dispatch, schedules
+from skuda.compile import headers, included
 from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.sku import BackendKind, Direction, KernelSku, Layout, PrecisionGuarantee, split_symbol
@@ -145,12 +147,23 @@ def test_what_is_no_symbol(text):
 
 
 def test_an_entry_leads_to_its_source():
+    found = {}  # (source, function, kernel): each once, of many element types
     for each in SKUS:
         entry = dispatch.entry_of(each)
         if each.backend is BackendKind.CUDA:
             for expression in schedules.entries(entry.operation, entry.types, entry.variant):
-                name = expression.split("<")[0]
-                assert f"    {name}(" in entry.catalog.source(entry.operation.source)
+                found[entry.operation.source, *kernel_of(expression)] = entry.catalog.source(entry.operation.source)
+    for (_, function, kernel), source in found.items():
+        header = schedules.SCHEDULES[kernel].header
+        if header:
+            assert f" struct {function}_program {{\n" in source
+            assert f" {kernel}(const __grid_constant__" in headers()[header]
+        else:
+            assert f"    {function}_{kernel}(" in source
+    named = {(source, schedules.SCHEDULES[kernel].header) for (source, _, kernel) in found} - {("", "")}
+    texts = {source: text for (source, _, _), text in found.items()}
+    includes = {source: included(text) for source, text in texts.items()}
+    assert all(header in includes[source] for source, header in named if header)
 
 
 def test_a_plan_tells_its_sku():

@@ -2,7 +2,7 @@
 #pragma once
 #include "row_shares.cuh"
 
-template <int LANES> struct ShareColumns {
+template <int LANES> struct RowsColumns {
   template <typename E> using type = Column<E, LANES>;
 };
 
@@ -12,7 +12,7 @@ __device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Pla
                                       const To& out_starts, const P (&programs)[LANES], bool inside, i32 row) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
-  typename E::template OfInputs<ShareWords<LANES, ROWS>> words;
+  typename E::template OfInputs<RowsWords<LANES, ROWS>> words;
 #pragma unroll
   for (int next = 0; next < ROWS; ++next) {
     const Shares::Place at = shares.template step<LANES>(start, row + next);
@@ -38,7 +38,7 @@ __device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Pla
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane)
       E::template set<LANES>(out, lane, programs[lane].template of<FAST>(E::template element<LANES>(in, lane)));
-    typename E::template OfOutputs<ShareStores<LANES>> joints;
+    typename E::template OfOutputs<RowsStores<LANES>> joints;
     E::each_output(
         args,
         [&](const auto& output, auto& lanes, auto& joint, auto* to) {
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns_unaligned(const _
       in_starts);
   E::each_output(
       args, [&](const auto& output, auto& to) { to = output.template start<LANES>(shares, start); }, out_starts);
-  typename E::template OfRuns<ShareColumns<LANES>> columns;
+  typename E::template OfRuns<RowsColumns<LANES>> columns;
   if (start.count > 0) {  // all loads are under way before the first is used
     E::each_run(
         args,

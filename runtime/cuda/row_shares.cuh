@@ -48,15 +48,15 @@ struct ShareMoves {
 };
 template <typename P> using RowsArgs = typename Elementwise<P>::template Arguments<Shares, ShareMoves>;
 
-template <int LANES, int DEPTH> struct WordsOfShares {
+template <int LANES, int DEPTH> struct RowsWords {
   template <typename E> struct type {
     Around<E, LANES> of[DEPTH];
   };
 };
-template <int LANES> struct ShareStores {
+template <int LANES> struct RowsStores {
   template <typename E> using type = Joint<E, LANES>;
 };
-template <int DEPTH> struct ShareEntries {
+template <int DEPTH> struct RowsEntries {
   template <typename E> struct type {
     storage_t<E> of[DEPTH];
   };
@@ -97,7 +97,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
   typename E::InputStarts in_starts;
   typename E::RunStarts run_starts;
   typename E::OutputStarts out_starts;
-  typename E::template OfOutputs<ShareStores<LANES>> joints;
+  typename E::template OfOutputs<RowsStores<LANES>> joints;
   E::each_input(
       args,
       [&](const auto& input, auto& from) {
@@ -113,8 +113,8 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
 #pragma unroll 1
   for (int base = 0; base < i32(shares.depth); base += GROUPS) {
     // Loads of what runs share and of elements are all under way before the first is used.
-    typename E::template OfInputs<WordsOfShares<LANES, GROUPS>> words;
-    typename E::template OfRuns<ShareEntries<GROUPS>> entries = {};
+    typename E::template OfInputs<RowsWords<LANES, GROUPS>> words;
+    typename E::template OfRuns<RowsEntries<GROUPS>> entries = {};
     int fresh = 0, straddling = 0;
 #pragma unroll
     for (int group = 0; group < GROUPS; ++group) {

@@ -17,8 +17,8 @@ from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_printer import RowPrinter, known_ranges
 from skuda.codegen.row_values import Extreme, Held, Kept, Pass, Reduction, RowValue, Value, Wanted, finite_name
-from skuda.operation import COMPUTE, COUNTED, Operand
-from skuda.schedules import cluster_variants
+from skuda.model.operation import COMPUTE, COUNTED, Operand
+from skuda.schedules.table import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme

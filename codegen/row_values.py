@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from skuda.codegen.cuda import Member, Parameter
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import Operand
+from skuda.model.operation import Operand
 
 _OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
 

@@ -203,10 +203,6 @@ __device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&ar
     shifted<WORD, A::bytes / 4, A::width, A::unit>(reinterpret_cast<u32*>(lanes[i].data), around[i], skip);
 }
 
-// Blocks that a multiprocessor is to have room for: the loads of three are enough. With more, loads would wait for
-// registers, of which the words around misaligned shares take twice as many.
-template <int MODE, typename C> constexpr int blocks_along = MODE == WHOLE && sizeof(C) <= 4 ? 3 : MODE == UNIT ? 2 : 1;
-
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
 // those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
 template <int MODE, typename E, int COUNT>

@@ -1,0 +1,43 @@
+// A group of neighbouring elements of a row: what a program's pass makes of each, joined to an accumulator.
+#pragma once
+#include "split_args.cuh"
+
+// Of a group's elements, what a reduction takes.
+template <typename V> struct GroupValues { V of[GROUP]; };
+
+// A group is told by a struct G: `element(i)` is an element as formulas take it, `set<S>(i, value)` keeps what is stored
+// of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
+template <int FAST, typename P, typename G, typename Values, int... R, int... S>
+__device__ inline void make_values(
+    Values& values, const typename P::InParts& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
+#pragma unroll
+  for (int i = 0; i < GROUP; ++i) {
+    typename P::Held held;
+    const auto made = pass.template of<FAST, 0>(group.element(i), held, usual);
+    ((get<R>(values).of[i] = get<R>(made)), ...);
+    (group.template set<S>(i, get<sizeof...(R) + S>(made)), ...);
+  }
+}
+
+template <typename How, bool LEAVE_OUT, typename State, typename V>
+__device__ inline void take_values(State& state, V (&values)[GROUP], bool whole, i32 exist, i64 first) {
+  if constexpr (LEAVE_OUT)
+    if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
+  take<How>(state, values, first);
+}
+
+// Takes a group, which begins at `first` in its row, in addition to what there is of the groups before it. `exist` of its
+// elements do; `whole`: all of them. REPEATED: the others are the last one again, which changes no extreme.
+template <typename P, bool REPEATED, typename G, int... R>
+__device__ inline void take_group(
+    Accumulator<P>& total, const typename P::InParts& pass, G&& group, bool whole, i32 exist, i64 first,
+    Seq<R...> reductions) {
+  Tuple<GroupValues<typename reduction_at<P, R>::Value>...> values;
+  bool usual = pass.fast();
+  make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
+  if constexpr (P::InParts::CAREFUL)
+    if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
+  (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>>(
+       total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
+   ...);
+}

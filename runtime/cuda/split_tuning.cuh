@@ -1,0 +1,59 @@
+// How the kernels of a split reduction use a multiprocessor: what they have under way, and what room they leave. The
+// limits were found on an H200.
+#pragma once
+#include "split_args.cuh"
+
+constexpr int SPLIT_THREADS = 256;  // of a block, at most
+
+// What counts for a kernel's registers and its loads.
+template <typename P, typename S> struct SplitTraitsOf;
+template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
+  static constexpr int bits = operands_of<P>::array_bits;  // of an element of all inputs
+  static constexpr bool stores = made_of<P>::stores > 0;
+  // A value that goes on with its index takes registers.
+  static constexpr bool indices =
+      (!same<state_of_reduction<reduction_at<P, R>>, typename reduction_at<P, R>::Value> || ...);
+  static constexpr bool extremes = P::Extremes::size > 0;
+  static constexpr bool ordered = (::ordered<typename reduction_at<P, R>::How> || ...);
+  static constexpr bool wide = sizeof(typename P::C) > 4;
+  static constexpr bool light = made_of<P>::reductions == 1 && operands_of<P>::elements == 1 && !stores && !indices;
+};
+template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
+
+// Groups along a row that a thread loads at once: 128 bytes and more are under way. Fewer wide ones beside outputs, which
+// take registers too.
+template <typename P> __device__ constexpr int turns_along() {
+  using Traits = SplitTraits<P>;
+  if (Traits::indices && !Traits::extremes) return Traits::bits <= 16 ? 4 : 2;
+  if (Traits::bits <= 16) return 8;
+  if (Traits::bits <= 32) return 4;
+  return Traits::stores && Traits::bits > 64 ? 1 : 2;
+}
+// Groups of each of its rows beside each other: more where few bytes would be under way.
+template <typename P, int LANES> __device__ constexpr int turns_across() {
+  using Traits = SplitTraits<P>;
+  if (Traits::stores) return 1;
+  if (LANES * Traits::bits <= 16) return 4;
+  return LANES * Traits::bits <= (Traits::indices ? 64 : 32) ? 2 : 1;
+}
+// Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or much is
+// computed before the next are loaded. Where many are, asking for more only takes their place.
+template <typename P, int LANES> __device__ constexpr bool asks_ahead() {
+  using Traits = SplitTraits<P>;
+  return LANES > 1 && (Traits::stores || turns_across<P, LANES>() * LANES * Traits::bits <= 64);
+}
+
+// Blocks that a multiprocessor is to have room for. Along rows the loads of three are enough: with more, loads would wait
+// for registers, of which the words around misaligned groups take twice as many. Across rows more would spill.
+template <typename P, int MODE> __device__ constexpr int blocks_along() {
+  using Traits = SplitTraits<P>;
+  if (Traits::stores) return 1;
+  if (MODE == WHOLE && !Traits::wide) return 3;
+  return MODE == UNIT ? 2 : 1;
+}
+template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
+  using Traits = SplitTraits<P>;
+  if (Traits::wide) return 1;
+  if (Traits::light) return ALIGNED || LANES == 1 ? 2 : 3;
+  return Traits::indices && ALIGNED && LANES > 1 ? 3 : 2;
+}

@@ -158,10 +158,7 @@ class ProgramInCuda:
         scalars: inputs that are one value.
         shared: the other inputs, in call order.
         values: attributes that the formulas use, then the number of elements that they count.
-        reduction: how a program with reductions comes apart; None where it does not.
     """
-
-    reduction = None
 
     def __init__(self, program: Program):
         op = program.operation

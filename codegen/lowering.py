@@ -119,9 +119,7 @@ def _compiled(rule: Lowering) -> Node:
     return tree
 
 
-_COMPILED = {
-    site: tuple((rule, _compiled(rule)) for rule in LOWERINGS if site in rule.sites) for site in Site
-}
+_COMPILED = {site: tuple((rule, _compiled(rule)) for rule in LOWERINGS if site in rule.sites) for site in Site}
 
 
 def lowered(

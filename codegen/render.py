@@ -12,13 +12,13 @@ from pathlib import Path
 
 import jinja2
 
-from skuda.codegen import inputs, output, row_program
+from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.model.dtypes import DTYPES
@@ -61,9 +61,7 @@ def render(spec: Spec) -> dict[str, str]:
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        over = [program for program in in_kernels if program.operation.over]
-        context["row_programs"] = {p.operation.function: row_program.RowProgram(p) for p in over}
-        context["headers"] = sorted({header for program in row.programs for header in program.headers})
+        context["headers"] = _headers(row, in_cuda)
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
         for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
@@ -82,6 +80,20 @@ def render(spec: Spec) -> dict[str, str]:
         files[f"{folder}/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
+
+
+def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str]:
+    """What a row's source includes."""
+    found = {header for program in row.programs for header in program.headers}
+    for program in programs:
+        if not program.operation.over:
+            found |= {"columns.cuh", "elementary.cuh", "flat.cuh", "groups.cuh", "lanes.cuh", "quotient.cuh"}
+            found |= {"shift.cuh", "tile.cuh", "walk.cuh"}
+            continue
+        found |= {"elementary.cuh", "quotient.cuh"} | ({"row.cuh"} if program.passes else set())
+        found |= {"cluster_row.cuh"} if table.cluster_variants(program.operation) else set()
+        found |= {"split_across.cuh", "split_along.cuh", "split_finish.cuh"} if program.in_parts else set()
+    return sorted(found)
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:
@@ -136,7 +148,6 @@ def _environment(statement: str) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.tests["in_cluster"] = lambda program: bool(table.cluster_variants(program.operation))
     environment.filters.update(
         cpp=_cpp,
         declared=_declared,
@@ -149,12 +160,9 @@ def _environment(statement: str) -> jinja2.Environment:
         share_of=_share_of,
         packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
         writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
-        reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
-        with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         plan_base=_plan_base,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
-        widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
         python=_python,
@@ -193,22 +201,10 @@ def _cpp(element: str, program: CudaProgram) -> str:
     return program.compute if element == "C" else element
 
 
-def _widened(item, program, value: str) -> str:
-    """A value that a row shares, as its formulas take it."""
-    return f"{parameter_of(program.operation, item).type}({value})"
-
-
-def _bits_of(operands, program) -> str:
-    """The bits of one element of each operand."""
-    return " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in operands)
-
-
 @jinja2.pass_context
 def _value_type(context, value: Attribute) -> str:
     """An attribute as a kernel's argument holds it."""
     return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
-
-
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:
     """Where the row of a share begins in an operand."""
     name, element = operand.name, _cpp(operand.element, program)

@@ -25,8 +25,8 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
   static constexpr int size = sizeof...(V);
   using TupleOf<make_seq<sizeof...(V)>, V...>::TupleOf;
 };
-template <int I, typename V> __device__ __forceinline__ V& get(Slot<I, V>& slot) { return slot.value; }
-template <int I, typename V> __device__ __forceinline__ const V& get(const Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
 // Calls a function with 0, 1 .. N - 1, each a constant that can stand in template arguments.
 template <int I> struct Constant {

@@ -62,13 +62,13 @@ template <typename P> struct ReduceArgs {
   typename SplitOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>::Args operands;
   Accumulator<P>* accumulators;
 
-  template <int I> __device__ __forceinline__ const auto& input() const { return get<I>(operands); }
-  template <int I> __device__ __forceinline__ const auto& attribute() const { return get<Operands::inputs + I>(operands); }
-  template <int I> __device__ __forceinline__ const auto& output() const {
+  template <int I> __device__ const auto& input() const { return get<I>(operands); }
+  template <int I> __device__ const auto& attribute() const { return get<Operands::inputs + I>(operands); }
+  template <int I> __device__ const auto& output() const {
     return get<Operands::inputs + Operands::attributes + I>(operands);
   }
   // The n-th input with elements along a row: a member of P::Element.
-  template <int N> __device__ __forceinline__ const auto& elements() const { return input<Operands::with_elements(N)>(); }
+  template <int N> __device__ const auto& elements() const { return input<Operands::with_elements(N)>(); }
 };
 
 // What all rows share before the first pass: their count, scalars and attributes. They are read once for the rows of a

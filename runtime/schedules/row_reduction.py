@@ -1,4 +1,4 @@
-"""The host side of templates/row.cu.jinja: which variant serves some arguments, and the parameters that it takes."""
+"""Programs whose rows one kernel reduces (row.cuh, cluster_row.cuh): which variant serves a call, how it is called."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The host side of templates/reduce.cu.jinja: how rows are cut in parts, and the parameters of a kernel of parts.
+"""Split reductions (runtime/cuda/split_*.cuh): how rows are cut in parts, and the arguments of a kernel of parts.
 
 A part is an aligned range of a segment's places (skuda.reference.reductions), so that joining parts gives the bits of
 one pass over the whole row. How many there are follows from the sizes alone; how the elements lie says who takes them.

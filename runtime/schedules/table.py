@@ -297,15 +297,9 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, PartVariant):
-        lies = f"{variant.lanes}, {str(variant.mode is RowMode.WHOLE).lower()}" if variant.lanes else int(variant.mode)
-        return f"{variant.kernel}<{operation.function}_program<{', '.join(arguments)}>, {lies}>"
-    if isinstance(variant, ClusterVariant):
-        arguments = [f"{operation.function}_program<{', '.join(arguments)}>", str(variant.blocks)]
-    elif isinstance(variant, RowVariant):
-        arguments = [f"{operation.function}_program<{', '.join(arguments)}>"]
-        arguments += map(str, (variant.threads, variant.chunks, "true" if variant.keep else "false", int(variant.mode)))
-    elif variant is STRIDED:
+    if isinstance(variant, RowVariant | ClusterVariant | PartVariant):
+        return f"{variant.kernel}<{', '.join((_program(operation, types), *map(str, _of_rows(variant))))}>"
+    if variant is STRIDED:
         arguments.append(str(strided_lanes(operation, types)))
     elif variant is TILE:
         arguments += map(str, tile_of(operation, types))
@@ -314,8 +308,7 @@ def entry(operation: Operation, types: Types, variant: Variant) -> str:
     if variant.kernel == "vec":
         arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
     kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    kernel = kernel if isinstance(variant, RowVariant | ClusterVariant) else f"{operation.function}_{kernel}"
-    return f"{kernel}<{', '.join(arguments)}>"
+    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
@@ -325,8 +318,22 @@ def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, 
     first = entry(operation, types, variant)
     if not isinstance(variant, PartVariant):
         return (first,)
-    arguments = ", ".join(types[letter] for letter in operation.kernel_letters)
-    return first, f"finish<{operation.function}_program<{arguments}>>"
+    return first, f"finish<{_program(operation, types)}>"
+
+
+def _program(operation: Operation, types: Types) -> str:
+    """The struct of an operation with reductions, at these types."""
+    return f"{operation.function}_program<{', '.join(types[letter] for letter in operation.kernel_letters)}>"
+
+
+def _of_rows(variant: RowVariant | ClusterVariant | PartVariant) -> tuple[int | str, ...]:
+    """What a kernel of rows takes behind the program."""
+    if isinstance(variant, ClusterVariant):
+        return (variant.blocks,)
+    if isinstance(variant, PartVariant):
+        whole = str(variant.mode is RowMode.WHOLE).lower()
+        return (variant.lanes, whole) if variant.lanes else (int(variant.mode),)
+    return variant.threads, variant.chunks, str(variant.keep).lower(), int(variant.mode)
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

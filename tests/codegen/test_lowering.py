@@ -11,6 +11,8 @@ import pytest
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
 from skuda.codegen.lowering import LOWERINGS, Site
+from skuda.codegen.row_program import RowProgram
+from skuda.codegen.stages import stages
 
 CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
 PROGRAMS = {
@@ -85,6 +87,25 @@ def test_the_catalog(function):
 def test_every_rule_is_used_and_every_example_is_there():
     assert set().union(*map(rules, PROGRAMS.values())) == {(rule.kind, method(rule)) for rule in RULES}
     assert {family(function) for function in PROGRAMS} >= EXAMPLES.keys()
+
+
+def test_every_rule_of_rows_is_used():
+    """Rules that make a call are found in the text of passes, those that choose a reduction in what passes make."""
+    programs = [stage for row in CATALOG.rows for program in row.programs for stage in (*stages(program), program)]
+    over = [RowProgram(each) for each in programs if each.operation.over and not each.operation.stages]
+    calls = " ".join(text for each in over for one in each.passes for text in (*one.statements, *one.values))
+    made = " ".join(text for each in over for one in each.passes for text in one.makes)
+    extremes = " ".join(text for each in over for text in each.extremes)
+    for rule in LOWERINGS:
+        if rule.sites == (Site.ROW,) and rule.holder:
+            members = [text for each in over for one in each.passes for text in one.members]
+            assert any(member.startswith(f"{rule.kind}<") for member in members), rule
+        elif rule.sites == (Site.ROW,):
+            assert rule.becomes.partition("<")[0] in calls, rule
+        if Site.REDUCTION in rule.sites:
+            assert f"Reduce<{rule.becomes}," in made, rule
+        if Site.EXTREME in rule.sites:
+            assert f"Extreme<{rule.becomes}," in extremes, rule
 
 
 def by_elements(program) -> bool:

@@ -10,7 +10,7 @@ from catalogs import forget_catalog, make_catalog
 from host import emulator
 
 from skuda.codegen.render import render
-from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.spec import loads
 from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
@@ -87,7 +87,7 @@ def test_a_zero_with_a_sign_is_no_zero_of_magnitudes():
         text = "ops:\n  op:\n    inputs: {x: 'T[*n, d]'}\n    outputs:\n"
         text += f"      o: T[*n] = max(where(isfinite(x), x, {other}), over=d)\n"
         program = loads(text).rows[0].forward
-        (value,) = RowProgram(program).passes[0].values
+        (value,) = RowAnalysis(program).passes[0].values
         assert value.how == how
 
 

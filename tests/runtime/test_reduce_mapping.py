@@ -1,6 +1,6 @@
 """Do the kernels of parts reach the right elements, and join them in the order of every sum? The device, replayed.
 
-templates/reduce.cu.jinja and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
+split_*.cuh and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
 for each thread of each block, the elements that it takes and where they lie, and what its block and the finishing
 kernel make of them.
 """

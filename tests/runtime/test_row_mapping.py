@@ -1,6 +1,6 @@
 """Do the row kernels reach the right elements? The index arithmetic of the device, replayed.
 
-The device's side is written a second time in Python integers: rows.cuh's RowSpace and templates/row.cu.jinja.
+The device's side is written a second time in Python integers: rows.cuh's RowSpace and row.cuh.
 It gets the slots of a launch and yields, for each element of each row that some thread takes, the place of each
 operand; NumPy's own indexing of arrays of addresses says what those must be.
 """

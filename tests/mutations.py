@@ -238,8 +238,8 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "cluster.cuh",
-        "chunks = (shares - place + PLACES - 1) / PLACES;",
-        "chunks = (shares - place) / PLACES;",
+        "chunks = (shares - index + PLACES - 1) / PLACES;",
+        "chunks = (shares - index) / PLACES;",
         moves("sixteen blocks", "eight blocks"),
         "the last chunk of a row is left out",
     ),

@@ -149,12 +149,9 @@ def _environment(statement: str) -> jinja2.Environment:
         share_of=_share_of,
         packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
         writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
-        reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
-        with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         plan_base=_plan_base,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
-        widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
         python=_python,
@@ -191,11 +188,6 @@ def _declared(members: Sequence[str]) -> list[str]:
 def _cpp(element: str, program: CudaProgram) -> str:
     """An operand's element type as C++."""
     return program.compute if element == "C" else element
-
-
-def _widened(item, program, value: str) -> str:
-    """A value that a row shares, as its formulas take it."""
-    return f"{parameter_of(program.operation, item).type}({value})"
 
 
 def _bits_of(operands, program) -> str:

@@ -133,7 +133,8 @@ template <typename P, int I> struct PassSets {
 template <typename Makes, typename Reduced> struct PassResults;
 template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   template <int M> using Make = type_at<Makes, M>;
-  template <int M> using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
+  template <int M>
+  using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
   Signal signal;
   TupleOf<Seq<R...>, Results<R>...> of;
 
@@ -404,6 +405,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
   P::finish(shared);
   row.store_per_row(shared);
-  if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0) ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
+  if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0)
+    ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
 }
 #endif

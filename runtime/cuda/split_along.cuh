@@ -124,24 +124,31 @@ template <typename P> __device__ constexpr bool seeks_index() {
   else return false;
 }
 
-// Takes all groups that a thread has loaded, if what it finds is finite where that matters.
-template <typename P, int MODE, typename Groups, int... X>
-__device__ inline bool take_extremes(
-    Accumulator<P>& total, const Groups& groups, const PartAlong& part, i32 start, Seq<X...>) {
+// The extremes of all groups that a thread has loaded.
+template <typename P, typename S> struct FoundExtremesOf;
+template <typename P, int... X> struct FoundExtremesOf<P, Seq<X...>> {
   Tuple<extremes_of<P, X>...> found;
+
+  template <int MODE, typename Groups>
+  __device__ void add(const Groups& groups, const PartAlong& part, i32 start) {
 #pragma unroll
-  for (int t = 0; t < turns_along<P>(); ++t) {
-    const i32 left = part.size - start - t * part.apart;
-    if (left <= 0) break;
-    (get<X>(found).add(
-         MODE == WHOLE ? get<extreme_at<P, X>::raw>(groups).of[t]
-                       : repeated(get<extreme_at<P, X>::raw>(groups).of[t], left)),
+    for (int t = 0; t < turns_along<P>(); ++t) {
+      const i32 left = part.size - start - t * part.apart;
+      if (left <= 0) break;
+      (get<X>(found).add(
+           MODE == WHOLE ? get<extreme_at<P, X>::raw>(groups).of[t]
+                         : repeated(get<extreme_at<P, X>::raw>(groups).of[t], left)),
+       ...);
+    }
+  }
+  // Whether they are what is wanted: not where some element is not finite and that matters.
+  __device__ bool known() const { return (get<X>(found).known() && ...); }
+  __device__ void take(Accumulator<P>& total) const {
+    ((total.StateSlot<P, X>::value = extreme_at<P, X>::Joined::of(total.StateSlot<P, X>::value, get<X>(found).value())),
      ...);
   }
-  if (!__builtin_expect((get<X>(found).known() && ...), 1)) return false;
-  ((get<X>(total) = extreme_at<P, X>::Joined::of(get<X>(total), get<X>(found).value())), ...);
-  return true;
-}
+};
+template <typename P> using FoundExtremes = FoundExtremesOf<P, typename P::Extremes::Index>;
 
 // Takes the groups that a thread has loaded.
 template <typename P, int MODE>
@@ -201,8 +208,14 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
       const i32 start = turn * part.apart + part.own;
       typename Operands::Groups groups;
       operands.load(groups, args, part, start);
-      if constexpr (has_extremes<P>(typename P::Extremes::Index()))
-        if (take_extremes<P, MODE>(total[0], groups, part, start, typename P::Extremes::Index())) continue;
+      if constexpr (has_extremes<P>(typename P::Extremes::Index())) {
+        FoundExtremes<P> found;
+        found.template add<MODE>(groups, part, start);
+        if (__builtin_expect(found.known(), 1)) {
+          found.take(total[0]);
+          continue;
+        }
+      }
       take_groups<P, MODE>(total[0], args, pass, operands, groups, part, start);
     }
     join_places(total, part.dealt, scratch);

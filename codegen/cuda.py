@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.lowering import STORED, Lowering, lowered
+from skuda.codegen.lowering import Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, REAL, Node
-from skuda.codegen.printers import Printer
+from skuda.codegen.printers import Printer, spelled_formulas
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import COUNT
-from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
+
+_SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,9 @@ class CudaPrinter(CppPrinter):
         each: the names that differ between the elements of a run, with their types.
     """
 
+    site = Site.ELEMENTWISE
+    usual = ""  # the flag that quick forms clear: elementwise programs have none
+
     def __init__(self, each: Mapping[str, str]):
         self.each = each
         self.members: dict[tuple, Member] = {}
@@ -85,39 +90,51 @@ class CudaPrinter(CppPrinter):
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
             return self.shared(node)
-        rule = lowered(node, self.varies)
+        rule = lowered(node, self.site, self.varies, self.ranged)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
 
     def stored(self, node: Node, narrow: str | None) -> str:
         """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
-        rule = lowered(node, self.varies, STORED) if narrow else None
+        rule = lowered(node, Site.STORE, self.varies) if narrow else None
         return self.text(node) if rule is None else self.prepared(*rule, narrow)
+
+    def ranged(self, node: Node) -> bool:
+        """Whether the range of a value is known."""
+        return False
 
     def shared(self, node: Node) -> str:
         """The member that holds a value which is the same for the whole run."""
-        name = self.member_name(node.text if node.op == "name" else f"shared_{len(self.members)}")
+        name = f"{node.text}_" if node.op == "name" else f"shared_{len(self.members)}_"
         return self.member((node,), CPP.get(node.kind, "C"), name, self.once.text(node), prepared=False)
 
-    def prepared(self, rule: Lowering, found: dict[str, Node], *elements: str) -> str:
-        """The call that a lowering rule makes of a value."""
-        once = tuple(found[name] for name in rule.once)
-        stem = rule.holder.lower()
-        taken = sum(key[0] == rule.holder for key in self.members)
-        name = self.member_name(stem if taken == 0 else f"{stem}_{taken + 1}")
-        arguments = ", ".join(self.once.text(node) for node in once)
-        type = f"{rule.holder}<{', '.join(('C', *elements))}>"
-        member = self.member((rule.holder, *elements, *once), type, name, arguments, prepared=True)
-        varying = found[rule.each]
-        text = self.text(varying)
-        if not rule.ranged:
-            return f"{member}.template {rule.method}<FAST>({text})"
-        element = self.each[varying.text] if varying.op == "name" else "C"
-        self.ranges[f"{member}.template within<{element}>({text})"] = varying
-        return f"{member}.template {rule.method}<FAST, {element}>({text})"
+    def prepared(self, rule: Lowering, found: dict[str, Node], output: str = "") -> str:
+        """What a lowering rule makes of a value; `output`: the element of the output that stores it."""
+        words = {f"{name}_type": self.type_of(node) for name, node in found.items()} | {"usual": self.usual}
+        if rule.holder:
+            words["object"] = self.object(rule, found, words | {"output": output})
+        words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}
+        if rule.within:
+            self.ranges[rule.within.format(**words)] = found[rule.each[0]]
+        return rule.becomes.format(**words)
 
-    def member_name(self, name: str) -> str:
-        """What a member is called: no operand's name ends so."""
-        return f"{name}_"
+    def object(self, rule: Lowering, found: dict[str, Node], words: Mapping[str, str]) -> str:
+        """The member that a rule wants to be made once."""
+        small = all(found[name].bits <= _SMALL for name in rule.once if found[name].kind == INT)
+        type = rule.holder.format(**words, small=str(small).lower())
+        made_of = (*(found[name] for name in rule.once), *self.known(rule, found))
+        taken = sum(key[0].startswith(f"{rule.kind}<") for key in self.members if isinstance(key[0], str))
+        stem = "steps_in_range" if rule.ranged else rule.kind.lower()
+        name = f"{stem}_" if taken == 0 else f"{stem}_{taken + 1}_"
+        arguments = ", ".join(self.once.text(node) for node in made_of)
+        return self.member((type, *made_of), type, name, arguments, prepared=True)
+
+    def known(self, rule: Lowering, found: dict[str, Node]) -> tuple[Node, ...]:
+        """What an object is told of the range of a value."""
+        return ()
+
+    def type_of(self, node: Node) -> str:
+        """The element type of an operand; C of what is computed."""
+        return self.each.get(node.text, "C") if node.op == "name" else "C"
 
     def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
         if key not in self.members:
@@ -141,16 +158,13 @@ class ProgramInCuda:
         scalars: inputs that are one value.
         shared: the other inputs, in call order.
         values: attributes that the formulas use, then the number of elements that they count.
-        reduction: how a program with reductions comes apart; None where it does not.
     """
-
-    reduction = None
 
     def __init__(self, program: Program):
         op = program.operation
         self.operation = op
         self.name = op.function
-        self.formulas = program.formula_texts
+        self.formulas = spelled_formulas(program)
         self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
         self.scalars = tuple(o for o in op.inputs if o.scalar)
         self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)

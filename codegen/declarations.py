@@ -14,8 +14,8 @@ from skuda.codegen.names import LONGEST, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.dtypes import DTYPES
-from skuda.operation import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand
 
 DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")

@@ -9,13 +9,13 @@ from functools import cached_property
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REDUCE
-from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter
+from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
-from skuda.reference import FORMULA_NAMES
-from skuda.sku import Direction
+from skuda.model.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.sku import Direction
+from skuda.reference.formulas import FORMULA_NAMES
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class DescribedProgram:
     def __init__(self, program: Program):
         self.operation = program.operation
         self.stages = tuple(DescribedProgram(stage) for stage in stages(program))
-        self.formulas = program.formula_texts
+        self.formulas = spelled_formulas(program)
         self.backward = self.operation.direction is Direction.BACKWARD
         self.numpy_steps, self.numpy = _numpy(program)
         pairs = zip(program.requirements, self.operation.requirements, strict=True)

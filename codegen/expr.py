@@ -32,7 +32,7 @@ from skuda.codegen.syntax import (
     parse_syntax,
 )
 from skuda.codegen.yaml_tree import Text
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
 _MAX_DEPTH = 100
@@ -420,7 +420,7 @@ class _Reader:
             raise _Refused()
         values = dict(zip(function.parameters, values, strict=True))
         functions = self.scope.functions if function.library is None else function.library
-        scope = Scope(values, functions, dims=self.scope.dims)
+        scope = Scope(values, functions, dims=self.scope.dims, called=self.scope.called)
         call = self.text.at(offset_of(self.text, node), max(1, node.end_col_offset - node.col_offset))
         entered = self.entered_at or (None if function.library is None else call)
         stack, place = (*self.stack, function), self.called_at or self.place(node)
@@ -428,6 +428,8 @@ class _Reader:
         inner.nodes = self.nodes
         result = inner.value(tree, depth)
         self.nodes = inner.nodes
+        if result.args:
+            self.scope.called[result] = function.name  # the outermost of those that give it
         return result
 
     def blocks(self, node: ast.BinOp) -> Node | None:

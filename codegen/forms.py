@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.nodes import INT, REAL, Node, promote
-from skuda.operation import FORM
-from skuda.sku import Direction
+from skuda.model.operation import FORM
+from skuda.model.sku import Direction
 
 if TYPE_CHECKING:
     from skuda.codegen.program import Program, Row

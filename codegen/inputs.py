@@ -15,7 +15,8 @@ from pathlib import Path
 
 from skuda.codegen.library import functions_text
 
-_PACKAGES = ("skuda", "skuda.codegen", "skuda.templates")  # not below each other where skuda is installed as editable
+# Not below each other where skuda is installed as editable. The packages inside of each are.
+_PACKAGES = ("skuda", "skuda.codegen", "skuda.templates")
 _START = ("skuda.codegen.render", *_PACKAGES)
 _IMPORT = re.compile(r"\n([ ]*)(?:from (skuda[\w.]*) import (\([^)]*\)|.*)|import (skuda[\w.]*))")
 _FOR_TYPES = re.compile(r"\nif TYPE_CHECKING:(?=\n)(?:\n[ ]+.*|\n(?=\n))+")
@@ -55,11 +56,10 @@ def _modules() -> dict[str, Path]:
 
 def _path(module: str, folders: dict[str, Path]) -> Path | None:
     """The file of a module; None where the name is none of a module."""
-    if module in folders:
-        return folders[module] / "__init__.py"
-    package, _, name = module.rpartition(".")
-    path = folders[package] / f"{name}.py" if package in folders else None
-    return path if path is not None and path.is_file() else None
+    above = max((each for each in folders if f"{module}.".startswith(f"{each}.")), key=len)
+    path = folders[above].joinpath(*module[len(above) + 1 :].split("."))
+    found = path / "__init__.py" if path.is_dir() else path.with_name(f"{path.name}.py")
+    return found if found.is_file() else None
 
 
 def _imported(module: str, text: str) -> Iterator[str]:
@@ -67,9 +67,12 @@ def _imported(module: str, text: str) -> Iterator[str]:
     for indent, package, names, whole in _IMPORT.findall(_FOR_TYPES.sub("", text)):
         if indent and not module.startswith("skuda.codegen."):
             continue
-        if whole:
-            yield whole
-        elif package in _PACKAGES:
-            yield from (f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
-        else:
-            yield package
+        yield from _with_packages(whole or package)
+        yield from (f"{package}.{name}" for name in re.findall(r"(\w+)(?: as \w+)?", names))
+
+
+def _with_packages(module: str) -> Iterator[str]:
+    """A module and the packages that it is in: Python imports these too."""
+    while module:
+        yield module
+        module = module.rpartition(".")[0]

@@ -24,7 +24,7 @@ class Intrinsic:
         arguments: one kind letter for each argument.
         result: kind letter of the result.
         cuda: spelling over the functions of runtime/cuda/*.cuh and CUDA's own overloads for float and double.
-        numpy: spelling over skuda.reference and numpy.
+        numpy: spelling over skuda.reference.formulas and numpy.
         latex: spelling in documentation.
         rule: what it does with NaN, ties, signs and limits.
         exact: correctly rounded in the compute type on every target, so CPU and GPU bits are equal.
@@ -125,7 +125,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "exact; sign of the dividend", True, 2),
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
-    # In the same steps on CPU and GPU (runtime/elementary.py, runtime/error_functions.py).
+    # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1)),
     _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,

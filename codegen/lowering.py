@@ -1,59 +1,114 @@
-"""Rules that turn parts of a formula into something the GPU does faster with the same bits.
+"""The rules that turn parts of a formula into something the GPU does faster with the same bits.
 
-Each rule is a pattern in the formula language. Where the names under `once` are shared by a run of elements
-and those under `each` are not, the part becomes a call of a method of a class in runtime/cuda/quotient.cuh,
-whose object is made once a run. The NumPy reference prints the formula as it stands, so every comparison of
-the two checks these rules.
+A rule is a pattern in the formula language, where it holds, and the C++ that such a part becomes. The NumPy reference
+prints the formula as it stands, so every comparison of the two checks these rules.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import Enum, auto
+from math import copysign
 
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
-from skuda.codegen.nodes import INT, REAL, Node, Scope
+from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
 from skuda.codegen.yaml_tree import Text
+
+
+class Site(Enum):
+    """What a formula is computed for. A rule holds at some of these sites."""
+
+    ELEMENTWISE = auto()  # an element of a program without reductions
+    ROW = auto()  # an element of a row
+    STORE = auto()  # all that an output of 8-bit floats stores
+    REDUCTION = auto()  # a value that a pass over a row makes: the rule says the class of reductions.cuh, and of what
+    EXTREME = auto()  # the same, of inputs as they are stored
+
+
+ELEMENTS = (Site.ELEMENTWISE, Site.ROW)
+ROW = (Site.ROW,)
 
 
 @dataclass(frozen=True)
 class Lowering:
-    """One rule: `pattern` becomes `holder(once...).method(each...)`.
+    """One rule.
 
-    `ranged`: the fast form also wants `each` in a range, which `holder::within` tells; both are told its type.
+    Attributes:
+        pattern: in the formula language. It names x, y, u: values; s, low, high, ...: see `once`; d: a dimension.
+        becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`,
+            `{usual}` the flag that becomes false where a fast form does not hold. `FAST` is the form that is wanted.
+        sites: where it holds.
+        once: the names that the elements of a run (of a row) must share.
+        each: the names that must differ between them.
+        holder: a class of runtime/cuda, in C++, whose object is made once from `once`: `{output}` is an output's
+            element, `{small}` whether `low` and `high` have few bits.
+        within: the condition under which the fast form holds for an element, in C++; empty where it always does.
+        ranged: the name of which reductions must know the range: the object is made from that range too.
+        finite_with: two names: of the first, an operand's element, it must be known that it is finite where the second
+            is.
     """
 
     pattern: str
-    once: tuple[str, ...]
-    each: str
-    holder: str
-    method: str
-    ranged: bool = False
+    becomes: str
+    sites: tuple[Site, ...]
+    once: tuple[str, ...] = ()
+    each: tuple[str, ...] = ()
+    holder: str = ""
+    within: str = ""
+    ranged: str = ""
+    finite_with: tuple[str, str] | None = None
+
+    @property
+    def kind(self) -> str:
+        """The class of its object, without arguments."""
+        return self.holder.partition("<")[0]
 
 
+_STEPS = "clamp(round_to_int(x / s), low, high)"
+_BOUNDS = ("s", "low", "high")
+_IN_RANGE = "RowSteps<C, {x_type}, {small}>"
 LOWERINGS = (
-    Lowering("to_real(clamp(round_to_int(x / s), low, high))", ("s", "low", "high"), "x", "Steps", "real"),
-    Lowering("clamp(round_to_int(x / s), low, high)", ("s", "low", "high"), "x", "Steps", "value"),
-    Lowering("low <= round_to_int(x / s) <= high", ("s", "low", "high"), "x", "Steps", "inside"),
-    Lowering("abs(x / s) <= bound", ("s", "bound"), "x", "Magnitude", "inside"),
-    Lowering("x / s", ("s",), "x", "Divisor", "quotient", ranged=True),
-    Lowering("to_real(code - h)", ("h",), "code", "Offset", "difference"),
-)
+    # Steps of a value whose range a row knows.
+    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE,
+             ranged="x"),
+    Lowering(_STEPS, "{object}.template value<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE, ranged="x"),
+    # Steps of any value.
+    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
+    Lowering(_STEPS, "{object}.template value<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
+    Lowering("low <= round_to_int(x / s) <= high", "{object}.template inside<FAST>({x})", ELEMENTS, _BOUNDS, ("x",),
+             "Steps<C>"),
+    # Quotients by what elements share.
+    Lowering("abs(x / s) <= bound", "{object}.template inside<FAST>({x})", ELEMENTS, ("s", "bound"), ("x",),
+             "Magnitude<C>"),
+    Lowering("clamp(x / s, least, most)", "{object}.template value<FAST>({x})", (Site.STORE,),
+             ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
+    Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
+             "Divisor<C>", within="{object}.template within<{x_type}>({x})"),
+    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, {usual})", ROW, ("s",), ("x",), "Divisor<C>"),
+    Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
+             "Offset<C>"),
+    # What is computed in a quick form first.
+    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, {usual})", ROW, each=("x", "u"),
+             finite_with=("x", "u")),
+    Lowering("exp(x)", "row_exponential<FAST>({x}, {usual})", ROW, each=("x",)),
+    Lowering("x / y", "row_quotient<FAST>({x}, {y}, {usual})", ROW),
+    # Extremes of what is finite: whether elements are is asked of a group of them.
+    Lowering("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude", (Site.REDUCTION, Site.EXTREME)),
+    Lowering("max(where(isfinite(x), x, 0), over=d)", "LargestFinite", (Site.REDUCTION,)),
+    Lowering("min(where(isfinite(x), x, 0), over=d)", "SmallestFinite", (Site.REDUCTION,)),
+    # Where all of a group are finite, it does not matter what stands for those that are not.
+    Lowering("max(where(isfinite(x), x, y), over=d)", "LargestFinite", (Site.EXTREME,)),
+    Lowering("min(where(isfinite(x), x, y), over=d)", "SmallestFinite", (Site.EXTREME,)),
+)  # fmt: skip
 
-# For what an output of 8-bit floats stores: the holder knows the output's element type too.
-STORED = (Lowering("clamp(x / s, least, most)", ("s", "least", "most"), "x", "Saturated", "value"),)
-
+_D = frozenset({"d"})
 _PATTERN_NAMES = {
-    "x": Node("name", (), REAL, text="x"),
-    "s": Node("name", (), REAL, text="s"),
-    "low": Node("name", (), INT, bits=33, text="low"),
-    "high": Node("name", (), INT, bits=33, text="high"),
-    "least": Node("name", (), REAL, text="least"),
-    "most": Node("name", (), REAL, text="most"),
-    "bound": Node("name", (), REAL, text="bound"),
-    "code": Node("name", (), INT, bits=9, text="code"),
-    "h": Node("name", (), INT, bits=33, text="h"),
+    **{name: Node("name", (), REAL, _D, text=name) for name in ("x", "y", "u", "s", "least", "most", "bound")},
+    **{name: Node("name", (), INT, _D, 33, name) for name in ("low", "high", "h")},
+    "code": Node("name", (), INT, _D, 9, "code"),
+    "d": Node("name", (), DIM, _D, text="d"),
 }
 
 
@@ -64,19 +119,31 @@ def _compiled(rule: Lowering) -> Node:
     return tree
 
 
-_COMPILED = {rules: tuple((rule, _compiled(rule)) for rule in rules) for rules in (LOWERINGS, STORED)}
+_COMPILED = {site: tuple((rule, _compiled(rule)) for rule in LOWERINGS if site in rule.sites) for site in Site}
 
 
 def lowered(
-    node: Node, varies: Callable[[Node], bool], rules: tuple[Lowering, ...] = LOWERINGS
+    node: Node,
+    site: Site,
+    varies: Callable[[Node], bool] = lambda node: True,
+    ranged: Callable[[Node], bool] = lambda node: False,
 ) -> tuple[Lowering, dict[str, Node]] | None:
-    """The first rule that a value fits, with what its names stand for."""
-    for rule, pattern in _COMPILED[rules]:
+    """The first rule that a value fits at a site, with what its names stand for.
+
+    Args:
+        node: the value.
+        site: what it is computed for.
+        varies: whether a value differs between the elements of a run.
+        ranged: whether its range is known.
+    """
+    for rule, pattern in _COMPILED[site]:
         found: dict[str, Node] = {}
         if (
             _fits(pattern, node, found)
             and all(not varies(found[name]) for name in rule.once)
-            and varies(found[rule.each])
+            and all(varies(found[name]) for name in rule.each)
+            and (not rule.ranged or ranged(found[rule.ranged]))
+            and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
             return rule, found
     return None
@@ -87,8 +154,26 @@ def _fits(pattern: Node, node: Node, found: dict[str, Node]) -> bool:
         if pattern.kind != node.kind or (pattern.text == "code" and node.bits > pattern.bits):
             return False
         return found.setdefault(pattern.text, node) == node
+    if pattern.op == "number":
+        return node.op == "number" and _signed(pattern) == _signed(node)
     return (
         pattern.op == node.op
         and len(pattern.args) == len(node.args)
         and all(_fits(part, argument, found) for part, argument in zip(pattern.args, node.args, strict=True))
     )
+
+
+def _signed(number: Node) -> tuple[float, float]:
+    value = float(number.text)
+    return value, copysign(1.0, value)
+
+
+def _finite_with(x: Node, u: Node) -> bool:
+    """Whether x, an operand's element, is finite where u is: sums and products with what is not finite are not."""
+
+    def keeps(part: Node) -> bool:
+        if part.op == "name":
+            return part.kind == REAL
+        return part.op in ("number", "+", "-", "*", "neg") and all(map(keeps, part.args))
+
+    return x.op == "name" and keeps(u) and x.text in u.names()

@@ -9,8 +9,8 @@ import skuda
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
 from skuda.codegen.yaml_tree import Text
-from skuda.dtypes import DTYPES
-from skuda.operation import FORM
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import FORM
 
 LONGEST = 64  # letters of a name
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")

@@ -121,6 +121,7 @@ class Scope:
             reported.
         dims: the dimensions in the order in which several of them are named; that of `values`, if not given.
         types: the type letters and C, each with whether it is a real, an integer or a boolean.
+        called: takes the values that functions make, with the names of these functions.
     """
 
     def __init__(
@@ -130,12 +131,14 @@ class Scope:
         hidden: Mapping[str, str | None] | None = None,
         dims: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
+        called: dict[Node, str] | None = None,
     ):
         self.values = values
         self.functions = functions
         self.hidden = hidden or {}
         self.dims = [*values] if dims is None else dims
         self.types = types or {}
+        self.called = {} if called is None else called
 
 
 def promote(node: Node) -> Node:

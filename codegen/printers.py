@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COUNTED
+from skuda.model.operation import COUNTED
 
 _PRECEDENCE = {"or": 1, "and": 2, "not": 3, "<": 4, "<=": 4, ">": 4, ">=": 4, "==": 4, "!=": 4}
 _PRECEDENCE |= {"+": 5, "-": 5, "*": 6, "/": 6, "neg": 7}
@@ -176,3 +177,26 @@ class LatexPrinter(Printer):
 
     def number(self, node: Node) -> str:
         return self.constants.get(node.text, node.text)
+
+
+class SpecPrinter(Printer):
+    """A formula as a row would spell it, in the terms of NumPy."""
+
+    target = "numpy"
+    spelled = {"neg": "-", "not": "not "}
+
+    def reduction(self, node: Node) -> str:
+        over = f"({node.text})" if "," in node.text else node.text
+        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
+
+    def number(self, node: Node) -> str:
+        return node.text  # as a row spells it
+
+    def count(self, node: Node) -> str:
+        return f"|{node.text}|"
+
+
+def spelled_formulas(program: Program) -> dict[str, str]:
+    """The formulas of a program as its row spells them; those of values that stages hand on are in no row."""
+    texts = program.formula_texts
+    return {name: texts[name] if name in texts else SpecPrinter().text(node) for name, node in program.formulas.items()}

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.operation import COMPUTE, Operation
+from skuda.model.operation import COMPUTE, Operation
 
 
 @dataclass(frozen=True)
@@ -19,14 +19,16 @@ class Program:
         operation: what it does, as data.
         formulas: of each output, in the row's order; one may name outputs above it, which are meant as they are
             stored.
-        formula_texts: as the row spells them, after those of `let:` that they use.
+        formula_texts: as the row spells them, after those of `let:` that they use; none of what stages hand on.
         requirements: conditions on attributes.
+        called: values in the formulas, with the names that `let:` or functions of the spec give them.
     """
 
     operation: Operation
     formulas: Mapping[str, Node]
     formula_texts: Mapping[str, str]
     requirements: tuple[tuple[str, Node], ...]
+    called: Mapping[Node, str] = field(default_factory=dict)
 
     @property
     def reduced(self) -> dict[Node, str]:
@@ -37,13 +39,28 @@ class Program:
     @property
     def written_out(self) -> dict[str, Node]:
         """The formulas without names of outputs: what these name, as it is stored."""
+        return {name: node.args[0] if node.op == "stored" else node for name, node in self._stored.items()}
+
+    @property
+    def called_written_out(self) -> dict[Node, str]:
+        """`called`, of values without names of outputs."""
+        stored = self._stored
+        written = (
+            (value.replaced(lambda each: stored.get(each.text) if each.op == "name" else None), name)
+            for value, name in self.called.items()
+        )
+        return dict(written)
+
+    @property
+    def _stored(self) -> dict[str, Node]:
+        """What outputs hold, without names of other outputs."""
         elements = {operand.name: operand.element for operand in self.operation.outputs}
         done: dict[str, Node] = {}
         for name, node in self.formulas.items():
             done[name] = node.replaced(lambda each: done.get(each.text) if each.op == "name" else None)
             if node.kind == REAL:
                 done[name] = Node("stored", (done[name],), REAL, node.dims, text=elements[name])
-        return {name: node.args[0] if node.op == "stored" else node for name, node in done.items()}
+        return done
 
     @property
     def reductions(self) -> tuple[Node, ...]:

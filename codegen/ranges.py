@@ -17,7 +17,7 @@ import numpy as np
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import INT, REDUCE, Node
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 Limits = Mapping[str, tuple[int, int]]
 _MOST = 8  # bounds of one value that are kept

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skuda.codegen.nodes import BOOL, INT, REAL
-from skuda.rows import PLACED
+from skuda.reference.reductions import PLACED
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Reduction:
         name: how a formula calls it.
         kinds: what it takes; its value is of the same kind, if nothing else is said.
         cuda: a class of runtime/cuda/reductions.cuh.
-        numpy: a method of skuda.reference.Rows.
+        numpy: a method of skuda.reference.reductions.Rows.
         latex: spelling in documentation, `{0}` being what it is over and `{1}` what is reduced.
         rule: NaN, order, and what the reduction of nothing is.
         of_some: of an extreme, the word for it: of no elements there is none.

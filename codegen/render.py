@@ -5,25 +5,25 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache
 from importlib import resources
+from itertools import groupby
 from pathlib import Path
 
 import jinja2
 
-from skuda import schedules
 from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
+from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import CudaProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_cuda import RowProgram
-from skuda.codegen.row_text import RowProgramText
-from skuda.codegen.row_values import Kept, Value
+from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.dtypes import DTYPES
-from skuda.operation import Attribute, Operand
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Attribute, Operand
+from skuda.schedules import table
 
 
 @dataclass(frozen=True)
@@ -56,13 +56,12 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
             "checks": described.requirement_imports,
-            "block": schedules.BLOCK,
+            "block": table.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.stages]
         in_cuda = [(RowProgram if p.operation.over else CudaProgram)(p) for p in in_kernels]
-        context["row_programs"] = {p.operation.function: RowProgramText(p) for p in in_kernels if p.operation.over}
-        context["headers"] = sorted({header for program in row.programs for header in program.headers})
+        context["headers"] = _headers(row, in_cuda)
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
         for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
@@ -83,6 +82,20 @@ def render(spec: Spec) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
+def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str]:
+    """What a row's source includes."""
+    found = {header for program in row.programs for header in program.headers}
+    for program in programs:
+        if not program.operation.over:
+            found |= {"columns.cuh", "elementary.cuh", "flat.cuh", "groups.cuh", "lanes.cuh", "quotient.cuh"}
+            found |= {"shift.cuh", "tile.cuh", "walk.cuh"}
+            continue
+        found |= {"elementary.cuh", "quotient.cuh"} | ({"row.cuh"} if program.passes else set())
+        found |= {"cluster_row.cuh"} if table.cluster_variants(program.operation) else set()
+        found |= {"split_across.cuh", "split_along.cuh", "split_finish.cuh"} if program.in_parts else set()
+    return sorted(found)
+
+
 def _row_inputs(row: Row, spec: Spec) -> str:
     """The text of the spec that decides a row's files: the row, and the functions that it uses."""
     wanted, seen = [(row.source, spec.functions)], []
@@ -98,6 +111,7 @@ def _rendered(template: Template, context: dict, inputs: str) -> str:
     environment = _environment(template.statement)
     text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
     text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = laid_out(text) if template.name.endswith(".cu.jinja") else text
     return output.stamped(text, _whole_source(template.name) + inputs)
 
 
@@ -134,9 +148,9 @@ def _environment(statement: str) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    environment.tests["in_cluster"] = lambda program: bool(schedules.cluster_variants(program.operation))
     environment.filters.update(
         cpp=_cpp,
+        declared=_declared,
         typename=lambda letter: f"typename {letter}",
         parameters=lambda parameters: ", ".join(f"{p.type} {p.name}" for p in parameters),
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
@@ -146,22 +160,9 @@ def _environment(statement: str) -> jinja2.Environment:
         share_of=_share_of,
         packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
         writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
-        reads=lambda values: {parameter.name for value in values for parameter in value.parameters},
-        row_lanes=_row_lanes,
-        row_share=_row_share,
-        row_state=_row_state,
-        made_from=lambda arguments: f"({', '.join(a.name for a in arguments)})" if arguments else "{}",
-        bits_of=_bits_of,
-        share_words=lambda below, program: "".join(f" + share_words<{_cpp(each, program)}>" for each in below),
-        slot_words=_slot_words,
-        gathered_bytes=lambda values: " + ".join(f"gathered_{value.name}_.bytes" for value in values),
-        row_bits=_row_bits,
-        row_others=_row_others,
-        with_usual=lambda parameters: ", ".join([*(f"{p.type} {p.name}" for p in parameters), "bool& usual_"]),
         plan_base=_plan_base,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.stage > 0),
         plan_name=lambda name: f"{name}Plan",
-        widened=_widened,
         value_type=_value_type,
         shared_call=_shared_call,
         python=_python,
@@ -185,71 +186,25 @@ def _packed(elements: Sequence[str]) -> str:
     return " || ".join(f"storage<{each}>::bits < 8" for each in asked) or "false"
 
 
+_DECLARED = re.compile(r"(.+?(?:<.*>)?) (\w+(?: = .*)?)")
+
+
+def _declared(members: Sequence[str]) -> list[str]:
+    """Declarations, those of one type together: `C eps, sum`, `bool all_finite`."""
+    split = (_DECLARED.fullmatch(member).groups() for member in members)
+    grouped = groupby(split, key=lambda each: each[0])
+    return [f"{type} {', '.join(name for _, name in names)}" for type, names in grouped]
+
+
 def _cpp(element: str, program: CudaProgram) -> str:
     """An operand's element type as C++."""
     return program.compute if element == "C" else element
-
-
-def _widened(item, program, value: str) -> str:
-    """A value that a row shares, as its formulas take it."""
-    return f"{parameter_of(program.operation, item).type}({value})"
-
-
-def _row_lanes(parameters) -> str:
-    """What a method of a pass over rows is called with: an element of each operand."""
-    each = (p.name if p.name.startswith("Held") else f"{p.name}.get(lane_)" for p in parameters)
-    return ", ".join([*each, "usual_"])
-
-
-def _row_state(value: Value, fast: str) -> str:
-    """A value of an element of a row as its reduction takes it, or as it is stored."""
-    call = f"pass_.template {value.name}<{fast}>({_row_lanes(value.parameters)})"
-    return f"state_of<{value.how}>({call}, first_ + lane_)" if value.how else f"{value.state}({call})"
-
-
-def _row_share(operand: Operand, program) -> str:
-    """A thread's share of a row, read where it is used."""
-    name = operand.name
-    return (
-        f"::share<MODE, {_cpp(operand.element, program)}>("
-        f"{name}_row_, first_, length_, args_.{name}_steps_, args_.{name}, args_.{name}_span_)"
-    )
-
-
-def _bits_of(operands, program) -> str:
-    """The bits of one element of each operand."""
-    return " + ".join(f"storage<{_cpp(operand.element, program)}>::bits" for operand in operands)
-
-
-def _row_others(program) -> int:
-    """Registers of a thread beside the elements that it holds, where spills begin."""
-    return 24 + 2 * max(len(each.values) for each in program.passes)
-
-
-def _row_bits(program) -> str:
-    """How many bits of each element of a row its threads hold in registers: at most, between two passes."""
-    found = []
-    for arrays, held in program.live:
-        values = [f"{held} * storage<{program.compute}>::bits"] if held else []
-        found.append(" + ".join([_bits_of(arrays, program)] * bool(arrays) + values) or "0")
-    text = found[0]
-    for other in found[1:]:
-        text = f"larger({text}, {other})"
-    return text
-
-
-def _slot_words(kept: Sequence[Kept], program) -> str:
-    """16-byte words of all that a thread keeps of a share."""
-    tops = [f"{each.name}_word_ + share_words<{_cpp(each.element, program)}>" for each in kept]
-    return reduce(lambda text, top: f"larger({text}, {top})", tops)
 
 
 @jinja2.pass_context
 def _value_type(context, value: Attribute) -> str:
     """An attribute as a kernel's argument holds it."""
     return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
-
-
 def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:
     """Where the row of a share begins in an operand."""
     name, element = operand.name, _cpp(operand.element, program)

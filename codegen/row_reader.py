@@ -16,12 +16,12 @@ from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Sc
 from skuda.codegen.program import Program, Row
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
-from skuda.codegen.row_cuda import kept_of
+from skuda.codegen.row_analysis import kept_of
 from skuda.codegen.stages import is_staged, second_form, stages
 from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.dtypes import DTYPES
-from skuda.operation import Attribute, Operand, Operation, Requirement
-from skuda.sku import Direction
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Attribute, Operand, Operation, Requirement
+from skuda.model.sku import Direction
 
 _BELOW = "is an output that stands below: a formula may use those above it"
 _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
@@ -55,6 +55,7 @@ class RowReader(Declarations):
         self.functions = functions
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
+        self.called: dict[Node, str] = {}  # values of functions, with the names of these
         self.lets_used: set[str] = set()
         self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
@@ -187,7 +188,7 @@ class RowReader(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **found}
             own = {name.value: "is this formula's own name"}
-            scope = Scope(values, self.functions, hidden | own, types=self.kinds_of_types())
+            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
@@ -228,7 +229,7 @@ class RowReader(Declarations):
             starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
-            scope = Scope(values, self.functions, hidden | own, types=self.kinds_of_types())
+            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
@@ -520,6 +521,7 @@ class RowReader(Declarations):
             {name: node for name, (_, node) in formulas.items()},
             {name: self.with_lets(text) for name, (text, _) in formulas.items()},
             tuple(requirements),
+            self.called | {node: name for name, node in self.lets.items() if node.args},
         )
         operation = replace(operation, of_some=program.of_some)
         whole = replace(

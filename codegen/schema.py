@@ -7,7 +7,7 @@ import json
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import IDENTIFIER
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 
 def schema_text() -> str:

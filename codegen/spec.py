@@ -1,4 +1,4 @@
-"""Reads ops.yaml into programs: what an operation is (a skuda.operation.Operation) and its typed formulas.
+"""Reads ops.yaml into programs: what an operation is (a skuda.model.operation.Operation) and its typed formulas.
 
 All mistakes of a file are reported together, each at its place; a spec with a mistake yields nothing.
 """

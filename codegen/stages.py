@@ -15,12 +15,11 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import CPP, INT, REDUCE, Node
-from skuda.codegen.printers import Printer
+from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import Program
-from skuda.codegen.row_cuda import kept_of
-from skuda.dtypes import DTYPES
-from skuda.operation import COMPUTE, WIDE, Operand, Operation
+from skuda.codegen.row_analysis import kept_of
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, WIDE, Operand, Operation
 
 
 def is_staged(program: Program) -> bool:
@@ -124,6 +123,7 @@ class _Splitter:
         self.program = program
         self.op = program.operation
         self.apart = bool(self.op.second)  # whether even what a block could hold is reduced by several
+        self.called = dict(program.called)
         self.left = dict(program.formulas)  # of outputs that no stage makes yet, in terms of what stages have made
         self.values = 0  # that stages have made
         self.made: list[Operand] = []
@@ -198,19 +198,21 @@ class _Splitter:
         names: dict[Node, Node] = {}
         for node in values:
             name = f"row_value_{self.values + len(names)}"
-            formulas[name], texts[name] = node, _Spelled().text(node)
+            formulas[name] = node
             made.append(Operand(name, CPP.get(node.kind, COMPUTE), kept))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
         used = set().union(*(node.names() for node in formulas.values()))
         inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in used - formulas.keys())
         self.values += len(names)
         self.left = {name: node.replaced(names.get) for name, node in self.left.items()}
+        called = self.called
+        self.called = {node.replaced(names.get): name for node, name in called.items()}
         self.made += made
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         converts = any(node.op in CONVERSIONS for node in formulas.values())
         operation = replace(operation, chained=bool(used & formulas.keys()), converts=converts)
-        stage = Program(operation, formulas, texts, ())
+        stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)
         operation = replace(operation, reduced=stage.in_parts, reductions=many)
         return replace(stage, operation=replace(operation, kept=kept_of(replace(stage, operation=operation))))
@@ -241,20 +243,3 @@ class _Splitter:
             optional=(),
             forms=(),
         )
-
-
-class _Spelled(Printer):
-    """A formula as a row would spell it, in the terms of NumPy."""
-
-    target = "numpy"
-    spelled = {"neg": "-", "not": "not "}
-
-    def reduction(self, node: Node) -> str:
-        over = f"({node.text})" if "," in node.text else node.text
-        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
-
-    def number(self, node: Node) -> str:
-        return node.text  # as a row spells it
-
-    def count(self, node: Node) -> str:
-        return f"|{node.text}|"

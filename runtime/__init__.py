@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BackendKind": "sku",
-    "KernelSku": "sku",
-    "PrecisionGuarantee": "sku",
+    "BackendKind": "model.sku",
+    "KernelSku": "model.sku",
+    "PrecisionGuarantee": "model.sku",
     "SkudaError": "errors",
 }
 
 # The public names of this package, and of one that is generated: an operation has another. Names of modules that are
 # not among them are no names of anything to those who call operations.
-PUBLIC = frozenset({*_HOMES, *_HOMES.values(), "generated", "plans", "reference"})
+PUBLIC = frozenset({*_HOMES, "errors", "generated", "plans", "reference"})
 MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__))) - PUBLIC
 
 

@@ -27,10 +27,10 @@ def forget_catalog(module: ModuleType) -> None:
     """Takes a catalog out of the table of kernels, so that tests that count the table do not depend on this
     one.
     """
-    from skuda import dispatch
+    from skuda.launch import registry
 
-    dispatch._CATALOGS.pop(module.__name__)
-    dispatch._tables.cache_clear()
+    registry._CATALOGS.pop(module.__name__)
+    registry._tables.cache_clear()
     for name in [
         name for name in sys.modules if name == module.__name__ or name.startswith(module.__name__ + ".")
     ]:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import skuda.compile as compiler
-from skuda import kernel
+from skuda.launch import compiler, kernel
 
 # On a machine with several GPUs, each worker of pytest-xdist takes one, before anything asks the driver.
 WORKER, GPUS = os.environ.get("PYTEST_XDIST_WORKER", ""), len([*Path("/dev").glob("nvidia[0-9]*")])

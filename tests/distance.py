@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 
 def distance(actual: np.ndarray, expected: np.ndarray, word: str) -> int | None:

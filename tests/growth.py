@@ -58,7 +58,7 @@ COMPILE = f"""\
 import statistics, sys, time
 import {PACKAGE}
 from skuda.codegen.commands.build import jobs_of
-from skuda.compile import compile_cubin
+from skuda.launch.compiler import compile_cubin
 jobs = jobs_of([{PACKAGE}.CATALOG], [], [{ARCH!r}])
 seconds = []
 for job in [jobs[0], *jobs[:: len(jobs) // int(sys.argv[1])]]:

@@ -13,15 +13,15 @@ from itertools import islice, product
 
 import numpy as np
 
-from skuda import compile as compiler
-from skuda import dispatch, schedules
-from skuda.dtypes import DTYPES
+from skuda.arrays.views import CPU, View
 from skuda.errors import Unsupported
-from skuda.operation import Operand, Operation
-from skuda.plan import Plan
-from skuda.schedules import TILE
-from skuda.sku import BackendKind, KernelSku
-from skuda.tensor import CPU, View
+from skuda.launch import compiler, registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.plans.plan import Plan
+from skuda.schedules import table
+from skuda.schedules.table import TILE
 
 # Odd lengths and tails first; 1 and small ones for kernels that only they reach.
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
@@ -69,7 +69,7 @@ def place(shape: tuple[int, ...], how: str) -> Place:
     return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
-FOR_MANY = (schedules.VEC, schedules.GROUPS, schedules.COLUMNS)  # what few elements do not reach
+FOR_MANY = (table.VEC, table.GROUPS, table.COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def shared(operand: Operand, operation: Operation) -> bool:
 
 @cache
 def plan_class_of(package: str, function: str) -> type[Plan]:
-    catalog = dispatch._CATALOGS[package]
+    catalog = registry._CATALOGS[package]
     return next(
         plan
         for name in catalog.modules
@@ -157,7 +157,7 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
 
 def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
-    entry = dispatch.entry_of(sku)
+    entry = registry.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
     elements = tuple(
@@ -168,7 +168,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     many, single, sizes_of_blocks = MANY, SINGLE, BLOCKS
     if tiled:
         many, single = TILED_MANY, TILED_SINGLE
-    elif entry.variant is schedules.GROUPS:
+    elif entry.variant is table.GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     if operation.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
@@ -178,7 +178,7 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         pass
     elif second and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
-    elif second or isinstance(entry.variant, schedules.PartVariant):
+    elif second or isinstance(entry.variant, table.PartVariant):
         choices = _lengths_of_parts(operation)
     elif operation.over:
         choices = _lengths_of_rows(operation, entry.variant)
@@ -204,23 +204,23 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry))
 
 
-def is_second(entry: dispatch.Entry) -> bool:
+def is_second(entry: registry.Entry) -> bool:
     """Whether it is the second form of an operation."""
-    return entry.variant is schedules.STAGES and bool(entry.operation.second)
+    return entry.variant is table.STAGES and bool(entry.operation.second)
 
 
-def _most_elements(variant: schedules.Variant, operation: Operation) -> int:
+def _most_elements(variant: table.Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
-    if isinstance(variant, schedules.ClusterVariant):
-        return 200_000 if variant.blocks <= schedules.PORTABLE_CLUSTER else 500_000
+    if isinstance(variant, table.ClusterVariant):
+        return 200_000 if variant.blocks <= table.PORTABLE_CLUSTER else 500_000
     return 300_000 if operation.over else 60_000
 
 
-def circumstances(entry: dispatch.Entry) -> tuple[bool, bool, bool]:
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     """`large`, `staged` and `apart` of the calls that reach a schedule."""
-    rows = isinstance(entry.variant, schedules.RowVariant)
-    clusters = isinstance(entry.variant, schedules.ClusterVariant)
-    columns = isinstance(entry.variant, schedules.PartVariant) and entry.variant.lanes > 1
+    rows = isinstance(entry.variant, table.RowVariant)
+    clusters = isinstance(entry.variant, table.ClusterVariant)
+    columns = isinstance(entry.variant, table.PartVariant) and entry.variant.lanes > 1
     return entry.variant in FOR_MANY or rows or clusters or columns, is_second(entry), rows
 
 
@@ -238,9 +238,9 @@ def _lengths_of_parts(operation: Operation) -> list[tuple]:
 
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
-    if isinstance(variant, schedules.ClusterVariant):  # of one segment and of several, the last one short
+    if isinstance(variant, table.ClusterVariant):  # of one segment and of several, the last one short
         lengths, blocked = (24_584, 40_008, 65_544, 131_336), (100_016, 164_088)
-        if variant.blocks > schedules.PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
+        if variant.blocks > table.PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
             lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         outer, single = ((2,), ()), (2, 1)
     else:
@@ -275,21 +275,21 @@ def served(call: Call):
 
 @cache
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
-    variant = dispatch.entry_of(sku).variant
+    variant = registry.entry_of(sku).variant
     tiled = variant is TILE
-    parts = isinstance(variant, schedules.PartVariant) or is_second(dispatch.entry_of(sku))
+    parts = isinstance(variant, table.PartVariant) or is_second(registry.entry_of(sku))
     chosen: list[tuple] = []
     places = TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES
-    if dispatch.entry_of(sku).operation.of_second:  # which serves rows that lie apart
-        places = ("permuted", *PLACES) if variant is schedules.COLUMNS else places
+    if registry.entry_of(sku).operation.of_second:  # which serves rows that lie apart
+        places = ("permuted", *PLACES) if variant is table.COLUMNS else places
     for how in places:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
-        if isinstance(variant, schedules.ClusterVariant):
+        if isinstance(variant, table.ClusterVariant):
             found = _of_clusters(list(reaching)) if not chosen else []
         elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
-        elif parts and dispatch.entry_of(sku).operation.repacked:  # of each place other sizes
+        elif parts and registry.entry_of(sku).operation.repacked:  # of each place other sizes
             found = list(reaching)[5 * PARTS_PLACES.index(how) :][:1]
         else:
             found = list(islice(reaching, 1 if parts else most - len(chosen)))
@@ -313,7 +313,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family
     share the search.
     """
-    entry = dispatch.entry_of(sku)
+    entry = registry.entry_of(sku)
     operation, types = entry.operation, entry.types
     bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
     family = (operation.function, bits, entry.variant)
@@ -358,15 +358,15 @@ def covering(skus: list[KernelSku], wanted: Callable[[KernelSku], bool] = lambda
 
 def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of; one of a second form not of its operation, which has kernels of rows too."""
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix, variant.layout)
     seen: set[tuple] = {("schedule", *schedule)}
     if not operation.of_second:
         seen.add(("operation", operation.function))
-    if isinstance(variant, schedules.RowVariant):  # threads meet in other ways the more they are
+    if isinstance(variant, table.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
-    if isinstance(variant, schedules.ClusterVariant):
+    if isinstance(variant, table.ClusterVariant):
         seen.add(("blocks", variant.blocks))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
@@ -380,7 +380,7 @@ def structure(sku: KernelSku) -> set[tuple]:
     """What the text of a SKU's kernel is made of: its schedule with the types in each role, its headers, what it
     reduces and in how many passes; whichever operation it is of.
     """
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     operation = found.operation
     seen = {each for each in features(sku) if each[0] != "operation"}
     seen |= {("header", name) for name in compiler.included(found.catalog.source(operation.source))}
@@ -397,7 +397,7 @@ def covering_by_source(skus: list[KernelSku]) -> dict[str, list[KernelSku]]:
     that has the most of what is missing."""
     having: dict[str, dict[KernelSku, set[tuple]]] = {}
     for sku in skus:
-        having.setdefault(dispatch.entry_of(sku).operation.source, {})[sku] = structure(sku)
+        having.setdefault(registry.entry_of(sku).operation.source, {})[sku] = structure(sku)
     missing = set().union(*(found for each in having.values() for found in each.values()))
     chosen = {}
     while missing:
@@ -420,13 +420,13 @@ def each_schedule() -> list[KernelSku]:
     many threads there are changes from function to function.
     """
     members: dict[tuple, list[KernelSku]] = {}
-    for sku in dispatch.skus():
+    for sku in registry.skus():
         if sku.backend is BackendKind.CUDA:
-            found = dispatch.entry_of(sku)
+            found = registry.entry_of(sku)
             schedule = found.variant
-            if isinstance(schedule, schedules.RowVariant):
+            if isinstance(schedule, table.RowVariant):
                 schedule = schedule.keep
-            elif isinstance(schedule, schedules.PartVariant):
+            elif isinstance(schedule, table.PartVariant):
                 schedule = schedule.kernel
             members.setdefault((found.operation.function, schedule), []).append(sku)
     return [skus[7 * index % len(skus)] for index, skus in enumerate(members.values())]

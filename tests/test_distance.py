@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from distance import distance, worse
 
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 
 def apart(one, other, word: str) -> int | None:

@@ -14,11 +14,11 @@ import ml_dtypes
 import numpy as np
 from problems import Call, calls, plan_class_of
 
-from skuda import dispatch
-from skuda.dtypes import DTYPES
-from skuda.operation import Operand, Operation
-from skuda.plan import Plan
-from skuda.sku import BackendKind, Direction, KernelSku
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
+from skuda.model.sku import BackendKind, Direction, KernelSku
+from skuda.plans.plan import Plan
 
 UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
@@ -139,7 +139,7 @@ def run(plan: Plan, known: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 def makers(plan: Plan) -> list[Plan]:
     """Plans that make inputs of one: its forward pass, the stages before it."""
-    own, catalog = plan.operation, dispatch._CATALOGS[plan.package]
+    own, catalog = plan.operation, registry._CATALOGS[plan.package]
     wanted = {operand.name for operand in own.inputs}
     found = []
     for other in _same_source(plan.package, own.source):
@@ -159,7 +159,7 @@ def makers(plan: Plan) -> list[Plan]:
 
 @cache
 def _same_source(package: str, source: str) -> list[Operation]:
-    found = [each for each in dispatch._CATALOGS[package].operations if each.source == source]
+    found = [each for each in registry._CATALOGS[package].operations if each.source == source]
     return sorted(found, key=lambda each: (each.direction is Direction.BACKWARD, each.stage))
 
 

@@ -12,19 +12,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from skuda import dispatch, schedules
-from skuda.cache import cache_dir, cached_cubin
 from skuda.codegen.commands import gpus, loaded, places
 from skuda.codegen.diagnostics import closest
 from skuda.errors import InvalidProblem, Unsupported
-from skuda.operation import Operation
+from skuda.launch import registry
+from skuda.launch.cubin_cache import cache_dir, cached_cubin
+from skuda.model.operation import Operation
+from skuda.schedules import table
 
 
 @dataclass(frozen=True)
 class Job:
     """One kernel for one architecture."""
 
-    catalog: dispatch.Catalog
+    catalog: registry.Catalog
     source: str
     entry: str
     arch: str
@@ -79,7 +80,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def jobs_of(
-    catalogs: Sequence[dispatch.Catalog], operations: Sequence[str], archs: Sequence[str]
+    catalogs: Sequence[registry.Catalog], operations: Sequence[str], archs: Sequence[str]
 ) -> list[Job]:
     """The kernels to compile, those of one source beside each other; of an architecture those that it can have.
 
@@ -104,9 +105,9 @@ def jobs_of(
         for catalog, operation in every
         if not operations or _called(operation) & wanted
         for types in operation.kernel_combinations()
-        for variant in schedules.variants(operation, types)
-        if schedules.runs_on(variant, arch)
-        for entry in schedules.entries(operation, types, variant)
+        for variant in table.variants(operation, types)
+        if table.runs_on(variant, arch)
+        for entry in table.entries(operation, types, variant)
     )
     return [*jobs]
 
@@ -143,7 +144,7 @@ def _compile(job: Job) -> None:
 
 
 @cache
-def _text(catalog: dispatch.Catalog, source: str) -> str:
+def _text(catalog: registry.Catalog, source: str) -> str:
     return catalog.source(source)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from skuda import cache
+from skuda.launch import cubin_cache
 
 
 def add_parser(subparsers) -> None:
@@ -21,12 +21,12 @@ def add_parser(subparsers) -> None:
 
 def print_path(args: argparse.Namespace) -> int:
     """Runs `skuda cache path`."""
-    print(cache.cache_dir())
+    print(cubin_cache.cache_dir())
     return 0
 
 
 def clear_entries(args: argparse.Namespace) -> int:
     """Runs `skuda cache clear`."""
-    removed = cache.clear()
-    print(f"{cache.cache_dir()}: {removed} {'entry' if removed == 1 else 'entries'} removed")
+    removed = cubin_cache.clear()
+    print(f"{cubin_cache.cache_dir()}: {removed} {'entry' if removed == 1 else 'entries'} removed")
     return 0

@@ -6,10 +6,10 @@ import argparse
 import textwrap
 from collections import defaultdict
 
-from skuda import dispatch
 from skuda.codegen.commands import loaded
-from skuda.operation import Operation
-from skuda.sku import KernelSku
+from skuda.launch import registry
+from skuda.model.operation import Operation
+from skuda.model.sku import KernelSku
 
 WIDTH = 80  # columns
 _HEADS = ("NAME", "KIND", "PASSES", "KERNELS")
@@ -70,8 +70,8 @@ def run(args: argparse.Namespace) -> int:
 def _kernels() -> dict[int, list[KernelSku]]:
     """The kernels of each operation, by its id: an operation holds dicts, which have no hash."""
     kernels = defaultdict(list)
-    for sku in dispatch.skus():
-        kernels[id(dispatch.entry_of(sku).operation)].append(sku)
+    for sku in registry.skus():
+        kernels[id(registry.entry_of(sku).operation)].append(sku)
     return kernels
 
 

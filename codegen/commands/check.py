@@ -83,7 +83,7 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     """
     from skuda.codegen.commands import verified
     from skuda.codegen.stages import stages
-    from skuda.evidence import Records, kernels
+    from skuda.verification.evidence import Records, kernels
 
     records = Records(args.out.resolve())
     programs = [program for row in spec.rows for each in (row, *row.forms.values()) for program in each.programs]

@@ -10,9 +10,9 @@ from importlib import metadata, resources
 from pathlib import Path
 
 import skuda
-from skuda import cache, dispatch
 from skuda.codegen import output
 from skuda.codegen.commands import gpus
+from skuda.launch import cubin_cache, registry
 
 _NEWEST, _OLDEST = 13, 12  # CUDA majors that there is an extra for
 
@@ -71,7 +71,7 @@ def findings() -> list[Finding]:
         _cupy(machine),
         _nvrtc(machine),
         _cache(),
-        *map(_catalog, dispatch.catalogs()),
+        *map(_catalog, registry.catalogs()),
     ]
 
 
@@ -141,16 +141,16 @@ def _install(machine: gpus.Gpus, purpose: str) -> str:
 
 
 def _cache() -> Finding:
-    folder = cache.cache_dir()
+    folder = cubin_cache.cache_dir()
     sizes = [path.stat().st_size for path in folder.glob("*.cubin")] if folder.is_dir() else []
     entries = "1 entry" if len(sizes) == 1 else f"{len(sizes)} entries"
     return Finding("kernel cache", f"{folder}, {entries}, {sum(sizes) / 1e6:.1f} MB")
 
 
-def _catalog(catalog: dispatch.Catalog) -> Finding:
+def _catalog(catalog: registry.Catalog) -> Finding:
     folder = Path(str(resources.files(catalog.package)))
     edited = output.touched(folder)
-    kernels = sum(dispatch.entry_of(sku).catalog is catalog for sku in dispatch.skus())
+    kernels = sum(registry.entry_of(sku).catalog is catalog for sku in registry.skus())
     found = f"{len(catalog.modules)} operations, {kernels} kernels"
     if edited:
         help = "make them anew from the spec: skuda generate"

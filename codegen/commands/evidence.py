@@ -12,9 +12,9 @@ from skuda.bench import markdown, targets
 from skuda.codegen.commands import growth, places
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile
-from skuda.evidence import Records, Result, Run, statements
-from skuda.operation import FORM
-from skuda.sku import Direction, split_symbol
+from skuda.model.operation import FORM
+from skuda.model.sku import Direction, split_symbol
+from skuda.verification.evidence import Records, Result, Run, statements
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
 BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"

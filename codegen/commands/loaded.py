@@ -7,8 +7,8 @@ import os
 import sys
 from importlib import import_module
 
-from skuda import dispatch
 from skuda.errors import InvalidProblem
+from skuda.launch import registry
 
 
 def add_argument(parser: argparse.ArgumentParser) -> None:
@@ -19,7 +19,7 @@ def add_argument(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def catalogs(args: argparse.Namespace) -> tuple[dispatch.Catalog, ...]:
+def catalogs(args: argparse.Namespace) -> tuple[registry.Catalog, ...]:
     """The catalogs to look into.
 
     Raises:
@@ -32,11 +32,11 @@ def catalogs(args: argparse.Namespace) -> tuple[dispatch.Catalog, ...]:
             package = import_module(name)
         except ImportError as error:
             raise InvalidProblem(f"--catalog {name}: {error}") from error
-        if not isinstance(vars(package).get("CATALOG"), dispatch.Catalog):
+        if not isinstance(vars(package).get("CATALOG"), registry.Catalog):
             raise InvalidProblem(f"--catalog {name}: expected a package that `skuda generate` wrote")
-    return dispatch.catalogs()
+    return registry.catalogs()
 
 
-def plans(catalog: dispatch.Catalog, name: str) -> tuple[type, ...]:
+def plans(catalog: registry.Catalog, name: str) -> tuple[type, ...]:
     """The plan classes of a row: forward, and backward where there is one; then those of stages."""
     return catalog.plans(name)

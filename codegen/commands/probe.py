@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skuda.dtypes import DTYPES
 from skuda.errors import SkudaError
-from skuda.operation import COMPUTE, Operand, Operation
-from skuda.plan import Plan
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Operand, Operation
+from skuda.plans.plan import Plan
 
 VALUES = (float("nan"), float("inf"), float("-inf"), 0.5, 1.5, 2.5, -0.5, -0.0, 1e9, -1e9)
 

@@ -7,15 +7,16 @@ import inspect
 import re
 from collections.abc import Iterator
 
-from skuda import dispatch, schedules
 from skuda.codegen.commands import formulas, loaded, probe, verified
 from skuda.codegen.diagnostics import closest
-from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
-from skuda.evidence import Records, kernels, package_of
-from skuda.operation import COMPUTE, SCALE, WEIGHT, Operation
-from skuda.plan import Plan
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation
+from skuda.model.sku import BackendKind
+from skuda.plans.plan import Plan
+from skuda.schedules import table
+from skuda.verification.evidence import Records, kernels, package_of
 
 
 def add_parser(subparsers) -> None:
@@ -72,15 +73,15 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
         UnknownSymbol: no catalog that is loaded has it; names the nearest.
     """
     loaded.catalogs(args)
-    sku = dispatch.sku_of_symbol(args.operation)
-    entry = dispatch.entry_of(sku)
+    sku = registry.sku_of_symbol(args.operation)
+    entry = registry.entry_of(sku)
     operation = entry.operation
     yield f"{sku.symbol}: {operation.doc}"
     yield f"{sku.backend.value}, {sku.layout.value}; {', '.join(f'{k} = {v}' for k, v in entry.types.items())}"
     guarantee = sku.precision_guarantee
     yield from (f"{name}: {getattr(guarantee, name)}" for name in guarantee.__match_args__)
     if sku.backend is BackendKind.CUDA:
-        entries = schedules.entries(operation, entry.types, entry.variant)
+        entries = table.entries(operation, entry.types, entry.variant)
         stages = f"{operation.stages or operation.second} stages, whose kernels are their own"
         yield f"source: {operation.source}, {', '.join(entries) or stages}"
         yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
@@ -105,7 +106,7 @@ def _given(row: Operation, words: str | None) -> dict[str, str] | None:
     return given
 
 
-def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan], ...]]:
+def _find(args: argparse.Namespace) -> tuple[registry.Catalog, tuple[type[Plan], ...]]:
     found = {}
     for catalog in loaded.catalogs(args):
         for name in catalog.modules:
@@ -120,7 +121,7 @@ def _find(args: argparse.Namespace) -> tuple[dispatch.Catalog, tuple[type[Plan],
 
 
 def _sections(
-    catalog: dispatch.Catalog, plan: type[Plan], given: dict[str, str] | None, records: Records
+    catalog: registry.Catalog, plan: type[Plan], given: dict[str, str] | None, records: Records
 ) -> Iterator[tuple[str, list[str]]]:
     operation = plan.operation
     called = operation.function.replace(operation.name, operation.row, 1)  # a form is called as its row
@@ -196,8 +197,8 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
         word = operation.word(operand, types)
         packed = ", two to a byte, low nibble first" if DTYPES[word].packed else ""
         lines.append(f"{operand.name}: {word}, travels as {DTYPES[word].storage}{packed}")
-    for sku in dispatch.skus():
-        entry = dispatch.entry_of(sku)
+    for sku in registry.skus():
+        entry = registry.entry_of(sku)
         if entry.operation is operation and all(
             types[letter] == word for letter, word in entry.types.items()
         ):
@@ -205,7 +206,7 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
     return lines
 
 
-def _struct(catalog: dispatch.Catalog, operation: Operation) -> list[str]:
+def _struct(catalog: registry.Catalog, operation: Operation) -> list[str]:
     """The formula's class in the generated source; of a formula with reductions, that of each pass."""
     source = catalog.source(operation.source)
     name = rf"{operation.function}_(?:formula|pass_\d|each)"

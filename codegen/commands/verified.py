@@ -6,8 +6,8 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
 from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS
-from skuda.evidence import Records, Result, Share, State, families, header_digest
-from skuda.operation import Operation
+from skuda.model.operation import Operation
+from skuda.verification.evidence import Records, Result, Share, State, families, header_digest
 
 
 def summary(records: Records, kernels: Mapping[str, Operation]) -> str:

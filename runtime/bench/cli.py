@@ -20,10 +20,10 @@ from typing import TYPE_CHECKING, Any
 
 from skuda.bench import report, suite
 from skuda.errors import InvalidProblem, MissingDependency, Unsupported
-from skuda.kernel import cuda_available
+from skuda.launch.kernel import cuda_available
 
 if TYPE_CHECKING:
-    from skuda import evidence
+    from skuda.verification import evidence
 
 ROUNDS, QUICK_ROUNDS = 30, 15
 
@@ -216,8 +216,8 @@ def _stopped_like_an_interrupt() -> Iterator[None]:
 
 
 def _records() -> evidence.Records:
-    from skuda import evidence  # which reads what is written here
     from skuda.generated import CATALOG
+    from skuda.verification import evidence  # which reads what is written here
 
     return evidence.Records(evidence.package_of(CATALOG))
 

@@ -14,9 +14,9 @@ import torch
 from skuda.bench import activation_formulas, gradient_formulas
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
-from skuda.descriptor import is_number
-from skuda.dtypes import DTYPES
-from skuda.operation import Operand, Operation
+from skuda.model.descriptor import is_number
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
 
 
 def dtype_of(word: str) -> torch.dtype:

@@ -13,7 +13,7 @@ from skuda.bench import targets
 from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
 from skuda.bench.shapes import Layout, SizeClass
 from skuda.bench.targets import Row
-from skuda.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES
 
 _COLUMNS = 120
 _EVEN = 16  # elements: what a last axis is a multiple of where a shape is not odd

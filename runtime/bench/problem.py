@@ -9,9 +9,9 @@ import cupy
 import numpy as np
 
 from skuda.bench.suite import Case, Placed
-from skuda.dtypes import DTYPES
-from skuda.operation import SCALE, Operand, packed_shape
-from skuda.sku import BackendKind
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import SCALE, Operand, packed_shape
+from skuda.model.sku import BackendKind
 
 _POISONS = (0xA5, 0x5A)
 _SAMPLE = 1 << 16  # elements at either end that are compared with the reference

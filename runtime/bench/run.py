@@ -11,15 +11,15 @@ from typing import Any
 import cupy
 
 import skuda
-from skuda import dispatch
+from skuda.arrays.views import view_of
 from skuda.bench import peers
 from skuda.bench.floor import Copy, Read
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.bench.timing import Timer
-from skuda.descriptor import is_number
-from skuda.sku import KernelSku
-from skuda.tensor import view_of
+from skuda.launch import registry
+from skuda.model.descriptor import is_number
+from skuda.model.sku import KernelSku
 
 # How far a sum in another order may be off, by the bytes of a float type: a few units in the last place for half types,
 # and what adding up thousands of elements costs in wider ones.
@@ -119,7 +119,7 @@ def served_by(problem: Problem) -> KernelSku:
     operands = [
         value if is_number(value) else view_of(value, name) for name, value in problem.arrays.items()
     ]
-    return dispatch.make_sku(plan.operation, plan.types, plan._geometry(operands).variant)
+    return registry.make_sku(plan.operation, plan.types, plan._geometry(operands).variant)
 
 
 def agreement(result: object, problem: Problem) -> float:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from math import isqrt, prod
 
-from skuda.operation import Operation
+from skuda.model.operation import Operation
 
 
 class Layout(StrEnum):

@@ -15,10 +15,10 @@ from math import prod
 
 from skuda.bench import shapes
 from skuda.bench.shapes import SHAPES, Layout, Shape, SizeClass
-from skuda.dispatch import Catalog
-from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
-from skuda.operation import Operand, Operation, count, packed_shape
+from skuda.launch.registry import Catalog
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation, count, packed_shape
 
 GROUP_SIZES = (32, 64, 128)
 _MB = 1_000_000

@@ -1,6 +1,7 @@
-// Rows that the blocks of a cluster hold together: each its places' shares, in shared memory, so that a row is read once
-// whatever passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside
-// another's arithmetic.
+// Moves and signals of a cluster of blocks that hold a row in shared memory together.
+//
+// A row is divided as its sums are (reduce.cuh): a share is GROUP neighbours, a chunk one share for each of PLACES
+// threads, a segment SEGMENT elements. Each block holds the shares of TEAM of these threads.
 #pragma once
 #include "reduce.cuh"
 #include "rows.cuh"
@@ -13,7 +14,7 @@ constexpr int STATE_BYTES = 16;        // of a partial result, at most
 constexpr int CLUSTER_THREADS = 256;   // of a block, at most
 
 // Copies WIDTH bytes into shared memory without waiting for them.
-template <int WIDTH> __device__ inline void copy_ahead(u8* to, const u8* from) {
+template <int WIDTH> __device__ inline void copy_async(u8* to, const u8* from) {
   const u32 there = u32(__cvta_generic_to_shared(to));
   if constexpr (WIDTH == 16)  // past the first cache: nothing reads these bytes again
     asm volatile("cp.async.cg.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
@@ -21,21 +22,21 @@ template <int WIDTH> __device__ inline void copy_ahead(u8* to, const u8* from) {
     asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
 }
 // Those since the last such call are a group.
-__device__ inline void copies_end() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ inline void all_but() {
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> __device__ inline void wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 // Waits for all groups but the latest ones.
-__device__ inline void copies_arrive(i32 later) {
+__device__ inline void wait_for_copies(i32 later) {
   switch (later) {
-    case 0: all_but<0>(); break;
-    case 1: all_but<1>(); break;
-    case 2: all_but<2>(); break;
-    case 3: all_but<3>(); break;
-    case 4: all_but<4>(); break;
-    case 5: all_but<5>(); break;
-    case 6: all_but<6>(); break;
-    default: all_but<7>();
+    case 0: wait_for_all_but<0>(); break;
+    case 1: wait_for_all_but<1>(); break;
+    case 2: wait_for_all_but<2>(); break;
+    case 3: wait_for_all_but<3>(); break;
+    case 4: wait_for_all_but<4>(); break;
+    case 5: wait_for_all_but<5>(); break;
+    case 6: wait_for_all_but<6>(); break;
+    default: wait_for_all_but<7>();
   }
   __syncwarp();  // lanes copy for each other
 }
@@ -80,6 +81,7 @@ struct Signal {
   const u8* memory;
   u32 at;
 
+  Signal() = default;
   __device__ explicit Signal(const u8* memory) : memory(memory), at(u32(__cvta_generic_to_shared(memory))) {}
   __device__ void begin() const {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
@@ -103,31 +105,32 @@ __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acqui
 __device__ inline i32 chunks_of(i64 length) { return i32((length + PLACES * GROUP - 1) / (PLACES * GROUP)); }
 __device__ inline i32 segments_of(i64 length) { return i32((length + SEGMENT - 1) / SEGMENT); }
 
-// What a thread has of a row that BLOCKS blocks hold: a place, and of the row's segments those of its team. A team is as
-// many threads of a block as it has places.
-template <int BLOCKS> struct Part {
+// A thread of a cluster: which shares of the row are its own. It has one share of each chunk, in the segments of its team:
+// as many threads of a block as take its shares of one chunk.
+template <int BLOCKS> struct ClusterThread {
   static constexpr int TEAM = PLACES / BLOCKS;
-  i32 lane, warp, place;       // of its warp; of the row's warps; of the places
+  i32 lane, warp, index;       // in its warp; of the row's warps; of the threads that a chunk has shares for
   i32 team, teams, segments;
-  i32 chunks, warp_chunks;     // of the row, up to the last in which this thread's place (its warp's) has elements
-  i32 own;                     // this warp's first share among its block's of a chunk
+  i32 chunks, warp_chunks;     // of the row, up to the last in which this thread (its warp) has elements
+  i32 warp_share;              // this warp's first share of a chunk, among those of its block
 
-  __device__ explicit Part(i32 length) {
+  __device__ explicit ClusterThread(i32 length) {
     const i32 rank = i32(blockIdx.x % BLOCKS), thread = i32(threadIdx.x) % TEAM;
     lane = thread % 32;
-    place = rank * TEAM + thread;
-    warp = place / 32;
-    own = thread - lane;
+    index = rank * TEAM + thread;
+    warp = index / 32;
+    warp_share = thread - lane;
     team = i32(threadIdx.x) / TEAM;
     teams = i32(blockDim.x) / TEAM;
     const i32 shares = (length + GROUP - 1) / GROUP;
     segments = segments_of(length);
-    chunks = (shares - place + PLACES - 1) / PLACES;
-    warp_chunks = (shares - place + lane + PLACES - 1) / PLACES;
+    chunks = (shares - index + PLACES - 1) / PLACES;
+    warp_chunks = (shares - index + lane + PLACES - 1) / PLACES;
   }
-  // The chunks of a segment end here.
-  __device__ i32 end(i32 segment, i32 of) const { return min(of, (segment + 1) * SEGMENT_CHUNKS); }
-  __device__ i32 first(i32 chunk) const { return (chunk * PLACES + place) * GROUP; }
+  // Where the chunks of a segment end, of so many.
+  __device__ i32 end(i32 segment, i32 chunks) const { return min(chunks, (segment + 1) * SEGMENT_CHUNKS); }
+  // The first element of its share of a chunk.
+  __device__ i32 first(i32 chunk) const { return (chunk * PLACES + index) * GROUP; }
   // The chunk of this thread's turn, counted from its first segment on.
   __device__ i32 at_turn(i32 turn) const {
     return (team + turn / SEGMENT_CHUNKS * teams) * SEGMENT_CHUNKS + turn % SEGMENT_CHUNKS;
@@ -139,38 +142,43 @@ template <int BLOCKS> struct Part {
   }
 };
 
-// What a warp keeps of a chunk: BYTES for each share. A part of them belongs to an operand, or to what is computed of the
-// elements, for all lanes together; a warp that has read one part may put another in its place.
-template <int BYTES, int BLOCKS> struct Slots {
-  static constexpr int bytes = Part<BLOCKS>::TEAM * BYTES;  // of a chunk
+// A warp's shares of a row in shared memory: BYTES for each, divided among inputs and values that passes hold. A value
+// may take the bytes of an input that the warp has read.
+template <int BYTES, int BLOCKS> struct RowMemory {
+  static constexpr int chunk_bytes = ClusterThread<BLOCKS>::TEAM * BYTES;
   u8* memory;
   i32 lane;
 
-  __device__ Slots(u8* block, const Part<BLOCKS>& part) : memory(block + part.own * BYTES), lane(part.lane) {}
-  __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * bytes; }
+  RowMemory() = default;
+  __device__ RowMemory(u8* block, const ClusterThread<BLOCKS>& thread)
+      : memory(block + thread.warp_share * BYTES), lane(thread.lane) {}
+  __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * chunk_bytes; }
 };
 
-// Such a part: from the FIRST 16 bytes of every share on. Words lie so that lanes which read their own shares meet in no
+// 16-byte words that a share takes.
+template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
+
+// One input or value there: a share's words from FIRST on. They lie so that lanes which read their own shares meet in no
 // bank.
-template <typename E, int FIRST, int BYTES, int BLOCKS> struct Held {
+template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   using V = Lanes<E, GROUP>;
   using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
   static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
   static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
-  Slots<BYTES, BLOCKS> slots;
+  RowMemory<BYTES, BLOCKS> memory;
 
   static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
-  __device__ u8* chunk_at(i32 chunk) const { return slots.chunk_at(chunk) + FIRST * 16 * 32; }
+  __device__ u8* chunk_at(i32 chunk) const { return memory.chunk_at(chunk) + FIRST * 16 * 32; }
 
   // Lanes copy neighbouring words.
-  __device__ void load(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part, i32 chunk) const {
-    const i32 first = part.first(chunk) - slots.lane * GROUP;
+  __device__ void load(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
+    const i32 first = thread.first(chunk) - memory.lane * GROUP;
     const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
 #pragma unroll
     for (int i = 0; i < words; ++i) {
-      const i32 word = i * 32 + slots.lane;
+      const i32 word = i * 32 + memory.lane;
       if (first + word / words * GROUP < length)
-        copy_ahead<width>(chunk_at(chunk) + word_at(word), from + word * width);
+        copy_async<width>(chunk_at(chunk) + word_at(word), from + word * width);
     }
   }
 
@@ -179,36 +187,36 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct Held {
 #pragma unroll
     for (int i = 0; i < words; ++i)
       reinterpret_cast<W*>(lanes.data)[i] =
-          *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(slots.lane * words + i));
+          *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(memory.lane * words + i));
     return lanes;
   }
   __device__ void put(i32 chunk, const V& lanes) const {
 #pragma unroll
     for (int i = 0; i < words; ++i)
-      *reinterpret_cast<W*>(chunk_at(chunk) + word_at(slots.lane * words + i)) =
+      *reinterpret_cast<W*>(chunk_at(chunk) + word_at(memory.lane * words + i)) =
           reinterpret_cast<const W*>(lanes.data)[i];
   }
 };
-// 16-byte words that a share takes.
-template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
 
-// Shares of what rows have in common, TURNS of them read ahead of their use: they come from far. They are kept as whole
-// words: halves of words that a branch may leave as they are would be put together, and waited for, where they are loaded.
-template <typename E, int TURNS> struct Ahead {
+// Shares of a column, TURNS of them loaded ahead of their use: they come from far. They are kept as whole words: halves
+// of words that a branch may leave as they are would be put together, and waited for, where they are loaded.
+template <typename E, int TURNS> struct Prefetched {
   using V = Lanes<E, GROUP>;
   using W = typename word<sizeof(V) < 4 ? int(sizeof(V)) : 4>::type;
   static constexpr int count = int(sizeof(V) / sizeof(W));
   W words[TURNS][count];
 
   template <int BLOCKS>
-  __device__ void fetch(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part, int turn, i32 chunk) {
-    const V lanes = ::load<true, E, GROUP>(row, min(part.first(chunk), length - GROUP), length);
+  __device__ void fetch(
+      const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, int turn, i32 chunk) {
+    const V lanes = ::load<true, E, GROUP>(row, min(thread.first(chunk), length - GROUP), length);
 #pragma unroll
     for (int i = 0; i < count; ++i) words[turn][i] = reinterpret_cast<const W*>(lanes.data)[i];
   }
-  template <int BLOCKS> __device__ void begin(const storage_t<E>* row, i32 length, const Part<BLOCKS>& part) {
+  template <int BLOCKS>
+  __device__ void begin(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread) {
 #pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) fetch(row, length, part, turn, part.at_turn(turn));
+    for (int turn = 0; turn < TURNS; ++turn) fetch(row, length, thread, turn, thread.at_turn(turn));
   }
   __device__ V share(int turn) const {
     V lanes;
@@ -217,15 +225,14 @@ template <typename E, int TURNS> struct Ahead {
     return lanes;
   }
 };
-// Shares of a thread that are under way together, where an element of all inputs, or of all that rows have in common, has
-// so many bits.
+// Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return bits <= 16 ? 4 : bits <= 32 ? 2 : 1; }
 // Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others compute.
 __device__ constexpr int cluster_blocks(int bits, int passes, bool wide) {
   return wide ? 1 : bits <= 16 && passes <= 3 ? 4 : 3;
 }
 
-// To what a thread has, a share of elements themselves.
+// Adds a share of elements themselves.
 template <typename How, typename V, typename E>
 __device__ inline void add_share(Partial<How, V, PLACES>& partial, const Lanes<E, GROUP>& lanes) {
   V group[GROUP];
@@ -234,8 +241,8 @@ __device__ inline void add_share(Partial<How, V, PLACES>& partial, const Lanes<E
   partial.add(group);
 }
 
-// Partial results of a row's warps, by segment: in the shared memory of each block of its cluster.
-template <typename How, typename V> struct Gathered {
+// What the warps of a row found of a reduction, by segment: in the shared memory of each block of its cluster.
+template <typename How, typename V> struct WarpResults {
   using P = Partial<How, V, PLACES>;
   using S = typename sent<V>::type;
   static_assert(sizeof(S) <= STATE_BYTES && CLUSTER_SEGMENTS == 32);
@@ -243,14 +250,16 @@ template <typename How, typename V> struct Gathered {
   S* values;
   Signal signal;
 
-  __device__ Gathered(u8* memory, const Signal& signal) : values(reinterpret_cast<S*>(memory)), signal(signal) {}
+  WarpResults() = default;
+  __device__ WarpResults(u8* memory, const Signal& signal) : values(reinterpret_cast<S*>(memory)), signal(signal) {}
 
-  // Of the places of a warp's lanes, to every block.
-  template <int BLOCKS> __device__ void add(const P& partial, i32 segment, const Part<BLOCKS>& part) const {
+  // Sends what the lanes of a warp found to every block.
+  template <int BLOCKS>
+  __device__ void send(const P& partial, i32 segment, const ClusterThread<BLOCKS>& thread) const {
     const S value = P::template across<32>(partial.place);
-    if (part.lane < BLOCKS)
-      send(in_block(&values[segment * WARPS + part.warp], part.lane), value,
-           in_block(signal.memory, part.lane));
+    if (thread.lane < BLOCKS)
+      ::send(in_block(&values[segment * WARPS + thread.warp], thread.lane), value,
+           in_block(signal.memory, thread.lane));
   }
   // The value of the row, once all have come: trees of neighbours, of warps and then of segments.
   __device__ V total(i32 segments) const {

@@ -28,6 +28,15 @@ template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
+// Calls a function with 0, 1 .. N - 1, each a constant that can stand in template arguments.
+template <int I> struct Constant {
+  __device__ constexpr operator int() const { return I; }
+};
+template <int... I, typename F> __device__ inline void each(Seq<I...>, const F& function) {
+  (function(Constant<I>()), ...);
+}
+template <int N, typename F> __device__ inline void each(const F& function) { each(make_seq<N>(), function); }
+
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };
 template <int I, typename E> struct Indexed {};
@@ -46,22 +55,23 @@ template <typename E> struct PerColumn { using element = E; };
 template <typename E, auto Member = nullptr> struct PerRow { using element = E; };  // Member: of Shared, of an output
 template <typename E> struct ScalarOf { using element = E; };
 
-// What a pass over a row makes. Reduce: a reduction. How: its class of reductions.cuh; V: the type of an element's value;
-// Member: of Shared, the result; Finite: of Shared, whether all values of a thread were finite (nullptr: nobody asks);
-// Raw: the index in Inputs of the input that is reduced as it stands (-1: none). Store: an output that has an element
-// for each of a row's; Output: its index in Outputs.
+// What a pass over a row makes of each element, in the order of its values. Reduce: a reduction. How: its class of
+// reductions.cuh; V: the type of an element's value; Member: of Shared, the result; Finite: of Shared, whether all values of
+// a thread were finite (nullptr: not asked); Raw: the index in Inputs of the input that is reduced as it stands (-1: none).
+// Store: an output that has an element for each of a row's; Output: its index in Outputs.
 template <typename How_, typename V, auto Member, auto Finite = nullptr, int Raw = -1> struct Reduce {
   using How = How_;
   using Value = V;
   static constexpr bool reduces = true;
   static constexpr auto member = Member;
   static constexpr auto finite = Finite;
-  static constexpr int raw = Raw;
+  static constexpr int raw = Raw, output = -1;
 };
 template <int Output> struct Store {
   static constexpr bool reduces = false;
   static constexpr int output = Output;
 };
+
 // A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if that
 // matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
 template <typename How_, typename Joined_, int Raw> struct Extreme {
@@ -72,8 +82,38 @@ template <typename How_, typename Joined_, int Raw> struct Extreme {
 
 // What a cluster keeps of each element: E, and the elements below it in memory.
 template <typename E, typename... Below> struct Kept { using element = E; using below = List<Below...>; };
+
 // Which values of `held` a pass finds made: none (0), those of earlier passes, all.
 constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 
+// What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
+// (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first to
+// make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all numbers.
+struct PassDefaults {
+  static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
+  static constexpr bool CAREFUL = false;
+  PassDefaults() = default;
+  template <typename S> __device__ explicit PassDefaults(const S&) {}
+  __device__ bool fast() const { return true; }
+};
+
 // The pass of a program that has nothing to make after its reductions.
-struct EmptyPass { using Makes = List<>; };
+struct EmptyPass : PassDefaults {
+  using Makes = List<>;
+  using PassDefaults::PassDefaults;
+};
+
+// What a program with reductions has unless it says otherwise. BLOCKS: its rows are blocks along an axis. STAGE: which
+// stage of an operation it is, 0 if the only one. COSTLY: how many values of an element are held for what they cost.
+// BESIDE: the inputs in which rows beside each other differ (bits, as in PassDefaults).
+struct RowProgramDefaults {
+  using Attributes = List<>;
+  using Stack = List<>;
+  using Extremes = List<>;
+  using Passes = List<>;
+  struct Held {};
+  static constexpr bool BLOCKS = false;
+  static constexpr int STAGE = 0, COSTLY = 0;
+  static constexpr u32 BESIDE = 0;
+  template <typename S> static __device__ void finish(S&) {}
+};

@@ -11,7 +11,7 @@ import skuda
 from skuda.demo.encoder import PARTS, Encoder
 from skuda.demo.measure import Loss, loss
 from skuda.demo.quantize import Backend, Quantized, Scheme, dequantize
-from skuda.dtypes import WORD_OF_STORAGE
+from skuda.model.dtypes import WORD_OF_STORAGE
 
 SENTENCES = (
     "A kernel that waits for memory has time for arithmetic.",

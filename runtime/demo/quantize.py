@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import skuda
-from skuda.dtypes import DTYPES, WORD_OF_STORAGE, DType
+from skuda.arrays.libraries import import_cupy
 from skuda.errors import DeviceMismatch, InvalidProblem
-from skuda.family import import_cupy
-from skuda.kernel import cuda_available
+from skuda.launch.kernel import cuda_available
+from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE, DType
 
 GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
 ELEMENTS = ("s8", "u8", "s4", "u4")

@@ -6,8 +6,8 @@ import numpy as np
 
 from skuda.bench import suite
 from skuda.bench.suite import Case
-from skuda.dtypes import DTYPES
 from skuda.generated import CATALOG
+from skuda.model.dtypes import DTYPES
 
 CASES = suite.cases(CATALOG)
 

@@ -12,8 +12,8 @@ import pytest
 from skuda.bench import cli, report, suite
 from skuda.bench.shapes import Layout, Shape
 from skuda.codegen.cli import main
-from skuda.evidence import Records
 from skuda.generated import CATALOG
+from skuda.verification.evidence import Records
 
 
 def test_a_run_prints_writes_and_fails_for_a_failed_row(result, monkeypatch, capsys, tmp_path):

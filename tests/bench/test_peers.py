@@ -13,8 +13,8 @@ from bench_rows import CASES, SAMPLED, arrays_of, case, code_range
 from skuda.bench import formulas, problem, shapes
 from skuda.bench.shapes import Shape
 from skuda.bench.suite import Case
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 DECODED = [
     each for each in CASES if str(each.shape) == "16x4096" or each.operation.reduces and each.shape == shapes.ODD

@@ -10,8 +10,8 @@ from skuda.bench import suite
 from skuda.bench.shapes import SizeClass
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
-from skuda.operation import FORM
-from skuda.sku import BackendKind
+from skuda.model.operation import FORM
+from skuda.model.sku import BackendKind
 
 
 @pytest.mark.parametrize("quick", [False, True])

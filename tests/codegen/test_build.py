@@ -7,17 +7,17 @@ from types import SimpleNamespace
 
 import pytest
 
-from skuda import compile as compiler
-from skuda import dispatch, kernel, schedules
 from skuda.codegen.cli import main
 from skuda.codegen.commands import build, gpus
-from skuda.compile import Compiled
 from skuda.errors import CompileError
-from skuda.sku import BackendKind
+from skuda.launch import compiler, kernel, registry
+from skuda.launch.compiler import Compiled
+from skuda.model.sku import BackendKind
+from skuda.schedules import table
 
 LERP = [
     sku
-    for sku in dispatch.skus()
+    for sku in registry.skus()
     if (sku.op, sku.backend) == ("lerp", BackendKind.CUDA)
 ]
 
@@ -59,7 +59,7 @@ def test_a_first_call_after_it_compiles_nothing(compiled, gpu, capsys, folder):
     out = capsys.readouterr().out
     assert out.startswith(f"{len(LERP)} kernels for sm_90 in {folder}: {len(LERP)} compiled, 0 were there (")
     assert len(compiled) == len(LERP)
-    catalog = dispatch.catalogs()[0]
+    catalog = registry.catalogs()[0]
     for job in build.jobs_of([catalog], ["lerp"], ["sm_90"]):
         made = kernel.Kernel(lambda job=job: catalog.source(job.source), job.source, job.entry)
         assert made.on(0) == (b"machine code", "lowered")
@@ -74,11 +74,11 @@ def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
     names = {(entry.split("<")[0].rpartition("_")[0], arch) for entry, arch in compiled}
     functions = ("lerp_backward", "lerp_tensor", "lerp_tensor_backward")
     assert names == {(function, arch) for function in functions for arch in ("sm_80", "sm_90")}
-    kernels = sum((sku.op, sku.backend) == ("lerp_tensor", BackendKind.CUDA) for sku in dispatch.skus())
+    kernels = sum((sku.op, sku.backend) == ("lerp_tensor", BackendKind.CUDA) for sku in registry.skus())
     assert f"lerp_tensor.cu sm_80: {kernels} kernels" in capsys.readouterr().err
-    every = build.jobs_of(dispatch.catalogs(), [], ["sm_90"])
-    found = [dispatch.entry_of(sku) for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
-    wanted = {(e.operation.source, x) for e in found for x in schedules.entries(e.operation, e.types, e.variant)}
+    every = build.jobs_of(registry.catalogs(), [], ["sm_90"])
+    found = [registry.entry_of(sku) for sku in registry.skus() if sku.backend is BackendKind.CUDA]
+    wanted = {(e.operation.source, x) for e in found for x in table.entries(e.operation, e.types, e.variant)}
     assert len(every) == len(wanted) and {(job.source, job.entry) for job in every} == wanted
 
 
@@ -91,7 +91,7 @@ def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
     ],
 )
 def test_stages_belong_to_what_they_are_of(name, kernels):
-    jobs = build.jobs_of(dispatch.catalogs(), [name], ["sm_90"])
+    jobs = build.jobs_of(registry.catalogs(), [name], ["sm_90"])
     assert {job.entry.split("<")[0].rpartition("_")[0].removesuffix("_columns") for job in jobs} == kernels
 
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import skuda
-from skuda import dispatch
 from skuda.codegen.cli import COMMANDS, main
 from skuda.codegen.commands import doctor, generate, gpus, oracles
 from skuda.codegen.render import render
 from skuda.codegen.spec import load, loads
 from skuda.errors import SpecError
+from skuda.launch import registry
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """\
@@ -234,7 +234,7 @@ def test_list_fits_80_columns(skuda_command):
 
 def test_show_of_a_kernel_has_no_private_field(skuda_command):
     symbol = "quantize_per_token_f16_s8__vec16"
-    hash(dispatch.sku_of_symbol(symbol).precision_guarantee)  # which is kept
+    hash(registry.sku_of_symbol(symbol).precision_guarantee)  # which is kept
     out = skuda_command("show", symbol)[1]
     assert "\nmath_precision: f32\n" in out
     assert not re.search(r"^_", out, re.MULTILINE)
@@ -257,7 +257,7 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
 
 def test_list_counts_and_names_every_kernel(skuda_command):
     symbols = skuda_command("list", "--skus")[1].splitlines()
-    assert sorted(symbols) == sorted(sku.symbol for sku in dispatch.skus())
+    assert sorted(symbols) == sorted(sku.symbol for sku in registry.skus())
     counts = [int(line.split()[3]) for line in listed(skuda_command("list")[1])]
     assert sum(counts) == len(symbols)
     backward = skuda_command("list", "lerp_tensor", "--skus")[1].splitlines()
@@ -314,7 +314,7 @@ def test_show_types_names_the_kernels(skuda_command):
 def test_show_serves_every_operation(skuda_command, name):
     status, out, err = skuda_command("show", name, "--types", "f64")
     assert (status, err) == (0, "")
-    plans = [plan for plan in dispatch.catalogs()[0].module(name).PLANS if not plan.operation.stage]
+    plans = [plan for plan in registry.catalogs()[0].module(name).PLANS if not plan.operation.stage]
     assert all(f"  {plan.operation.name}" in out and f"== {plan.operation.function} ==" in out for plan in plans)
     assert re.search(rf"  {name}_\w*f64_?\w*__", out) and "struct" in out
 
@@ -398,7 +398,7 @@ def test_doctor_without_a_gpu(skuda_command, monkeypatch):
     status, out, _ = skuda_command("doctor")
     assert status == 0
     assert "no GPU (no NVIDIA driver): plans run on the CPU reference" in out
-    assert f"{len(dispatch.catalogs()[0].modules)} operations" in out
+    assert f"{len(registry.catalogs()[0].modules)} operations" in out
 
 
 @pytest.mark.parametrize(("cuda", "extra"), [("12.8", "cuda12"), ("13.0", "cuda13"), ("14.1", "cuda13")])
@@ -484,7 +484,7 @@ def test_the_menu_imports_no_command(tmp_path):
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True
     )
     modules = done.stdout.splitlines()[-1].split()
-    assert not {"numpy", "jinja2", "yaml", "skuda.demo", "skuda.dispatch"} & set(modules)
+    assert not {"numpy", "jinja2", "yaml", "skuda.demo", "skuda.launch.registry"} & set(modules)
 
 
 def test_a_reader_that_has_enough_is_no_error(tmp_path):

@@ -13,9 +13,9 @@ from collections import defaultdict
 import pytest
 from problems import covering, each_schedule, features
 
-import skuda.compile as compiler
-from skuda import dispatch, schedules
-from skuda.sku import KernelSku
+from skuda.launch import compiler, registry
+from skuda.model.sku import KernelSku
+from skuda.schedules import table
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 136  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
@@ -28,15 +28,15 @@ def every_other() -> list[KernelSku]:
     """Of each function every other schedule, those that the function before it left out."""
     functions: dict[str, list[KernelSku]] = {}
     for sku in each_schedule():
-        if dispatch.entry_of(sku).variant is not schedules.STAGES:
-            functions.setdefault(dispatch.entry_of(sku).operation.function, []).append(sku)
+        if registry.entry_of(sku).variant is not table.STAGES:
+            functions.setdefault(registry.entry_of(sku).operation.function, []).append(sku)
     chosen = (skus[index % 2 :: 2] or skus for index, skus in enumerate(functions.values()))
     return [sku for skus in chosen for sku in (skus[:1] if is_second(skus[0]) else skus)]
 
 
 def is_second(sku: KernelSku) -> bool:
     """Whether it is of a stage of a second form."""
-    return dispatch.entry_of(sku).operation.of_second
+    return registry.entry_of(sku).operation.of_second
 
 
 SKUS = every_other()
@@ -48,12 +48,12 @@ def entry_of(sku: KernelSku) -> str:
 
 def entries_of(skus: list[KernelSku]) -> list[str]:
     """Every kernel that these launch, once."""
-    found = map(dispatch.entry_of, skus)
-    return [*dict.fromkeys(e for each in found for e in schedules.entries(each.operation, each.types, each.variant))]
+    found = map(registry.entry_of, skus)
+    return [*dict.fromkeys(e for each in found for e in table.entries(each.operation, each.types, each.variant))]
 
 
 def source_of(sku: KernelSku) -> str:
-    return dispatch.entry_of(sku).operation.source
+    return registry.entry_of(sku).operation.source
 
 
 def groups(skus: list[KernelSku]) -> list[tuple[str, list[KernelSku]]]:
@@ -69,7 +69,7 @@ def groups(skus: list[KernelSku]) -> list[tuple[str, list[KernelSku]]]:
 
 
 def compile_group(source: str, members: list[KernelSku], arch: str) -> compiler.Compiled:
-    text = dispatch.catalogs()[0].source(source)
+    text = registry.catalogs()[0].source(source)
     return compiler.compile_cubin(text, source, entries_of(members), arch)
 
 
@@ -141,14 +141,14 @@ def test_the_covering_set_covers():
     chosen = {(source_of(sku), kernel_of(entry.split("<")[0])) for sku in COVERING for entry in entries_of([sku])}
     kernels = {name.rsplit("_", 1)[-1] for _, name in chosen}
     functions = {name.rsplit("_", 1)[0] for _, name in chosen}
-    sources = {source: dispatch.catalogs()[0].source(source) for source in map(source_of, SKUS)}
+    sources = {source: registry.catalogs()[0].source(source) for source in map(source_of, SKUS)}
     written = {
         kernel_of(name)
         for text in sources.values()
         for name in re.findall(r"^    (\w+)\(const __grid_constant__", text, re.MULTILINE)
     }
     assert {name.rsplit("_", 1)[-1] for name in written} == kernels
-    second = {dispatch.entry_of(sku).operation.function for sku in SKUS if is_second(sku)}
+    second = {registry.entry_of(sku).operation.function for sku in SKUS if is_second(sku)}
     assert {name.rsplit("_", 1)[0] for name in written} - second == functions - second
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
@@ -162,8 +162,8 @@ def test_the_covering_set_covers():
 def test_covering_set_on_other_architectures(index, quickly_compiled):
     """Each on one of them, in turn: of those that can have it."""
     source, members = IN_TURN[index]
-    variants = [dispatch.entry_of(sku).variant for sku in members]
-    archs = [arch for arch in OTHER_ARCHS if all(schedules.runs_on(variant, arch) for variant in variants)]
+    variants = [registry.entry_of(sku).variant for sku in members]
+    archs = [arch for arch in OTHER_ARCHS if all(table.runs_on(variant, arch) for variant in variants)]
     arch = archs[index % len(archs)]
     compiled = compile_group(source, members, arch)
     assert compiled.log == ""

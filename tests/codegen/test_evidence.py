@@ -12,15 +12,16 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from gpu import sanitizers
 
-from skuda import dispatch, evidence
 from skuda.bench import suite
 from skuda.codegen.cli import main
 from skuda.codegen.commands import verified
 from skuda.codegen.commands.evidence import BEGIN, END, block, page
-from skuda.dtypes import DTYPES
-from skuda.evidence import Records, Result, State
 from skuda.generated import CATALOG
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.verification import evidence
+from skuda.verification.evidence import Records, Result, State
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """\
@@ -94,7 +95,7 @@ def write_bench(catalog, sku: str, *shares: float) -> None:
 
 
 def test_the_kernels_are_those_of_the_table():
-    expected = {sku.symbol for sku in dispatch.skus() if sku.backend is BackendKind.CUDA}
+    expected = {sku.symbol for sku in registry.skus() if sku.backend is BackendKind.CUDA}
     assert set(evidence.kernels(CATALOG.operations)) == expected
 
 
@@ -216,7 +217,7 @@ def test_a_row_of_the_bench_names_the_kernel_that_served_it(shape, variant):
         arrays[placed.operand.name] = np.ndarray(placed.shape, storage, memory.data, 0, strides)
     plan = case.plan_class.select(case.descriptor(), preference=BackendKind.REFERENCE)
     sku = served_by(SimpleNamespace(plan=plan, arrays=arrays))
-    assert dispatch.entry_of(sku).operation is case.operation
+    assert registry.entry_of(sku).operation is case.operation
     assert sku.symbol.startswith("quantize_per_token_f16_")
     assert sku.variant == variant
 

@@ -10,7 +10,7 @@ import pytest
 
 from skuda.codegen.commands import growth
 from skuda.codegen.spec import load, loads
-from skuda.evidence import Records
+from skuda.verification.evidence import Records
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -40,17 +40,17 @@ def test_a_change_of_each_file_that_matters_is_noticed_and_of_no_other(tree):
     assert done.returncode == 0, done.stderr
     loaded, noticed = json.loads(done.stdout)
     templates = {path.relative_to(REPOSITORY).as_posix() for path in (REPOSITORY / "templates").rglob("*.jinja")}
-    assert {"codegen/render.py", "runtime/rows.py", "runtime/schedules.py"} <= set(loaded)
+    assert {"codegen/render.py", "runtime/reference/reductions.py", "runtime/schedules/table.py"} <= set(loaded)
     assert {path for path, is_noticed in noticed.items() if is_noticed} == {*loaded, *templates, "ops.yaml"}
     assert {path for path, is_noticed in noticed.items() if not is_noticed} > {
-        "runtime/plan.py", "runtime/cuda/rows.cuh", "codegen/commands/show.py", "tests/conftest.py",
+        "runtime/plans/plan.py", "runtime/cuda/rows.cuh", "codegen/commands/show.py", "tests/conftest.py",
     }  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("path", "text", "other"),
     [
-        ("runtime/rows.py", 'PLACED = ("argmax", "argmin")', 'PLACED = ("argmin", "argmax")'),
+        ("runtime/reference/reductions.py", 'PLACED = ("argmax", "argmin")', 'PLACED = ("argmin", "argmax")'),
         ("templates/doc.md.jinja", "# ", "#  "),
     ],
 )

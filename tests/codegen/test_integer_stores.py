@@ -12,11 +12,12 @@ from conformance.support import unpack
 from host import emulator
 from problems import covering
 
-from skuda import dispatch, schedules
 from skuda.codegen.spec import load, loads
-from skuda.compile import compile_cubin
 from skuda.errors import SpecError
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind
+from skuda.schedules import table
 
 LIMITS = {
     "s8": (-128, 127), "u8": (0, 255), "s4": (-8, 7), "u4": (0, 15), "i32": (-(2**31), 2**31 - 1),
@@ -326,11 +327,11 @@ def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
     """By the host's compiler: kernels of each schedule, also where one of two outputs alone has two elements in a byte,
     and its type is no letter.
     """
-    found = dispatch._CATALOGS[ours.__name__]
-    ours = [sku for sku in dispatch.skus() if dispatch.entry_of(sku).catalog is found]
+    found = registry._CATALOGS[ours.__name__]
+    ours = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is found]
     skus = [sku for sku in ours if sku.backend is BackendKind.CUDA]
-    sources = emulator.by_source(sku for sku in skus if not dispatch.entry_of(sku).operation.of_second)
-    monkeypatch.setattr(dispatch, "catalogs", lambda: (found,))
+    sources = emulator.by_source(sku for sku in skus if not registry.entry_of(sku).operation.of_second)
+    monkeypatch.setattr(registry, "catalogs", lambda: (found,))
     for name in ("two_widths", "whole", "saturate_to_s4_it", "wrap_to_u8_it"):
         some = covering(sources[f"{name}.cu"])
         host = emulator.Host(some, tmp_path)
@@ -340,13 +341,13 @@ def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
 @pytest.mark.parametrize("source", ["squares", "codes_of_reals", "totals", "whole", "twice"])
 def test_every_kernel_compiles(ours, source, quickly_compiled):
     """Operations of integers alone are kernels too, and so are their stages."""
-    found = dispatch._CATALOGS[ours.__name__]
+    found = registry._CATALOGS[ours.__name__]
     entries: dict[str, None] = {}
     for plan in found.plans(source):
         operation = plan.operation
         for types in operation.kernel_combinations() if not operation.stages else ():
-            for variant in schedules.variants(operation, types):
-                entries |= dict.fromkeys(schedules.entries(operation, types, variant))
+            for variant in table.variants(operation, types):
+                entries |= dict.fromkeys(table.entries(operation, types, variant))
     chosen = [*entries][:: max(1, len(entries) // 6)]
     compiled = compile_cubin(found.source(f"{source}.cu"), f"{source}.cu", chosen, "sm_90")
     assert compiled.log == "" and compiled.lowered.keys() == set(chosen)

@@ -20,11 +20,13 @@ from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, floats, pattern
 
 from oracles.floats import FORMATS, Format
-from skuda import dispatch, reference, schedules
 from skuda.codegen.intrinsics import INTRINSICS, Intrinsic
 from skuda.codegen.nodes import BOOL, INT, REAL, Node
 from skuda.codegen.printers import LatexPrinter
-from skuda.compile import compile_cubin
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.reference import formulas
+from skuda.schedules import table as schedules
 
 ELEMENTS = ("f32", "f64")
 NAMES = "abc"
@@ -377,14 +379,14 @@ def test_common(catalog, backend, name, element):
     columns = arguments_of(INTRINSICS[name].arguments, form)
     got = bits_of(call(catalog, backend, name, "", columns, form), element)
     with np.errstate(all="ignore"):
-        expected = bits_of(reference.narrow(getattr(reference, name)(*columns), element), element)
+        expected = bits_of(formulas.narrow(getattr(formulas, name)(*columns), element), element)
     wrong = np.flatnonzero(got != expected)
     assert not len(wrong), [([column[i] for column in columns], got[i], expected[i]) for i in wrong[:5]]
 
 
 def test_every_cell_compiles_for_cuda(catalog):
     """All strided kernels in one module; each generated source includes the same headers once."""
-    found = dispatch._CATALOGS[catalog.__name__]
+    found = registry._CATALOGS[catalog.__name__]
     texts = [found.source(operation.source) for operation in found.operations]
     entries = [
         schedules.entry(operation, types, schedules.STRIDED)

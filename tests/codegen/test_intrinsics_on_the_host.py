@@ -16,9 +16,9 @@ from test_intrinsics import ELEMENTS, INTRINSICS, SPEC, STORAGE, arguments_of, c
 from values import UNTOUCHED, run
 
 from oracles.floats import FORMATS
-from skuda import dispatch
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 PACKAGE = "skuda_intrinsics_on_the_host"
 LIBRARY = 16  # units in the last place between the libraries of C++ and NumPy, at most
@@ -54,8 +54,8 @@ def columns_of(name: str, kind: str, element: str) -> list[np.ndarray]:
 def host(tmp_path_factory):
     """All cells in one library."""
     module = make_catalog(tmp_path_factory.mktemp("catalog"), PACKAGE, SPEC)
-    skus = [sku for sku in dispatch.skus() if dispatch.entry_of(sku).catalog.package == PACKAGE]
-    one_each = {dispatch.entry_of(sku).operation.function: sku for sku in skus if sku.backend is BackendKind.CUDA}
+    skus = [sku for sku in registry.skus() if registry.entry_of(sku).catalog.package == PACKAGE]
+    one_each = {registry.entry_of(sku).operation.function: sku for sku in skus if sku.backend is BackendKind.CUDA}
     entries = []
     for cell in typed_cells():
         call = call_of(*cell, len(columns_of(*cell)[0]))

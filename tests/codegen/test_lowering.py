@@ -10,7 +10,9 @@ import pytest
 
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import CudaProgram
-from skuda.codegen.lowering import LOWERINGS, STORED
+from skuda.codegen.lowering import LOWERINGS, Site
+from skuda.codegen.row_program import RowProgram
+from skuda.codegen.stages import stages
 
 CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
 PROGRAMS = {
@@ -21,7 +23,7 @@ PROGRAMS = {
 }
 GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
 
-RULES = LOWERINGS + STORED
+RULES = [rule for rule in LOWERINGS if {Site.ELEMENTWISE, Site.STORE} & {*rule.sites}]
 
 # What formulas of some families become: classes of quotient.cuh with the methods that are called.
 EXAMPLES = {
@@ -49,6 +51,11 @@ def family(function: str) -> str:
     return next((function.replace(f"_{each}", "") for each in GRANULARITIES if each in function), function)
 
 
+def method(rule) -> str:
+    """What a rule calls of its object."""
+    return re.search(r"template (\w+)<", rule.becomes)[1]
+
+
 def rules(program) -> set[tuple[str, str]]:
     """(class, method) of every rule that applies to a program: its object is a member, its method is called.
     """
@@ -58,9 +65,9 @@ def rules(program) -> set[tuple[str, str]]:
     for output in written.outputs:
         for name, holder in prepared.items():
             for rule in RULES:
-                call = f"{name}.template {rule.method}<FAST{', ' if rule.ranged else '>'}"
-                if rule.holder == holder and call in output.formula:
-                    found.add((holder, rule.method))
+                call = rule.becomes.partition("FAST")[0].format(object=name)
+                if rule.kind == holder and f"{call}FAST" in output.formula:
+                    found.add((holder, method(rule)))
     assert {holder for holder, _ in found} == set(prepared.values())
     return found
 
@@ -73,13 +80,32 @@ def test_the_catalog(function):
         encoding="utf-8"
     )
     body = text.split(f"struct {function}_formula {{")[1].split("\n};")[0]
-    for holder in {rule.holder for rule in RULES}:
+    for holder in {rule.kind for rule in RULES}:
         assert (f"{holder}<C" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
 
 
 def test_every_rule_is_used_and_every_example_is_there():
-    assert set().union(*map(rules, PROGRAMS.values())) == {(rule.holder, rule.method) for rule in RULES}
+    assert set().union(*map(rules, PROGRAMS.values())) == {(rule.kind, method(rule)) for rule in RULES}
     assert {family(function) for function in PROGRAMS} >= EXAMPLES.keys()
+
+
+def test_every_rule_of_rows_is_used():
+    """Rules that make a call are found in the text of passes, those that choose a reduction in what passes make."""
+    programs = [stage for row in CATALOG.rows for program in row.programs for stage in (*stages(program), program)]
+    over = [RowProgram(each) for each in programs if each.operation.over and not each.operation.stages]
+    calls = " ".join(text for each in over for one in each.passes for text in (*one.statements, *one.values))
+    made = " ".join(text for each in over for one in each.passes for text in one.makes)
+    extremes = " ".join(text for each in over for text in each.extremes)
+    for rule in LOWERINGS:
+        if rule.sites == (Site.ROW,) and rule.holder:
+            members = [text for each in over for one in each.passes for text in one.members]
+            assert any(member.startswith(f"{rule.kind}<") for member in members), rule
+        elif rule.sites == (Site.ROW,):
+            assert rule.becomes.partition("<")[0] in calls, rule
+        if Site.REDUCTION in rule.sites:
+            assert f"Reduce<{rule.becomes}," in made, rule
+        if Site.EXTREME in rule.sites:
+            assert f"Extreme<{rule.becomes}," in extremes, rule
 
 
 def by_elements(program) -> bool:

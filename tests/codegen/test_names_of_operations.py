@@ -15,12 +15,13 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 
 import skuda
-from skuda import dispatch, schedules
 from skuda.codegen.cli import main
 from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
-from skuda.compile import compile_cubin, headers
 from skuda.errors import SpecError
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin, headers
+from skuda.schedules import table
 
 REPOSITORY = Path(__file__).parents[2]
 ROW = "  {name}:\n    inputs: {{x: 'T[*n]'}}\n    outputs: {{y: 'T[*n] = {factor} * x'}}\n"
@@ -54,14 +55,14 @@ def test_each_runs_forward_and_backward(ours, backend):
 
 
 def test_each_compiles(ours, quickly_compiled):
-    found = dispatch._CATALOGS[ours.__name__]
+    found = registry._CATALOGS[ours.__name__]
     for some in (NAMES[::2], NAMES[1::2]):
         operations = [plan.operation for name in some for plan in found.plans(name)]
         entries = [
-            schedules.entry(op, types, variant)
+            table.entry(op, types, variant)
             for op in operations
             for types in [op.combinations[0]]
-            for variant in schedules.variants(op, types)[::4]
+            for variant in table.variants(op, types)[::4]
         ]
         text = "\n".join(found.source(f"{name}.cu") for name in some)
         assert compile_cubin(text, "names.cu", entries, "sm_90").lowered.keys() == set(entries)

@@ -9,13 +9,14 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from host import emulator
 
-from skuda import dispatch, schedules
 from skuda.codegen.render import render
-from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.spec import loads
-from skuda.compile import compile_cubin
 from skuda.errors import InvalidProblem, SpecError
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind
+from skuda.schedules import table
 
 # Formula, and what it is of x and i.
 FORMULAS = {
@@ -65,15 +66,15 @@ def test_values(ours, backend, formula, element):
 
 
 def test_kernels(ours, monkeypatch, tmp_path):
-    found = dispatch._CATALOGS[ours.__name__]
+    found = registry._CATALOGS[ours.__name__]
     ops = [operation for operation in found.operations]
-    entries = [schedules.entry(op, types, schedules.STRIDED) for op in ops for types in op.kernel_combinations()]
+    entries = [table.entry(op, types, table.STRIDED) for op in ops for types in op.kernel_combinations()]
     text = "\n".join(found.source(operation.source) for operation in ops)
     assert compile_cubin(text, "numbers.cu", entries, "sm_90").lowered.keys() == set(entries)
-    skus = [sku for sku in dispatch.skus() if dispatch.entry_of(sku).catalog is found and sku.element == "f32"]
+    skus = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is found and sku.element == "f32"]
     skus = [sku for sku in skus if sku.backend is BackendKind.CUDA and sku.variant == "strided"]
     chosen = emulator.by_source(skus)
-    monkeypatch.setattr(dispatch, "catalogs", lambda: (found,))
+    monkeypatch.setattr(registry, "catalogs", lambda: (found,))
     for index in (8, 10, 12):
         some = chosen[f"number_{index}.cu"]
         host = emulator.Host(some, tmp_path)
@@ -86,7 +87,7 @@ def test_a_zero_with_a_sign_is_no_zero_of_magnitudes():
         text = "ops:\n  op:\n    inputs: {x: 'T[*n, d]'}\n    outputs:\n"
         text += f"      o: T[*n] = max(where(isfinite(x), x, {other}), over=d)\n"
         program = loads(text).rows[0].forward
-        (value,) = RowProgram(program).passes[0].values
+        (value,) = RowAnalysis(program).passes[0].values
         assert value.how == how
 
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from catalogs import forget_catalog, make_catalog
 
-from skuda import dispatch
 from skuda.codegen import spec as specs
 from skuda.codegen.cli import main
 from skuda.codegen.commands import build
 from skuda.codegen.render import render
 from skuda.errors import InvalidProblem
-from skuda.sku import KernelSku
+from skuda.launch import registry
+from skuda.model.sku import KernelSku
 
 SPEC = """\
 ops:
@@ -83,7 +83,7 @@ def test_what_a_number_does_not_change_is_not_computed():
 
 def test_the_rules_for_cuda_still_apply():
     """Codes without a zero point are those of `Steps`, with nothing around them."""
-    source = dispatch.catalogs()[0].source("quantize_per_token_without_zero_point.cu")
+    source = registry.catalogs()[0].source("quantize_per_token_without_zero_point.cu")
     assert "return steps_.template value<FAST>(input);" in source
     assert ": steps_(scale, q_min, q_max) {}" in source
     assert "steps_.template inside<FAST>(input)" in source
@@ -136,12 +136,12 @@ def test_calls(catalog, dtype):
 
 
 def test_symbols(catalog):
-    names = {sku.op for sku in dispatch.skus() if dispatch.entry_of(sku).catalog is catalog.CATALOG}
+    names = {sku.op for sku in registry.skus() if registry.entry_of(sku).catalog is catalog.CATALOG}
     assert {"shifted_without_share", "shifted_without_offset_and_share", "weighed_without_b"} <= names
-    for sku in dispatch.skus():
+    for sku in registry.skus():
         if "_without_" in sku.symbol:
             assert KernelSku.parse(sku.symbol) == sku
-            entry = dispatch.entry_of(sku)
+            entry = registry.entry_of(sku)
             assert entry.operation.row in entry.catalog.modules
             assert entry.catalog.source(entry.operation.source).startswith(f"// {entry.operation.source[:-3]}: ")
 
@@ -176,7 +176,7 @@ def test_a_row_s_own_files_do_not_change_for_its_forms():
     ],
 )
 def test_what_is_built_of_a_row_is_all_that_its_calls_reach(chosen, sources, direction):
-    jobs = build.jobs_of(dispatch.catalogs(), [chosen], ["sm_90"])
+    jobs = build.jobs_of(registry.catalogs(), [chosen], ["sm_90"])
     assert {job.source for job in jobs} == {f"{source}.cu" for source in sources}
     assert direction is None or all("_backward_" in job.entry for job in jobs)
 

@@ -11,11 +11,12 @@ from catalogs import forget_catalog, make_catalog
 
 from oracles import floats_array
 from oracles.floats import F32, F64, FORMATS, FP8, encode_fraction
-from skuda import dispatch, schedules
 from skuda.codegen import spec as specs
-from skuda.compile import compile_cubin
 from skuda.errors import InvalidProblem, SpecError
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind
+from skuda.schedules import table
 
 SPEC = """\
 ops:
@@ -102,12 +103,12 @@ def test_a_number_in_the_place_of_an_element(ours):
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
 def test_kernels_compile(ours, arch):
     kernels = {}
-    for sku in dispatch.skus():
-        entry = dispatch.entry_of(sku)
+    for sku in registry.skus():
+        entry = registry.entry_of(sku)
         if entry.catalog.package == "own_fp8_catalog" and sku.backend is BackendKind.CUDA:
             kernels.setdefault(entry.operation.source, {})[entry.operation.function, entry.variant.kernel] = entry
     for source, found in kernels.items():
-        names = [schedules.entry(entry.operation, entry.types, entry.variant) for entry in found.values()]
+        names = [table.entry(entry.operation, entry.types, entry.variant) for entry in found.values()]
         text = next(iter(found.values())).catalog.source(source)
         assert compile_cubin(text, source, names, arch).log == ""
 

@@ -12,10 +12,11 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE, bits_of, unpack
 
-from skuda import dispatch, schedules
-from skuda.compile import compile_cubin
 from skuda.errors import ElementMismatch, InvalidProblem, Unsupported
-from skuda.sku import BackendKind, KernelSku
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.schedules import table
 
 SPEC = """\
 ops:
@@ -260,7 +261,7 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
     assert plan.sku.symbol == "leaky_relu_f16__reference"
     assert plan.sku.category == "custom"
     assert plan.precision_guarantee.exact
-    assert KernelSku.parse("leaky_relu_backward_bf16__strided") in set(dispatch.skus())
+    assert KernelSku.parse("leaky_relu_backward_bf16__strided") in set(registry.skus())
     x = np.linspace(-1, 1, 12, dtype=np.float16).reshape(3, 4)
     y = np.empty_like(x)
     plan.run(ours.LeakyReluArgs(x=x, y=y))
@@ -268,13 +269,13 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
 
 
 def test_every_kernel_compiles(ours, quickly_compiled):
-    catalog = dispatch._CATALOGS[ours.__name__]
+    catalog = registry._CATALOGS[ours.__name__]
     for source in {operation.source for operation in catalog.operations}:
         entries = [
-            schedules.entry(operation, types, variant)
+            table.entry(operation, types, variant)
             for operation in catalog.operations
             if operation.source == source
             for types in list(operation.kernel_combinations())[:2]
-            for variant in schedules.variants(operation, types)
+            for variant in table.variants(operation, types)
         ]
         assert compile_cubin(catalog.source(source), source, entries, "sm_90").log == ""

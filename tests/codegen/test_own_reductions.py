@@ -12,12 +12,13 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from conformance.support import STORAGE
 
-from skuda import dispatch, schedules
 from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
-from skuda.compile import compile_cubin
 from skuda.errors import InvalidProblem, SpecError
-from skuda.schedules import RowMode
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.schedules import table
+from skuda.schedules.table import RowMode
 
 SPEC = """\
 functions:
@@ -446,20 +447,20 @@ def test_a_map_may_count(run, element, shape):
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
 def test_every_kernel_compiles(ours, source, quickly_compiled):
     """One schedule of each way in which rows may lie, kept and read again."""
-    catalog = dispatch._CATALOGS[ours.__name__]
+    catalog = registry._CATALOGS[ours.__name__]
     entries = []
     for operation in catalog.operations:
         if operation.source != f"{source}.cu":
             continue
         types = next(operation.kernel_combinations())
-        variants = schedules.variants(operation, types)
+        variants = table.variants(operation, types)
         if operation.stages:
             continue
         if operation.reduced:
-            variants = schedules.part_variants(operation, types)
+            variants = table.part_variants(operation, types)
         elif operation.over:
             ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
             variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]
-        entries += dict.fromkeys(e for variant in variants for e in schedules.entries(operation, types, variant))
+        entries += dict.fromkeys(e for variant in variants for e in table.entries(operation, types, variant))
     assert entries
     assert compile_cubin(catalog.source(f"{source}.cu"), f"{source}.cu", entries, "sm_90").log == ""

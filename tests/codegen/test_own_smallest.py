@@ -8,10 +8,11 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 
 from oracles.floats import FORMATS, FP8, decode
-from skuda import dispatch, schedules
 from skuda.codegen import spec as specs
-from skuda.compile import compile_cubin
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind
+from skuda.schedules import table
 
 SPEC = """\
 functions:
@@ -82,14 +83,14 @@ def test_an_operation_that_reduces(ours):
 
 def test_every_kernel_of_it_compiles(ours):
     kernels = {}
-    for sku in dispatch.skus():
-        entry = dispatch.entry_of(sku)
+    for sku in registry.skus():
+        entry = registry.entry_of(sku)
         of_ours = entry.catalog.package == "own_smallest_catalog" and not entry.operation.of_second
         if of_ours and sku.backend is BackendKind.CUDA:
             kernels.setdefault(entry.operation.source, {})[entry.operation.function, entry.variant.kernel] = entry
     assert len(kernels) == 3
     for source, found in kernels.items():
-        names = [name for e in found.values() for name in schedules.entries(e.operation, e.types, e.variant)]
+        names = [name for e in found.values() for name in table.entries(e.operation, e.types, e.variant)]
         text = next(iter(found.values())).catalog.source(source)
         assert compile_cubin(text, source, [*dict.fromkeys(names)], "sm_90").log == ""
 

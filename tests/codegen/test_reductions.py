@@ -17,7 +17,8 @@ from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope
 from skuda.codegen.printers import LatexPrinter
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTION_NAMES, REDUCTIONS
-from skuda.codegen.row_cuda import RowProgram
+from skuda.codegen.row_analysis import RowAnalysis
+from skuda.codegen.row_program import RowProgram
 from skuda.codegen.spec import loads
 from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError
@@ -151,9 +152,8 @@ def test_equal_reductions_are_one_and_those_inside_come_first():
 def test_a_place_is_a_pair_while_it_is_looked_for():
     outputs = "y: i64[*n] = argmax(2 * x, over=d); z: i64[*n] = sum(where(x > 0, 1, 0), over=d)"
     written = RowProgram(forward("x: T[*n, d]", outputs))
-    assert [(v.how, v.type, v.result) for v in written.passes[0].values] == [
-        ("LargestPlace", "C", "i64"), ("Sum", "i64", "i64"),
-    ]  # fmt: skip
+    assert written.passes[0].makes == ("Reduce<LargestPlace, C, &Shared::argmax>", "Reduce<Sum, i64, &Shared::sum>")
+    assert written.shared_members == ["C count", "i64 argmax", "i64 sum", "i64 y", "i64 z"]
 
 
 def test_several_dimensions_are_the_same_in_any_order():
@@ -297,25 +297,36 @@ X = "x: T[*n, d]"
 
 def passes(program: Program) -> list[list[tuple[str, str]]]:
     """(reduction's class or the output's name, formula) of each pass."""
-    return [[(v.how or v.name, v.formula) for v in each.values] for each in RowProgram(program).passes]
+    written = RowProgram(program)
+    return [
+        [(value.how or value.name, text) for value, text in zip(each.values, said.values, strict=True)]
+        for each, said in zip(written.row.passes, written.passes, strict=True)
+    ]
+
+
+def held(program: Program) -> list[list[tuple[str, bool]]]:
+    """What each pass makes of what several use, and whether it is the first one to."""
+    return [
+        [(text.partition(" = ")[2], one.first) for one, text in zip(each.held, said.statements, strict=True)]
+        for each, said in zip(RowAnalysis(program).passes, RowProgram(program).passes, strict=True)
+    ]
 
 
 def test_a_reduction_of_a_reduction_is_another_pass():
     program = forward(X, "y: T[*n, d] = x - sum(x - max(x, over=d), over=d) * min(x, over=d)")
     assert passes(program) == [
-        [("Largest", "x"), ("Smallest", "x")],
-        [("Sum", "x - Reduced0_")],
-        [("y", "x - shared_0_")],
+        [("Largest", "element.x"), ("Smallest", "element.x")],
+        [("Sum", "element.x - largest")],
+        [("y", "element.x - shared_value")],
     ]
-    members = RowProgram(program).passes[-1].members
-    assert [(member.name, member.value) for member in members] == [("shared_0_", "Reduced1 * Reduced2")]
+    assert RowProgram(program).passes[-1].initializers == ("shared_value(shared.sum * shared.smallest)",)
 
 
 def test_one_value_a_row_takes_no_pass_of_its_own():
     written = RowProgram(forward(X, "low: T[*n] = min(x, over=d); up: C[*n] = max(x, over=d) + 1"))
-    assert [len(each.values) for each in written.passes] == [2, 0]
-    assert [(value.operand.name, value.name, value.formula) for value in written.row_values] == [
-        ("low", "Stored0", "::stored<T>(Reduced0)"), ("up", "Stored1", "::stored<C>(Reduced1 + C(1))"),
+    assert [len(each.values) for each in written.passes] == [2] and written.empty_pass
+    assert written.finish == [
+        "shared.low = ::stored<T>(shared.smallest)", "shared.up = ::stored<C>(shared.largest + C(1))",
     ]  # fmt: skip
 
 
@@ -323,15 +334,15 @@ def test_rows_along_several_dimensions_share_what_lacks_one_of_them():
     """`w` has elements of its own along a row, `v` does not; the order of a row is that of the space."""
     program = forward("w: T[c]; v: T[b]; x: T[a, b, c]", "y: T[a, b, c] = v * x * w / sum(x * w, over=(c, a))")
     assert program.operation.along == ("a", "c")
-    written = RowProgram(program)
+    written = RowAnalysis(program)
     assert [[o.name for o in each] for each in (written.columns, written.parameters)] == [["w"], ["v"]]
 def test_a_value_of_a_row_is_made_once_and_named_where_others_use_it():
     outputs = "s: C[*n] = max(abs(x), over=d) / 127; z: i64[*n] = round_to_int(1 / s); y: T[*n, d] = x / s + to_real(z)"
     written = RowProgram(forward(X, outputs))
-    assert [value.formula for value in written.row_values] == [
-        "::stored<C>(Reduced0 / C(127))", "round_to_int(C(1) / Stored0)",
+    assert written.finish == [
+        "shared.s = ::stored<C>(shared.largest / C(127))", "shared.z = round_to_int(C(1) / shared.s)",
     ]  # fmt: skip
-    assert [argument.name for argument in written.passes[-1].arguments] == ["Stored0", "Stored1"]
+    assert written.passes[-1].initializers == ("divisor(shared.s)", "shared_value(to_real<C>(shared.z))")
 
 
 @pytest.mark.parametrize(
@@ -347,9 +358,9 @@ def test_a_value_of_a_row_is_made_once_and_named_where_others_use_it():
     ],
 )
 def test_extremes_of_what_is_finite_are_classes_of_their_own(value, how):
-    (found,) = RowProgram(forward(X, f"y: T[*n] = {value}")).passes[0].values
+    (found,) = RowAnalysis(forward(X, f"y: T[*n] = {value}")).passes[0].values
     assert found.how == how
-    assert (found.formula == "x") == (how.startswith(("Largest", "Smallest")) and how not in ("Largest", "Smallest"))
+    assert (found.node.text == "x") == found.asks_finite
 
 
 @pytest.mark.parametrize(
@@ -367,55 +378,76 @@ def test_extremes_of_what_is_finite_are_classes_of_their_own(value, how):
     ],
 )
 def test_parts_find_extremes_of_elements_as_they_are_stored(value, found):
-    extremes = RowProgram(forward(X, f"y: T[*n] = {value}")).reduction.extremes
+    extremes = RowAnalysis(forward(X, f"y: T[*n] = {value}")).split.extremes
     assert sorted((each.how, each.joined) for each in extremes) == found
 
 
 def test_what_several_passes_compute_is_held_where_it_costs_something():
-    dear = RowProgram(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))
-    assert list(dear.held.values()) == ["Held0"]
-    assert [[(held.value.formula, held.first) for held in each.held] for each in dear.passes] == [
-        [("row_exponential<FAST>(x, usual_)", True)],
-        [("row_exponential<FAST>(x, usual_)", False)],
+    program = forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)")
+    assert list(RowAnalysis(program).held.values()) == ["held.exponential"]
+    assert held(program) == [
+        [("row_exponential<FAST>(element.x, usual)", True)],
+        [("row_exponential<FAST>(element.x, usual)", False)],
     ]
-    assert passes(forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)"))[0] == [("Sum", "Held0")]
-    cheap = RowProgram(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))
+    assert passes(program)[0] == [("Sum", "held.exponential")]
+    cheap = RowAnalysis(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))
     assert not cheap.held
-    once = RowProgram(forward(X, "y: T[*n, d] = x / sum(exp(x), over=d)"))
+    once = RowAnalysis(forward(X, "y: T[*n, d] = x / sum(exp(x), over=d)"))
     assert not once.held
+
+
+def test_values_have_the_names_that_the_spec_gives_them():
+    """Of `let:` and of functions; else the field's word, numbered where it is taken."""
+    outputs = "y: T[*n, d] = raised / sum(raised, over=d) * (max(x, over=d) + spread + sum(x, over=d))"
+    program = forward(f"{X}; count: T[*n]", f"{outputs} + count", let="raised: exp(x); spread: min(x, over=d)")
+    written = RowProgram(program)
+    assert written.held_members == ["C raised"]
+    assert written.shared_members == ["C count", "C count_2", "C sum", "C largest", "C spread", "C sum_2"]
+    assert "row_value" not in str([each.members for each in written.passes])
+
+
+def test_a_member_of_a_pass_has_no_name_that_its_formulas_need():
+    """Attributes may be called as the functions that rules call, and as the members that all passes have."""
+    program = forward(f"{X}; usual: T[*n]; row_quotient: T[*n]; fast: T[*n]",
+                      "y: T[*n, d] = usual * x / (x + sum(x, over=d)) * row_quotient + fast")  # fmt: skip
+    members = {member.rpartition(" ")[2] for member in RowProgram(program).passes[-1].members}
+    assert members == {"usual_2", "row_quotient_2", "fast_2", "sum"}
 
 
 def test_a_cheap_value_is_held_where_one_is_made_of_it_that_costs_something():
     off, spread = "(x - sum(x, over=d))", "sum((x - sum(x, over=d)) * (x - sum(x, over=d)), over=d)"
-    cheap = RowProgram(forward(X, f"y: T[*n, d] = {off} * {spread}"))
+    cheap = RowAnalysis(forward(X, f"y: T[*n, d] = {off} * {spread}"))
     assert not cheap.held
     dear = f"(exp({off}) * {spread})"
-    program = RowProgram(forward(X, f"y: T[*n, d] = {dear} / max({dear}, over=d)"))
+    program = RowAnalysis(forward(X, f"y: T[*n, d] = {dear} / max({dear}, over=d)"))
     assert [part.op for part in program.held] == ["-", "*"]
-    assert program.dear == 1
+    assert program.costly == 1
 
 
 def test_what_is_held_is_made_of_what_is_held():
     program = forward(X, "s: C[*n] = max(r / sum(r, over=d), over=d); y: T[*n, d] = r / sum(r, over=d) / s",
                       let="r: exp(x)")  # fmt: skip
-    share = "quotient_of<FAST, C>(Held0, divisor_, usual_)"
-    assert [[(held.value.formula, held.first) for held in each.held] for each in RowProgram(program).passes] == [
-        [("row_exponential<FAST>(x, usual_)", True)],
-        [("row_exponential<FAST>(x, usual_)", False), (share, True)],
-        [("row_exponential<FAST>(x, usual_)", False), (share, False)],
+    share = "quotient_of<FAST, C>(held.r, divisor, usual)"
+    assert held(program) == [
+        [("row_exponential<FAST>(element.x, usual)", True)],
+        [("row_exponential<FAST>(element.x, usual)", False), (share, True)],
+        [("row_exponential<FAST>(element.x, usual)", False), (share, False)],
     ]
 
 
 @pytest.mark.parametrize(
     ("value", "quick"),
     [
-        ("x / (1 + exp(-x))", "logistic_quotient<FAST, T>(x, -x, usual_)"),
-        ("x / (1 + exp(2 * (x + x * x)))", "logistic_quotient<FAST, T>(x, C(2) * (x + x * x), usual_)"),
-        ("x / (2 + exp(-x))", "row_quotient<FAST>(x, C(2) + row_exponential<FAST>(-x, usual_), usual_)"),
-        ("x / (1 + exp(w))", "row_quotient<FAST>(x, C(1) + row_exponential<FAST>(w, usual_), usual_)"),
+        ("x / (1 + exp(-x))", "logistic_quotient<FAST, T>(element.x, -element.x, usual)"),
+        ("x / (1 + exp(2 * (x + x * x)))",
+         "logistic_quotient<FAST, T>(element.x, C(2) * (element.x + element.x * element.x), usual)"),
+        ("x / (2 + exp(-x))", "row_quotient<FAST>(element.x, C(2) + row_exponential<FAST>(-element.x, usual), usual)"),
+        ("x / (1 + exp(w))", "row_quotient<FAST>(element.x, C(1) + row_exponential<FAST>(element.w, usual), usual)"),
         ("x / (1 + exp(1 / x))",
-         "row_quotient<FAST>(x, C(1) + row_exponential<FAST>(row_quotient<FAST>(C(1), x, usual_), usual_), usual_)"),
-        ("2 * x / (1 + exp(-x))", "row_quotient<FAST>(C(2) * x, C(1) + row_exponential<FAST>(-x, usual_), usual_)"),
+         "row_quotient<FAST>(element.x, "
+          "C(1) + row_exponential<FAST>(row_quotient<FAST>(C(1), element.x, usual), usual), usual)"),
+        ("2 * x / (1 + exp(-x))",
+         "row_quotient<FAST>(C(2) * element.x, C(1) + row_exponential<FAST>(-element.x, usual), usual)"),
     ],
 )  # fmt: skip
 def test_a_logistic_quotient_is_one_where_its_power_tells_that_the_dividend_is_finite(value, quick):
@@ -429,46 +461,50 @@ MAGNITUDE = "max(where(isfinite(x), abs(x), 0), over=d)"
 @pytest.mark.parametrize(
     ("scale", "code", "holder", "value"),
     [
-        (f"{MAGNITUDE} / 127", "x", "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
+        (f"{MAGNITUDE} / 127", "x",
+         "RowSteps<C, T, true>", "shared.s, -128ll, 127ll, shared.largest_magnitude, shared.all_finite"),
         ("max(where(isfinite(x * x), abs(x * x), 0), over=d) / 127", "x * x",
-         "RowSteps<C, C, true>", "Stored0, -128ll, 127ll, Reduced0, Finite0"),
-        (f"{MAGNITUDE} / 127", "2 * x", "Steps<C>", "Stored0, -128ll, 127ll"),
-        ("max(abs(x), over=d) / 127", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
+         "RowSteps<C, C, true>", "shared.s, -128ll, 127ll, shared.largest_magnitude, shared.all_finite"),
+        (f"{MAGNITUDE} / 127", "2 * x", "Steps<C>", "shared.s, -128ll, 127ll"),
+        ("max(abs(x), over=d) / 127", "x", "Steps<C>", "shared.s, -128ll, 127ll"),
         ("max(where(isfinite(x), x, 0), over=d) - min(where(isfinite(x), x, 0), over=d)", "x",
-         "RowSteps<C, T, true>", "Stored0, -128ll, 127ll, Reduced1, Reduced0, Finite1 && Finite0"),
-        ("max(where(isfinite(x), x, 0), over=d)", "x", "Steps<C>", "Stored0, -128ll, 127ll"),
+         "RowSteps<C, T, true>", "shared.s, -128ll, 127ll, shared.smallest_finite, shared.largest_finite, "
+          "shared.all_finite_2 && shared.all_finite"),
+        ("max(where(isfinite(x), x, 0), over=d)", "x", "Steps<C>", "shared.s, -128ll, 127ll"),
     ],
 )  # fmt: skip
 def test_steps_need_not_cut_what_a_row_knows_the_range_of(scale, code, holder, value):
     program = forward(X, f"s: C[*n] = {scale}; y: i32[*n, d] = clamp(round_to_int({code} / s), -128, 127)")
-    (member,) = RowProgram(program).passes[-1].members
-    assert (member.type, member.value) == (holder, value)
+    last = RowProgram(program).passes[-1]
+    (member,), (initializer,) = last.members, last.initializers
+    type, _, name = member.rpartition(" ")
+    assert (type, initializer) == (holder, f"{name}({value})")
 
 
 def test_an_output_that_others_name_is_stored_in_the_first_pass_that_knows_it():
     program = forward(f"{X}; w: T[*n, d]", "t: T[*n, d] = x + w; y: T[*n, d] = t / sum(t * t, over=d)")
-    written = RowProgram(program)
+    written = RowAnalysis(program)
     assert [o.name for o in written.early] == ["t"]
     assert [[value.name for value in each.early] for each in written.passes] == [["t"], []]
-    assert [[value.name for value in each.values] for each in written.passes] == [["Reduced0"], ["t", "y"]]
+    assert [[value.name for value in each.values] for each in written.passes] == [["shared.sum"], ["t", "y"]]
     assert [([o.name for o in arrays], held) for arrays, held in written.live] == [(["x", "w"], 0), ([], 1)]
 
 
 def test_what_is_live_between_passes_is_what_later_ones_are_made_of():
-    written = RowProgram(forward(X, "y: T[*n, d] = exp(x - max(x, over=d)) / sum(exp(x - max(x, over=d)), over=d)"))
+    written = RowAnalysis(forward(X, "y: T[*n, d] = exp(x - max(x, over=d)) / sum(exp(x - max(x, over=d)), over=d)"))
     assert [([o.name for o in arrays], held) for arrays, held in written.live] == [(["x"], 0), ([], 1)]
 
 
 def test_operands_are_of_an_element_a_column_a_row_or_all():
     program = forward(f"{X}; w: T[d]; r: T[*n]; g: C[]", "y: T[*n, d] = g * x * w / (r + sum(x * w, over=d))")
-    written = RowProgram(program)
+    written = RowAnalysis(program)
     assert [o.name for o in written.arrays] == ["x"]
     assert [o.name for o in written.columns] == ["w"]
     assert [o.name for o in written.parameters] == ["r"]
     assert [o.name for o in written.scalars] == ["g"]
     grouped = forward("x: T[*o, d, *i]; s: T[*o, d/g, *i]", "y: T[*o, d, *i] = s * x / sum(x, over=d/g)",
                       attrs="g: size; axis: axis of d")  # fmt: skip
-    assert [o.name for o in RowProgram(grouped).parameters] == ["s"]
+    assert [o.name for o in RowAnalysis(grouped).parameters] == ["s"]
 
 
 @pytest.mark.parametrize(

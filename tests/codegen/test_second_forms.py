@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from skuda.codegen.printers import spelled_formulas
 from skuda.codegen.program import Program
 from skuda.codegen.spec import loads
 from skuda.codegen.stages import stages
@@ -20,7 +21,7 @@ def program(outputs: str, inputs: str = INPUT, attrs: str = AXES, types: str = "
 
 def made(program: Program) -> list[dict[str, str]]:
     """Of each stage: its formulas, as a row would spell them."""
-    return [dict(stage.formula_texts) for stage in stages(program)]
+    return [spelled_formulas(stage) for stage in stages(program)]
 
 
 def test_each_level_is_a_stage_and_the_rest_a_map():

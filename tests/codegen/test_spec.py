@@ -18,8 +18,8 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter
 from skuda.codegen.program import Row
 from skuda.codegen.spec import load, loads
 from skuda.codegen.yaml_tree import Text
-from skuda.operation import Attribute, Dim, Operand
-from skuda.sku import Direction
+from skuda.model.operation import Attribute, Dim, Operand
+from skuda.model.sku import Direction
 
 REPOSITORY = Path(__file__).parents[2]
 

@@ -14,12 +14,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import skuda
-from skuda import dispatch
-from skuda.dtypes import DTYPES
 from skuda.errors import SkudaError
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = {
     plan.operation.function: plan
     for name in CATALOG.modules

@@ -10,13 +10,14 @@ import pytest
 import torch
 
 import skuda
-from skuda import dispatch, ops
-from skuda.dtypes import DTYPES, word_of
+from skuda.arrays.views import stream_handle
 from skuda.errors import InvalidProblem, NotAnArray, NotAStream, SkudaError, Unsupported
-from skuda.sku import BackendKind
-from skuda.tensor import stream_handle
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES, word_of
+from skuda.model.sku import BackendKind
+from skuda.plans import functions
 
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
 PLANS = {name: plan for name, plan in PLANS.items() if plan.operation.name in CATALOG.modules}
 AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
@@ -225,10 +226,10 @@ def test_a_negative_zero_has_a_plan_of_its_own(backend):
 
 def test_a_nan_makes_one_plan(backend, monkeypatch):
     for cache in ("_PLANS", "_SHORT"):
-        monkeypatch.setattr(ops, cache, {})
+        monkeypatch.setattr(functions, cache, {})
     for _ in range(4):
         gradient(backend, float("nan"))
-    assert len(ops._PLANS) == 1 and not ops._SHORT
+    assert len(functions._PLANS) == 1 and not functions._SHORT
 
 
 def test_descriptors_tell_signed_zeros_apart():

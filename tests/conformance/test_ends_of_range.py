@@ -7,14 +7,14 @@ import pytest
 
 import skuda
 from oracles.floats import FORMATS
-from skuda import dispatch
-from skuda.dtypes import DTYPES
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
 
 from .support import STORAGE, floats
 
 INF, NAN = np.inf, np.nan
 ELEMENTS = tuple(FORMATS)
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 FORWARD = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
 SCALED = [  # operations that find a scale
     name for name in CATALOG.modules if any(output.name == "scale" for output in FORWARD[name].operation.outputs)

@@ -19,9 +19,9 @@ from oracles import binding, patterns
 from oracles.binding import Problem
 from oracles.floats import FORMATS, FP8, decode, encode_fraction
 from oracles.spans import ANY
-from skuda import dispatch
 from skuda.errors import InvalidProblem
-from skuda.sku import BackendKind, Direction
+from skuda.launch import registry
+from skuda.model.sku import BackendKind, Direction
 
 from .support import I32_MAX, I32_MIN, RANGE, STORAGE, UINT, floats, stored_codes, unpack
 from .test_rows import unusual_rows
@@ -39,7 +39,7 @@ def plans(catalog) -> list:
 
 
 def catalog():
-    return dispatch.catalogs()[0]
+    return registry.catalogs()[0]
 
 
 @pytest.mark.parametrize("plan", plans(catalog()), ids=lambda plan: plan.operation.function)

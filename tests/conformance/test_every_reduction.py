@@ -11,16 +11,16 @@ import pytest
 import skuda
 from oracles import binding, rows
 from oracles.floats import FORMATS, compute_format
-from skuda import dispatch
-from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 from . import test_rows, test_stages
 from .support import assert_codes, assert_floats, bits_of, floats, pattern
 from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
 
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = {
     plan.operation.function: plan
     for name in CATALOG.modules

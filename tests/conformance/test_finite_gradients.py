@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from oracles.floats import FORMATS
-from skuda import dispatch
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 from .support import floats
 
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
 GRADIENTS = [f"{name}_backward" for name in CATALOG.modules if f"{name}_backward" in PLANS]
 ROW = 8  # elements

@@ -8,16 +8,16 @@ import pytest
 import skuda
 from oracles import affine_array, learned, rows
 from oracles.floats import FORMATS, compute_format
-from skuda import dispatch
-from skuda.dtypes import DTYPES
 from skuda.errors import InvalidProblem, NotAnArray
-from skuda.operation import Operation, packed_shape
-from skuda.sku import Direction
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operation, packed_shape
+from skuda.model.sku import Direction
 
 from .support import ELEMENTS, RANGE, assert_codes, assert_floats, bits_of, floats, pattern, stored_codes
 from .test_rows import EPS, all_rows, assert_admitted, eps_of, other_row, random_row
 
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 OPTIONAL = {
     plan.operation.function: plan.operation
     for name in CATALOG.modules

@@ -11,14 +11,14 @@ import mpmath
 import numpy as np
 import pytest
 
-from skuda import dispatch
-from skuda.dtypes import DTYPES
-from skuda.operation import Direction
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Direction
+from skuda.model.sku import BackendKind
 
 STEP = mpmath.mpf("1e-20")
 Q_MIN, Q_MAX = -5, 4
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = {
     (plan.operation.name, plan.operation.direction): plan
     for name in CATALOG.modules

@@ -8,7 +8,7 @@ from safetensors.numpy import save_file
 
 from skuda.demo import checkpoint, run
 from skuda.demo.quantize import Scheme, backend
-from skuda.kernel import cuda_available
+from skuda.launch.kernel import cuda_available
 
 FLOATS = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 MANTISSA = {"f64": 53, "f32": 24, "f16": 11, "bf16": 8}

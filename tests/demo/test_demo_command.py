@@ -15,7 +15,7 @@ from PIL import Image
 from skuda.demo import add_parser, archive, checkpoint, groups, plot, report, run
 from skuda.demo.quantize import Scheme, backend
 from skuda.errors import DeviceMismatch, InvalidProblem, MissingDependency
-from skuda.kernel import cuda_available
+from skuda.launch.kernel import cuda_available
 
 
 def command(*words):

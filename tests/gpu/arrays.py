@@ -11,8 +11,8 @@ from distance import distance
 from problems import Place
 from values import POISON, UNTOUCHED, Case, memory_of
 
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
 
 
 def view(memory, storage: np.dtype, at: Place | None):

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from skuda import dispatch, evidence, kernel
+from skuda.launch import kernel, registry
+from skuda.verification import evidence
 
 FOLDER = Path(__file__).parent
 compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
@@ -28,7 +29,7 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     if config.getoption("--unverified", default=False):
-        catalog = dispatch.catalogs()[0]
+        catalog = registry.catalogs()[0]
         records = evidence.Records(evidence.package_of(catalog))
         left = set(records.unverified(evidence.kernels(catalog.operations)))
         known = [item for item in items if compares(item) and item.callspec.params["symbol"] not in left]
@@ -44,7 +45,7 @@ def compares(item: pytest.Item) -> bool:
 def pytest_terminal_summary(terminalreporter):
     if collect_ignore_glob:
         terminalreporter.write_line(
-            "tests/gpu: not collected, there is no CUDA device (skuda.kernel.cuda_available)"
+            "tests/gpu: not collected, there is no CUDA device (skuda.launch.kernel.cuda_available)"
         )
 
 
@@ -60,7 +61,7 @@ def pytest_runtest_logreport(report):
 def pytest_sessionfinish(session):
     if not compared or hasattr(session.config, "workerinput"):
         return
-    catalog = dispatch.catalogs()[0]
+    catalog = registry.catalogs()[0]
     evidence.Records(evidence.package_of(catalog)).merge(catalog, machine(), compared)
 
 

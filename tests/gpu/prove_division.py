@@ -22,7 +22,7 @@ from pathlib import Path
 
 import cupy
 
-from skuda.compile import compile_cubin, headers
+from skuda.launch.compiler import compile_cubin, headers
 
 SOURCE = """
 #include "quotient.cuh"

@@ -23,14 +23,15 @@ from problems import calls, covering
 from values import cases
 
 from gpu.arrays import Pair
-from skuda import dispatch, walk
-from skuda.sku import BackendKind, KernelSku
+from skuda.launch import registry
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.schedules import strided
 
 
 def chosen(arguments: list[str]) -> list[KernelSku]:
     """The kernels that the command line asks for."""
     patterns = [argument for argument in arguments if not argument.startswith("--")]
-    skus = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA]
+    skus = [sku for sku in registry.skus() if sku.backend is BackendKind.CUDA]
     if not patterns and "--all" not in arguments:
         return covering(skus, wanted=lambda sku: bool(calls(sku)))
     if patterns:
@@ -45,7 +46,7 @@ def main() -> None:
         print(*(sku.symbol for sku in skus), sep="\n")
         return
     cupy.cuda.set_allocator(None)
-    walk.BUSY = 64  # threads take as much of these small arrays as they do of large ones
+    strided.BUSY = 64  # threads take as much of these small arrays as they do of large ones
     launches = 0
     for sku in skus:
         for case in cases(sku):

@@ -15,8 +15,10 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from skuda import dispatch, evidence, schedules
 from skuda.codegen.commands import build, gpus
+from skuda.launch import registry
+from skuda.schedules import table
+from skuda.verification import evidence
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
 PROGRAM = Path(__file__).with_name("sanitize.py")
@@ -59,8 +61,8 @@ def compiled(arguments: Sequence[str]) -> list[str]:
     skus = sanitize.chosen([*arguments])
     jobs = [
         build.Job(found.catalog, found.operation.source, entry, arch)
-        for found in map(dispatch.entry_of, skus)
-        for entry in schedules.entries(found.operation, found.types, found.variant)
+        for found in map(registry.entry_of, skus)
+        for entry in table.entries(found.operation, found.types, found.variant)
     ]
     build.compile_all(jobs, os.cpu_count() or 1)
     return [sku.symbol for sku in skus]
@@ -82,7 +84,7 @@ def main(arguments: Sequence[str]) -> int:
         status, said[tool] = status or done.returncode, done.stdout
         print(f"{tool}: {done.stdout.strip().splitlines()[-1]}", flush=True)
     found = machine()
-    records = evidence.Records(evidence.package_of(dispatch.catalogs()[0]))
+    records = evidence.Records(evidence.package_of(registry.catalogs()[0]))
     path = records.path("sanitizers", found["gpu"]).with_suffix(".txt")
     path.write_text(text(found, arguments, said), encoding="utf-8")
     print(f"wrote {path}")

@@ -22,9 +22,9 @@ from pathlib import Path
 import mpmath
 import numpy as np
 
-from skuda import reference
 from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS, Intrinsic
-from skuda.evidence import header_digest
+from skuda.reference import formulas
+from skuda.verification.evidence import header_digest
 
 FOLDER = Path(__file__).parents[2] / "evidence"
 COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}
@@ -209,7 +209,7 @@ def sweep_f32(rows: dict[str, Intrinsic]) -> dict[str, dict]:
     """What the GPU finds of each function, as the record has it."""
     import cupy
 
-    from skuda.compile import compile_cubin
+    from skuda.launch.compiler import compile_cubin
 
     arch = f"sm_{cupy.cuda.Device().compute_capability}"
     module = cupy.cuda.function.Module()
@@ -280,7 +280,7 @@ def computed(name: str, *arguments: np.ndarray) -> np.ndarray:
     """What the reference gives."""
     names = dict(zip("xy", arguments, strict=False))
     with np.errstate(all="ignore"):
-        known = {**vars(reference), name: getattr(reference, name), "np": np, **names}
+        known = {**vars(formulas), name: getattr(formulas, name), "np": np, **names}
         return eval(INTRINSICS[name].numpy.format("x", "y"), known)
 
 

@@ -7,23 +7,24 @@ from distance import worse
 from values import Case, cases, lacking
 
 from gpu.arrays import Pair
-from skuda import dispatch, walk
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind, KernelSku
-from skuda.tensor import view_of
+from skuda.arrays.views import view_of
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.schedules import strided
 
-SKUS = {sku.symbol: sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA}
+SKUS = {sku.symbol: sku for sku in registry.skus() if sku.backend is BackendKind.CUDA}
 
 
 @pytest.fixture(autouse=True)
 def busy(monkeypatch):
     """Threads take as much of these small arrays as they do of large ones."""
-    monkeypatch.setattr(walk, "BUSY", 64)
+    monkeypatch.setattr(strided, "BUSY", 64)
 
 
 def family(sku: KernelSku) -> str:
     """Kernels that one worker takes (`--dist loadgroup`): they share the search for calls, and what is expected."""
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     bits = [DTYPES[found.operation.word(operand, found.types)].bits for operand in found.operation.operands]
     return "-".join(map(str, (found.operation.function, *bits)))
 
@@ -42,7 +43,7 @@ def test_bytes(symbol, record_property):
         pair = Pair(case)
         plan = case.call.plan(BackendKind.CUDA)
         views = [view_of(array, name) for name, array in pair.arguments().items()]
-        assert plan._geometry(views).variant is dispatch.entry_of(sku).variant
+        assert plan._geometry(views).variant is registry.entry_of(sku).variant
         pair.run()
         finite += pair.finite
         for difference in pair.differences(symbol):
@@ -55,12 +56,12 @@ def test_bytes(symbol, record_property):
 
 
 def one_output(sku) -> bool:
-    return len(dispatch.entry_of(sku).operation.outputs) == 1
+    return len(registry.entry_of(sku).operation.outputs) == 1
 
 
 def in_place(symbol: str) -> tuple[Case, str, str] | None:
     """A case in which the first input could be the output; None where no call has both in one layout."""
-    operation = dispatch.entry_of(SKUS[symbol]).operation
+    operation = registry.entry_of(SKUS[symbol]).operation
     source = next(o.name for o in operation.inputs if o.dims == operation.space)
     target = operation.outputs[0].name
     alike = (case for case in cases(SKUS[symbol]) if dict(case.call.places)[source] == dict(case.call.places)[target])

@@ -8,7 +8,7 @@ import cupy
 import numpy as np
 import pytest
 
-from skuda.compile import compile_cubin
+from skuda.launch.compiler import compile_cubin
 
 SOURCE = """
 #include "lanes.cuh"

@@ -12,14 +12,14 @@ from values import UNTOUCHED, cases
 
 import skuda
 from gpu.arrays import Pair
-from skuda import dispatch, kernel
 from skuda.errors import DeviceMismatch
 from skuda.generated import (
     QuantizePerTokenArgs,
     QuantizePerTokenDescriptor,
     QuantizePerTokenPlan,
 )
-from skuda.sku import BackendKind, KernelSku
+from skuda.launch import kernel, registry
+from skuda.model.sku import BackendKind, KernelSku
 
 N, D = 64, 1031
 
@@ -276,8 +276,8 @@ def test_operands_on_the_cpu_and_the_gpu():
 def reducing() -> list[KernelSku]:
     """A kernel of each schedule of operations with reductions: of f32, and of one that sums where there is one."""
     chosen: dict[object, tuple[tuple, KernelSku]] = {}
-    for sku in dispatch.skus():
-        entry = dispatch.entry_of(sku)
+    for sku in registry.skus():
+        entry = registry.entry_of(sku)
         if sku.backend is BackendKind.CUDA and entry.operation.over:
             summing = ("layer_norm", "sum").index(sku.op) if sku.op in ("layer_norm", "sum") else 2
             rank = (summing, entry.types["C"] != "f32", next(iter(entry.types.values())) != "f32", sku.symbol)

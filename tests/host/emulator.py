@@ -20,12 +20,12 @@ import numpy as np
 from problems import Call, Place, calls, is_second
 from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
 
-from skuda import compile as compiler
-from skuda import dispatch, schedules
-from skuda.dtypes import DTYPES
-from skuda.plan import Plan
-from skuda.sku import BackendKind, KernelSku
-from skuda.tensor import view_of
+from skuda.arrays.views import view_of
+from skuda.launch import compiler, registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.plans.plan import Plan
+from skuda.schedules import table
 
 HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
@@ -53,8 +53,8 @@ _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\
 
 def emulated(sku: KernelSku) -> bool:
     """Whether a SKU has kernels to run: stages run by their own, but those of a second form together."""
-    found = dispatch.entry_of(sku)
-    return found.variant is not schedules.STAGES or is_second(found)
+    found = registry.entry_of(sku)
+    return found.variant is not table.STAGES or is_second(found)
 
 
 class Host:
@@ -72,7 +72,7 @@ class Host:
 
     def __init__(self, skus: Sequence[KernelSku], folder: Path, arch: int = 90, entries: Sequence[str] = ()):
         entries = entries or list(dict.fromkeys(name for sku in skus for name in entries_of(sku)))
-        found = {(entry.catalog.package, entry.operation.source): entry for entry in map(dispatch.entry_of, skus)}
+        found = {(entry.catalog.package, entry.operation.source): entry for entry in map(registry.entry_of, skus)}
         seen: set[str] = set()
         text = "".join(_inlined(entry.catalog.source(source), seen) for (_, source), entry in found.items())
         arguments = dict(re.findall(r"(\w+)\(const __grid_constant__ (\w+)<", text))
@@ -121,7 +121,7 @@ class Host:
             given = filled.inputs.get(operand.name)
             around = UNTOUCHED if given is None else POISON
             arrays[operand.name] = memory_of(at, given, storage, around), storage, at
-        yield from self.run(plan, arrays, found, dispatch.entry_of(sku).variant)
+        yield from self.run(plan, arrays, found, registry.entry_of(sku).variant)
         for name, actual in found.items():
             _, storage, at = arrays[name]
             expected = memory_of(at, filled.expected[name], storage, UNTOUCHED)
@@ -219,9 +219,9 @@ class _Arena:
 
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     if not is_second(found):
-        return schedules.entries(found.operation, found.types, found.variant)
+        return table.entries(found.operation, found.types, found.variant)
     entries = []
     for call in calls(sku):
         plan = call.plan(BackendKind.REFERENCE)
@@ -234,7 +234,7 @@ def by_source(skus: Iterable[KernelSku]) -> dict[str, list[KernelSku]]:
     """SKUs that can run here, by their source."""
     found: dict[str, list[KernelSku]] = {}
     for sku in filter(emulated, skus):
-        found.setdefault(dispatch.entry_of(sku).operation.source, []).append(sku)
+        found.setdefault(registry.entry_of(sku).operation.source, []).append(sku)
     return found
 
 

@@ -13,15 +13,15 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from host import emulator
-from skuda import dispatch
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.sku import BackendKind
 
 
 def main(patterns: list[str]) -> int:
     """Prints what is wrong; the exit status is 1 if anything is."""
     chosen = [
         sku
-        for sku in dispatch.skus()
+        for sku in registry.skus()
         if sku.backend is BackendKind.CUDA and any(re.search(pattern, sku.symbol) for pattern in patterns or [""])
     ]
     if not emulator.COMPILER:

@@ -7,8 +7,8 @@ import pytest
 from function_arguments import arguments
 
 from host.functions import Functions
-from skuda import reference
 from skuda.codegen.intrinsics import INTRINSICS
+from skuda.reference import formulas
 
 COMMON = [name for name, row in INTRINSICS.items() if row.common]
 
@@ -23,9 +23,9 @@ def functions(tmp_path_factory):
 def test_bits(functions, name, word):
     arrays = arguments(len(INTRINSICS[name].arguments), {"f32": np.float32, "f64": np.float64}[word], 4_000)
     with np.errstate(all="ignore"):
-        expected = np.asarray(getattr(reference, name)(*arrays))
+        expected = np.asarray(getattr(formulas, name)(*arrays))
     assert expected.dtype == arrays[0].dtype and np.isfinite(expected).mean() > 0.2
     kind = f"u{expected.itemsize}"
-    expected, got = reference.narrow(expected, word), reference.narrow(functions(name, *arrays), word)
+    expected, got = formulas.narrow(expected, word), formulas.narrow(functions(name, *arrays), word)
     wrong = np.flatnonzero(got.view(kind) != expected.view(kind))
     assert not len(wrong), [([each[i] for each in arrays], got[i], expected[i]) for i in wrong[:5]]

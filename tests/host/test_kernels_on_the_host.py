@@ -10,17 +10,17 @@ from problems import Call, covering, covering_by_source, place
 from values import Case, Problem, cancelling, cases, lacking, run
 
 from host import emulator
-from skuda import compile as compiler
-from skuda import dispatch, schedules
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind, Direction, KernelSku
+from skuda.launch import compiler, registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind, Direction, KernelSku
+from skuda.schedules import table
 
 SKUS = [
     sku
-    for sku in dispatch.skus()
+    for sku in registry.skus()
     if sku.backend is BackendKind.CUDA
     and emulator.emulated(sku)
-    and not dispatch.entry_of(sku).operation.of_second  # the second form runs as a whole
+    and not registry.entry_of(sku).operation.of_second  # the second form runs as a whole
 ]
 COVERING = covering_by_source(SKUS)
 OLD = 80  # an architecture without instructions for floats of 8 bits
@@ -28,9 +28,9 @@ OLD = 80  # an architecture without instructions for floats of 8 bits
 
 def narrow(sku: KernelSku) -> bool:
     """Whether a kernel converts floats of 8 bits, which older GPUs do by integers."""
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     words = [found.operation.word(operand, found.types) for operand in found.operation.operands]
-    return any(DTYPES[word].narrow_float for word in words) and schedules.runs_on(found.variant, f"sm_{OLD}")
+    return any(DTYPES[word].narrow_float for word in words) and table.runs_on(found.variant, f"sm_{OLD}")
 
 
 def find(symbol: str) -> KernelSku:
@@ -69,7 +69,7 @@ def test_the_covering_set_has_every_kind_of_kernel():
 
 
 def source_of(sku: KernelSku) -> str:
-    found = dispatch.entry_of(sku)
+    found = registry.entry_of(sku)
     return found.catalog.source(found.operation.source)
 
 
@@ -116,12 +116,12 @@ def test_the_order_of_a_sum(tmp_path):
     """What is left of a sum that cancels tells one order from another, in half types too, by each kind of kernel."""
     kinds = {}
     for sku in SKUS:
-        found = dispatch.entry_of(sku)
+        found = registry.entry_of(sku)
         if found.operation.function == "sum":
             places = getattr(found.variant, "places", 1), min(getattr(found.variant, "threads", 0), 64)
             kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant), *places), sku)
     chosen = [*kinds.values()]
-    assert any(dispatch.entry_of(sku).variant.places == 2 for sku in chosen if sku.variant.startswith("row"))
+    assert any(registry.entry_of(sku).variant.places == 2 for sku in chosen if sku.variant.startswith("row"))
     rng = np.random.default_rng(7)
 
     def some(case):
@@ -161,7 +161,7 @@ def test_weights_wider_than_the_input(tmp_path):
     """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
     mixed = [sku for sku in SKUS if re.match("layer_norm(_stage._backward)?_f16_weight_f32__", sku.symbol)]
     chosen = covering(mixed)
-    ways = {(found.kernel, found.suffix) for found in (dispatch.entry_of(sku).variant for sku in chosen)}
+    ways = {(found.kernel, found.suffix) for found in (registry.entry_of(sku).variant for sku in chosen)}
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
     host = emulator.Host(chosen, tmp_path)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
@@ -174,7 +174,7 @@ NOTHING = ("dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor
 def test_rows_without_elements(name, tmp_path):
     """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
     tried = 0
-    for plan_class in dispatch.catalogs()[0].plans(name):
+    for plan_class in registry.catalogs()[0].plans(name):
         operation = plan_class.operation
         if operation.direction is Direction.BACKWARD or not operation.over or operation.stages:
             continue  # stages that reduce are among the plans
@@ -185,7 +185,7 @@ def test_rows_without_elements(name, tmp_path):
         places = [place(shape, "plain") for operand, shape in zip(operation.operands, plan.stored) if operand.dims]
         elements = {field: plan.types[letter] for letter, field in operation.element_fields.items()}
         call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, places),), False)
-        sku = dispatch.make_sku(operation, plan.types, call.variant())
+        sku = registry.make_sku(operation, plan.types, call.variant())
         assert [*emulator.Host([sku], tmp_path)._faults(sku, call, Case(call).problem())] == []
         tried += 1
     assert tried

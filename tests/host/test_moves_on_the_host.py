@@ -10,17 +10,18 @@ from problems import is_second
 from values import cases
 
 from host import emulator
-from skuda import dispatch, schedules
-from skuda.schedules import ClusterVariant, PartVariant, RowVariant
-from skuda.sku import BackendKind, KernelSku
+from skuda.launch import registry
+from skuda.model.sku import BackendKind, KernelSku
+from skuda.schedules import table
+from skuda.schedules.table import ClusterVariant, PartVariant, RowVariant
 
-SKUS = [sku for sku in dispatch.skus() if sku.backend is BackendKind.CUDA and emulator.emulated(sku)]
+SKUS = [sku for sku in registry.skus() if sku.backend is BackendKind.CUDA and emulator.emulated(sku)]
 
 
 def first(op: str, words: tuple[str, ...], wanted) -> KernelSku:
     """The first kernel of a function with some types, the first one that of its first letter, and a wanted schedule."""
     for sku in SKUS:
-        found = dispatch.entry_of(sku)
+        found = registry.entry_of(sku)
         types = [*found.types.values()]
         if found.operation.function == op and types[0] == words[0] and {*words} <= {*types} and wanted(found):
             return sku
@@ -31,7 +32,7 @@ def variant(*which):
     return lambda found: found.variant in which
 
 
-def is_row(mode: schedules.RowMode, threads: int = 0, places: int = 1, keep: bool = True):
+def is_row(mode: table.RowMode, threads: int = 0, places: int = 1, keep: bool = True):
     def wanted(found) -> bool:
         own = found.variant
         if not isinstance(own, RowVariant) or (own.mode, own.places, own.keep) != (mode, places, keep):
@@ -41,13 +42,13 @@ def is_row(mode: schedules.RowMode, threads: int = 0, places: int = 1, keep: boo
     return wanted
 
 
-def is_part(kernel: str, mode: schedules.RowMode):
+def is_part(kernel: str, mode: table.RowMode):
     return lambda found: (
         isinstance(found.variant, PartVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
     )
 
 
-WHOLE, UNIT, STEPPED = schedules.RowMode
+WHOLE, UNIT, STEPPED = table.RowMode
 MOVES = {
     "two places a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, places=2)),
     "two places a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, places=2)),
@@ -63,23 +64,23 @@ MOVES = {
     "parts along, misaligned": ("sum", ("f16",), is_part("along", UNIT)),
     "parts across": ("sum", ("f16",), is_part("across", WHOLE)),
     "parts with places": ("argmax", ("f16",), is_part("across", UNIT)),
-    "vectors": ("quantize_per_token", ("f32", "u4"), variant(schedules.VEC)),
-    "shifted vectors": ("lerp", ("f16",), variant(schedules.SHIFTED)),
-    "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(schedules.PITCHED)),
-    "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(schedules.VEC)),
-    "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(schedules.ROWS)),
-    "groups": ("quantize_per_group", ("f16", "u4"), variant(schedules.GROUPS)),
-    "columns": ("quantize_per_channel", ("f16", "s8"), variant(schedules.COLUMNS)),
-    "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(schedules.COLUMNS_UNALIGNED)),
-    "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(schedules.TILE)),
-    "a tile": ("lerp_tensor", ("f32",), variant(schedules.TILE)),
-    "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(schedules.STRIDED)),
-    "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(schedules.VEC)),
-    "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(schedules.VEC)),
-    "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(schedules.VEC)),
-    "values between stages": ("standardize", ("f32",), variant(schedules.STAGES)),
-    "values of several types between stages": ("l2_normalize_backward", ("f32",), variant(schedules.STAGES)),
-    "values between stages of half types": ("softmax_backward", ("f16",), variant(schedules.STAGES)),
+    "vectors": ("quantize_per_token", ("f32", "u4"), variant(table.VEC)),
+    "shifted vectors": ("lerp", ("f16",), variant(table.SHIFTED)),
+    "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(table.PITCHED)),
+    "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(table.VEC)),
+    "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(table.ROWS)),
+    "groups": ("quantize_per_group", ("f16", "u4"), variant(table.GROUPS)),
+    "columns": ("quantize_per_channel", ("f16", "s8"), variant(table.COLUMNS)),
+    "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(table.COLUMNS_UNALIGNED)),
+    "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(table.TILE)),
+    "a tile": ("lerp_tensor", ("f32",), variant(table.TILE)),
+    "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(table.STRIDED)),
+    "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(table.VEC)),
+    "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(table.VEC)),
+    "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(table.VEC)),
+    "values between stages": ("standardize", ("f32",), variant(table.STAGES)),
+    "values of several types between stages": ("l2_normalize_backward", ("f32",), variant(table.STAGES)),
+    "values between stages of half types": ("softmax_backward", ("f16",), variant(table.STAGES)),
 }
 
 
@@ -104,6 +105,6 @@ def test_what_the_moves_are_tried_on():
     tile = first(*MOVES["a tile with packed pairs"])
     assert any(dict(case.call.sizes)["d"] % 2 for case in cases(tile))
     stages = first(*MOVES["values between stages"])
-    assert is_second(dispatch.entry_of(stages))
+    assert is_second(registry.entry_of(stages))
     rows = [prod(dict(case.call.sizes)["n"]) for case in cases(stages)]
     assert any(count * 4 % 256 for count in rows)  # what one stage leaves ends within a boundary

@@ -7,8 +7,9 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   + log2(s) additions, rounded up (3 of neighbours, 7 of groups in one place, 10 of places, then those of s segments
   of 65536), and never more than n - 1. Each is off by at most u = 2^-p of its result (p the bits of a mantissa;
   subnormal sums are exact), so the sum is off by at most ((1 + u)^k - 1) S <= k u / (1 - k u) S, S being the sum of
-  the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that skuda.rows promises. A
-  product of n values has n - 1 roundings in any order, so it is off by a factor of at most 1 +- n u / (1 - n u).
+  the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that `reference.reductions`
+  promises. A product of n values has n - 1 roundings in any order, so it is off by a factor of at most
+  1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
   where that unit is larger; ndtr, the normal distribution below x, sigmoid, and the derivative of x ndtr(x) by at most
   1.5 units. No span of ndtr reaches beyond 0 or 1.

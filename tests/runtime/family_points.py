@@ -1,4 +1,4 @@
-"""Where the functions of skuda.powers, skuda.hyperbolic and skuda.trigonometric are hard, and how far off they are.
+"""Where the functions of `powers`, `hyperbolic` and `trigonometric` are hard, and how far off they are.
 
     python tests/runtime/family_points.py COUNT [NAME...]
 
@@ -13,7 +13,7 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda import hyperbolic, powers, trigonometric
+from skuda.reference import hyperbolic, powers, trigonometric
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),

@@ -13,14 +13,15 @@ from replay_planes import strided_places, tile_places
 from replay_shares import rows_places
 from replay_vectors import columns_places, groups_places, vec_places
 
-from skuda import dispatch, mapping, schedules
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.schedules import elementwise, table
 
 PLANS = [
     plan
-    for name in dispatch.catalogs()[0].modules
-    for plan in dispatch.catalogs()[0].plans(name)
+    for name in registry.catalogs()[0].modules
+    for plan in registry.catalogs()[0].plans(name)
     if not (plan.operation.over or plan.operation.stages)  # test_row_mapping.py, test_reduce_mapping.py
 ]
 
@@ -77,7 +78,7 @@ class Problem:
     arrays: dict[str, np.ndarray]
     pointers: dict[str, int]
 
-    def geometry(self) -> mapping.Geometry:
+    def geometry(self) -> elementwise.Geometry:
         plan = self.plan
         views = [
             view_over(
@@ -147,14 +148,14 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            by_row = variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED)
-            in_table = variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL)
-            tiled = variant is schedules.TILE
-            steps = parameter and variant is not schedules.STRIDED and not tiled and not in_table
+            by_row = variant in (table.ROWS, table.COLUMNS_UNALIGNED)
+            in_table = variant in (table.COLUMNS, table.COLUMNS_SMALL)
+            tiled = variant is table.TILE
+            steps = parameter and variant is not table.STRIDED and not tiled and not in_table
             spans = by_row and not parameter and operand in operation.inputs
             axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
             in_lines = (variant.kernel == "vec" and not parameter) or (
-                variant is schedules.GROUPS and not parameter and operand in operation.inputs
+                variant is table.GROUPS and not parameter and operand in operation.inputs
             )
             assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
             arrays.append(
@@ -175,34 +176,34 @@ def check(problem: Problem) -> str:
                 )
             )
     # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
-    numbers = [int(word) for word in re.findall(r"\b\d+\b", schedules.entry(operation, types, variant))]
+    numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
     units, launched = geometry.head[0], blocks * BLOCK
-    if variant is schedules.STRIDED:
+    if variant is table.STRIDED:
         runs = [strided_places(geometry, arrays, *numbers)]
-    elif variant is schedules.TILE:
+    elif variant is table.TILE:
         runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant in (schedules.COLUMNS, schedules.COLUMNS_SMALL):
+    elif variant in (table.COLUMNS, table.COLUMNS_SMALL):
         runs = [columns_places(geometry, arrays, *numbers)]
         blocks = geometry.head[1]
         launched = blocks * BLOCK
-    elif variant in (schedules.ROWS, schedules.COLUMNS_UNALIGNED):
+    elif variant in (table.ROWS, table.COLUMNS_UNALIGNED):
         runs = [rows_places(geometry, arrays, *numbers)]
     else:
-        places_of = groups_places if variant is schedules.GROUPS else vec_places
+        places_of = groups_places if variant is table.GROUPS else vec_places
         runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        leads = variant in (schedules.SHIFTED, schedules.GROUPS)  # before the first element
+        leads = variant in (table.SHIFTED, table.GROUPS)  # before the first element
         units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(places[name] for name in names) for places in run)
-        where = f"{operation.function} {types} {sizes} {schedules.variant_name(operation, types, variant)}"
+        where = f"{operation.function} {types} {sizes} {table.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
-    if variant is not schedules.TILE:  # there a block has one tile
+    if variant is not table.TILE:  # there a block has one tile
         per_block = launched // blocks
         assert launched - per_block < units <= launched
-    return schedules.variant_name(operation, types, variant)
+    return table.variant_name(operation, types, variant)
 
 
 def turned(name: str, sizes: dict, elements: dict) -> Problem:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skuda.tensor import CPU, View
+from skuda.arrays.views import CPU, View
 
 AXES, BLOCK, MARGIN = 8, 128, 32
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replay import AXES, BLOCK, Array, Slots, divide, outer_offset
 
-from skuda import schedules
+from skuda.schedules import table as schedules
 
 
 def load(array: Array, first: int, offset: int, count: int, lanes: int) -> list[int]:

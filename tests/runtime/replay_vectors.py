@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from replay import BLOCK, MARGIN, Array, Slots, divide
 
-from skuda import schedules
+from skuda.schedules import table as schedules
 
 
 def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):

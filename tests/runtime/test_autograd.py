@@ -7,7 +7,7 @@ import torch
 
 import skuda
 from skuda.errors import InvalidProblem
-from skuda.sku import BackendKind
+from skuda.model.sku import BackendKind
 
 CHANGED = "modified by an inplace operation"
 

@@ -9,9 +9,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skuda import behind, dispatch
-from skuda.straight import contiguous_strides
-from skuda.tensor import View
+from skuda.arrays.views import View
+from skuda.launch import dependent_launch, registry
+from skuda.launch.fast_path import contiguous_strides
 
 
 @pytest.fixture
@@ -30,13 +30,13 @@ def driver(monkeypatch):
         return fake.status
 
     fake.cuDriverGetVersion, fake.cuLaunchKernelEx, fake.context = version, launch, 100
-    monkeypatch.setattr(behind, "_driver", lambda: fake)
+    monkeypatch.setattr(dependent_launch, "_driver", lambda: fake)
     error = SimpleNamespace(CUDADriverError=lambda status: RuntimeError(f"status {status}"))
-    monkeypatch.setattr(behind, "_cupy_cuda", lambda: SimpleNamespace(driver=error))
-    monkeypatch.setattr(behind, "compute_capability", lambda device: f"sm_{device}")
-    behind._known.cache_clear()
+    monkeypatch.setattr(dependent_launch, "_cupy_cuda", lambda: SimpleNamespace(driver=error))
+    monkeypatch.setattr(dependent_launch, "compute_capability", lambda device: f"sm_{device}")
+    dependent_launch._known.cache_clear()
     yield fake
-    behind._known.cache_clear()
+    dependent_launch._known.cache_clear()
 
 
 def loaded(driver, arch: int):
@@ -53,22 +53,22 @@ def loaded(driver, arch: int):
 @pytest.mark.parametrize("before", [101, 100])
 def test_the_driver_is_told_that_the_launch_need_not_wait(driver, before):
     driver.context = before
-    behind.launch_of(loaded(driver, 90))(7, 256, 0x5000, 0xABC)
+    dependent_launch.launch_of(loaded(driver, 90))(7, 256, 0x5000, 0xABC)
     assert driver.calls == [([7, 1, 1, 256, 1, 1, 0], 0x5000, 1, 6, 1, 0xF, 0xABC, None, 101)]
     assert driver.context == before
 
 
 def test_older_devices_and_drivers_launch_as_ever(driver):
-    assert behind.launch_of(loaded(driver, 89)) == "plain"
+    assert dependent_launch.launch_of(loaded(driver, 89)) == "plain"
     driver.version = 12030
-    behind._known.cache_clear()
-    assert behind.launch_of(loaded(driver, 90)) == "plain"
+    dependent_launch._known.cache_clear()
+    assert dependent_launch.launch_of(loaded(driver, 90)) == "plain"
 
 
 def test_a_launch_that_fails_says_so_and_gives_the_context_back(driver):
     driver.status = 1
     with pytest.raises(RuntimeError, match="status 1"):
-        behind.launch_of(loaded(driver, 90))(0, 256, 0, 0xABC)
+        dependent_launch.launch_of(loaded(driver, 90))(0, 256, 0, 0xABC)
     assert driver.context == 100
 
 
@@ -76,16 +76,16 @@ def test_kernels_that_wait_and_no_others_are_launched_behind_the_one_in_front(mo
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
     whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64))
-    monkeypatch.setattr(behind, "launch_of", lambda loaded: "behind")
+    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded: "behind")
     kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
-    monkeypatch.setattr(dispatch, "kernel", lambda *_: kernel)
+    monkeypatch.setattr(registry, "kernel", lambda *_: kernel)
     found = {}
     for plan in whole._kernels.plans:
         strides = map(contiguous_strides, plan.shapes)
         spaces = zip(plan.shapes, strides, strict=True)
         views = [View(0, *each, np.dtype("f4"), 0, True, False, None) for each in spaces]
         launch = plan.launch_for(views)
-        text = dispatch.catalogs()[0].source(plan.operation.source)
+        text = registry.catalogs()[0].source(plan.operation.source)
         for entry, (kind, *_) in zip(launch.entries, launch.kernels(0), strict=True):
             name = entry.partition("<")[0]
             body = text[text.index(f"    {name}(const __grid_constant__") :].partition("__global__")[0]

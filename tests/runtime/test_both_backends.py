@@ -15,17 +15,17 @@ from test_launch import array
 from test_workspace import INPUT, OUTPUT, kernels, workspace_of
 
 import skuda
-from skuda import dispatch
-from skuda.arguments import check
-from skuda.dtypes import DTYPES
 from skuda.errors import BufferTooSmall, InvalidProblem, Unsupported
 from skuda.generated import DynamicQuantizePerGroupArgs, DynamicQuantizePerGroupDescriptor, DynamicQuantizePerGroupPlan
-from skuda.repacked import RepackedPlan
-from skuda.schedules import STAGES
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.launch.arguments import check
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.plans.repacked import RepackedPlan
+from skuda.schedules.table import STAGES
 
 driver = test_launch.driver
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if not plan.operation.stage]
 REPACKED = [plan for plan in PLANS if issubclass(plan, RepackedPlan)]
 MANY = ((), (3,), (2, 5), (2, 3, 2), (1, 4))

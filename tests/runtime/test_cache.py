@@ -13,11 +13,10 @@ import tempfile
 
 import pytest
 
-from skuda import cache
-from skuda import compile as compiler
-from skuda.cache import cached_cubin
-from skuda.compile import Compiled
 from skuda.errors import CompileError
+from skuda.launch import compiler, cubin_cache
+from skuda.launch.compiler import Compiled
+from skuda.launch.cubin_cache import cached_cubin
 
 REQUEST = ("__global__ void k() {}", "k.cu", "k", "sm_90")
 
@@ -54,10 +53,10 @@ def forgetful(monkeypatch, tmp_path):
     """Each test starts as a process does, with its own folder for temporary ones."""
     (tmp_path / "temporary").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
-    cache._warn_once.cache_clear()
-    cache._temporary_folder.cache_clear()
+    cubin_cache._warn_once.cache_clear()
+    cubin_cache._temporary_folder.cache_clear()
     yield
-    cache._temporary_folder.cache_clear()
+    cubin_cache._temporary_folder.cache_clear()
 
 
 def run_python(code, **environment):
@@ -114,7 +113,7 @@ def test_every_header_that_is_included_is_part_of_the_key(monkeypatch, fake_comp
     assert fake_compiler.count == 2
 
 
-@pytest.mark.parametrize("what", [(compiler, "OPTIONS", ("--fmad=true",)), (cache, "FORMAT", b"skuda-2\n")])
+@pytest.mark.parametrize("what", [(compiler, "OPTIONS", ("--fmad=true",)), (cubin_cache, "FORMAT", b"skuda-2\n")])
 def test_options_and_format_are_part_of_the_key(monkeypatch, fake_compiler, folder, what):
     cached_cubin(*REQUEST)
     monkeypatch.setattr(*what)
@@ -145,7 +144,7 @@ def test_a_refused_source_leaves_nothing_behind(folder):
 
 def test_serving_from_disk_does_not_import_nvrtc(folder):
     code = (
-        f"import sys; from skuda.cache import cached_cubin; cached_cubin(*{REQUEST!r}); "
+        f"import sys; from skuda.launch.cubin_cache import cached_cubin; cached_cubin(*{REQUEST!r}); "
         "print('cuda.bindings' in sys.modules)"
     )
     assert [run_python(code).stdout.strip() for _ in range(2)] == ["True", "False"]
@@ -171,23 +170,23 @@ def test_cache_dir_follows_the_environment(monkeypatch, environment, expected):
     monkeypatch.setenv("HOME", "/home/me")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert str(cache.cache_dir()) == expected
+    assert str(cubin_cache.cache_dir()) == expected
 
 
 def test_a_user_without_a_home_gets_a_folder_of_its_own(monkeypatch, tmp_path):
     monkeypatch.delenv("SKUDA_CACHE_DIR")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(os.path, "expanduser", lambda path: path)
-    assert cache.cache_dir() == tmp_path / "temporary" / f"skuda-{os.getuid()}"
+    assert cubin_cache.cache_dir() == tmp_path / "temporary" / f"skuda-{os.getuid()}"
 
 
 def test_clear_removes_entries_and_leftovers_and_nothing_else(fake_compiler, folder):
-    assert cache.clear() == 0  # no folder yet
+    assert cubin_cache.clear() == 0  # no folder yet
     cached_cubin(*REQUEST)
     cached_cubin(*REQUEST[:3], "sm_80")
     (folder / f".{'0' * 64}.abcd1234.tmp").write_bytes(b"half an entry")
     (folder / "notes.txt").write_text("mine")
-    assert cache.clear() == 3
+    assert cubin_cache.clear() == 3
     assert only_entry(folder).name == "notes.txt"
     cached_cubin(*REQUEST)
     assert fake_compiler.count == 3
@@ -329,7 +328,7 @@ def test_the_temporary_folder_goes_with_the_process(folder, tmp_path):
     folder.mkdir()
     folder.chmod(0o777)
     code = (
-        f"import tempfile; from skuda.cache import cached_cubin; cached_cubin(*{REQUEST!r}); "
+        f"import tempfile; from skuda.launch.cubin_cache import cached_cubin; cached_cubin(*{REQUEST!r}); "
         "import os; print(len(os.listdir(tempfile.gettempdir())))"
     )
     done = run_python(code, TMPDIR=str(tmp_path / "temporary"))
@@ -376,7 +375,7 @@ def test_with_no_folder_at_all_kernels_are_compiled(monkeypatch, fake_compiler, 
 
 def test_a_disk_that_fills_while_writing_leaves_no_file(folder):
     code = (
-        "import resource; from skuda.cache import cached_cubin; "
+        "import resource; from skuda.launch.cubin_cache import cached_cubin; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
         f"cached_cubin(*{REQUEST!r}); print(len(cached_cubin(*{REQUEST!r})[0]))"
     )
@@ -391,7 +390,8 @@ def test_a_disk_that_fills_while_writing_leaves_no_file(folder):
 
 def test_two_processes_compile_the_same_kernel_at_once(folder):
     code = (
-        "import sys; from skuda.cache import cached_cubin; print('ready', flush=True); sys.stdin.readline(); "
+        "import sys; from skuda.launch.cubin_cache import cached_cubin; "
+        "print('ready', flush=True); sys.stdin.readline(); "
         f"print(cached_cubin(*{REQUEST!r}))"
     )
     command, pipe = [sys.executable, "-c", code], subprocess.PIPE
@@ -409,7 +409,7 @@ def test_two_processes_compile_the_same_kernel_at_once(folder):
 WRITER = """
 import sys
 from skuda import compile as compiler
-from skuda.cache import cached_cubin
+from skuda.launch.cubin_cache import cached_cubin
 
 source, name, entry, arch = "x" * 3_000_000, *{rest!r}
 made = compiler.Compiled({cubin!r} + source.encode() + b" k sm_90", {{entry: {lowered!r}}}, "")

@@ -9,9 +9,9 @@ from importlib import resources
 
 import pytest
 
-from skuda import compile as compiler
-from skuda.compile import Compiled, compile_cubin
 from skuda.errors import CompileError, MissingDependency, Unsupported
+from skuda.launch import compiler
+from skuda.launch.compiler import Compiled, compile_cubin
 
 SCALE = """
 #include "slots.cuh"
@@ -141,7 +141,7 @@ def test_a_missing_library_names_the_extra_and_what_was_looked_for(monkeypatch, 
 
 def test_importing_the_module_loads_neither_nvrtc_nor_cupy():
     code = (
-        "import sys, skuda.compile, skuda.cache, skuda.kernel; "
+        "import sys, skuda.launch.compiler, skuda.launch.cubin_cache, skuda.launch.kernel; "
         "print('cuda.bindings' in sys.modules, 'cupy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

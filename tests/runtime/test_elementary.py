@@ -13,10 +13,10 @@ import pytest
 from gpu import sweep_elementary as sweep
 
 import skuda
-from skuda import elementary, error_functions
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.elementary import exp, fma32, log, product_rest, remainder, sigmoid, sum_rest, tanh
-from skuda.error_functions import erf, erfc, gelu_slope, ndtr
+from skuda.reference import elementary, error_functions
+from skuda.reference.elementary import exp, fma32, log, product_rest, remainder, sigmoid, sum_rest, tanh
+from skuda.reference.error_functions import erf, erfc, gelu_slope, ndtr
 
 TYPES = [np.float32, np.float64]
 INF, NAN = np.inf, np.nan

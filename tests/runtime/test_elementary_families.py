@@ -1,4 +1,4 @@
-"""skuda.powers, skuda.hyperbolic and skuda.trigonometric: how far off they are, what they do at the ends, that they
+"""`powers`, `hyperbolic` and `trigonometric`: how far off they are, what they do at the ends, that they
 never fall where they should rise, and that CUDA has the same numbers. tests/host compares bits."""
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import pytest
 from family_points import BITS, MODULE, PAIRS, beside, every_exponent, furthest, points, quarters
 
 import skuda
-from skuda import double_double, reference, trigonometric
-from skuda.powers import logarithm_pair
+from skuda.reference import double_double, formulas, trigonometric
+from skuda.reference.powers import logarithm_pair
 
 TYPES = list(BITS)
 INF, NAN = np.inf, np.nan
@@ -171,9 +171,9 @@ def test_arrays_of_any_shape_and_no_warning(name):
 
 def test_the_reference_names_each_function():
     for name in MODULE:
-        assert name in reference.FORMULA_NAMES and getattr(reference, name) is function(name)
+        assert name in formulas.FORMULA_NAMES and getattr(formulas, name) is function(name)
     with pytest.raises(AttributeError):
-        reference.no_function  # noqa: B018
+        formulas.no_function  # noqa: B018
 
 
 _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from skuda import kernel
 from skuda.errors import MissingDependency
-from skuda.kernel import Kernel, Loaded, Slots, cluster_shared, compute_capability, cuda_available, device_count
+from skuda.launch import kernel
+from skuda.launch.kernel import Kernel, Loaded, Slots, cluster_shared, compute_capability, cuda_available, device_count
 
 
 def packed(slots: Slots, *numbers) -> tuple[ctypes.Array, int]:
@@ -294,8 +294,8 @@ def test_without_a_driver_cupy_is_not_imported():
         "        if 'cuda' in str(name): raise OSError(name)\n"
         "        super().__init__(name, *rest, **options)\n"
         "ctypes.CDLL = NoDriver\n"
-        "import skuda.kernel\n"
-        "print(skuda.kernel.cuda_available(), 'cupy' in sys.modules)"
+        "import skuda.launch.kernel\n"
+        "print(skuda.launch.kernel.cuda_available(), 'cupy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -21,18 +21,20 @@ import torch
 from cupy.cuda import MemoryPointer, UnownedMemory
 
 import skuda
-from skuda import dispatch, family, kernel, ops
-from skuda.arrangement import arranged, chosen
-from skuda.dtypes import DTYPES
+from skuda.arrays import libraries
+from skuda.arrays.views import view_of
 from skuda.errors import DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, Unsupported
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
-from skuda.launch import Ready, Seen
-from skuda.sku import BackendKind
-from skuda.straight import contiguous_strides, refuse, straight_of
-from skuda.tensor import view_of
+from skuda.launch import kernel, registry
+from skuda.launch.fast_path import contiguous_strides, refuse, straight_of
+from skuda.launch.prepared import Ready, Seen
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.plans import functions
+from skuda.plans.axis_views import arranged, chosen
 
 PLANS = [
-    plan for name in dispatch.catalogs()[0].modules for plan in dispatch.catalogs()[0].module(name).PLANS
+    plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].module(name).PLANS
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
 SHORT = [plan for plan in PLANS if not plan.operation.stages]  # plans with a short way
@@ -95,30 +97,30 @@ def driver(monkeypatch):
     monkeypatch.setattr(kernel, "_cupy_cuda", lambda: cuda)
     monkeypatch.setattr(kernel, "cuda_available", lambda: True)
     monkeypatch.setattr(kernel, "cached_cubin", lambda source, name, entry, arch, fresh=False: (b"", entry))
-    monkeypatch.setattr(family, "_FAMILIES", {})
+    monkeypatch.setattr(libraries, "_FAMILIES", {})
     monkeypatch.setattr(
-        family._CuPy, "current", staticmethod(lambda device: SimpleNamespace(ptr=STREAM + device))
+        libraries._CuPy, "current", staticmethod(lambda device: SimpleNamespace(ptr=STREAM + device))
     )
     raw_stream = "_cuda_getCurrentRawStream"
     monkeypatch.setattr(torch._C, raw_stream, lambda device: STREAM + 0x100 + device, raising=False)
     monkeypatch.setattr(torch._C, "_increment_version", increase_versions)
-    for each in (family._CuPy, family._Torch):
+    for each in (libraries._CuPy, libraries._Torch):
         made = lambda self, size, device, stream: array(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
-    monkeypatch.setattr(ops, "_PLANS", {})
-    monkeypatch.setattr(ops, "_SHORT", {})
-    dispatch.kernel.cache_clear()
+    monkeypatch.setattr(functions, "_PLANS", {})
+    monkeypatch.setattr(functions, "_SHORT", {})
+    registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
     yield driver
-    dispatch.kernel.cache_clear()
+    registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
 
 
 def array(pointer: int, shape, storage, device: int = 0, strides=None):
     """A CuPy array over memory that nobody may touch; strides in elements."""
-    storage = family.cupy_dtype(np.dtype(storage))
+    storage = libraries.cupy_dtype(np.dtype(storage))
     itemsize = np.dtype(storage).itemsize
     memory = UnownedMemory(pointer, 1 << 16, None, device)
     if strides is not None:
@@ -135,7 +137,7 @@ class Tensor:
     def __init__(self, pointer: int, shape, storage, device: int = 0, strides=None):
         self.pointer, self.shape, self.device_index = pointer, torch.Size(shape), device
         self.strides = contiguous_strides(shape) if strides is None else tuple(strides)
-        self.dtype = family.torch_dtypes()[np.dtype(storage)]
+        self.dtype = libraries.torch_dtypes()[np.dtype(storage)]
 
     def data_ptr(self):
         if self.layout is not torch.strided:
@@ -365,7 +367,7 @@ def test_arguments_that_are_run_again_are_kept_from_the_second_time_on(driver, m
     assert type(args._ready) is Seen
     plan.run(args)
     assert type(args._ready) is Ready
-    monkeypatch.setattr("skuda.plan.check", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr("skuda.plans.plan.check", lambda *_: pytest.fail("checked again"))
     plan._straight = lambda *_: pytest.fail("checked again")
     plan.run(args)
     assert len(driver.launches) == 5 and len(set(driver.launches)) == 1
@@ -375,7 +377,7 @@ def test_arguments_are_checked_once_and_the_stream_is_asked_each_time(driver, ma
     plan, (a, b, output) = lerp(make, device=1)
     args = LerpArgs(a, b, 0.25, output)
     plan.run(args)
-    monkeypatch.setattr("skuda.plan.check", lambda *_: pytest.fail("checked again"))
+    monkeypatch.setattr("skuda.plans.plan.check", lambda *_: pytest.fail("checked again"))
     plan.run(args)
     plan.run(args, stream=0x77)
     current = STREAM + 1 + 0x100 * (make is Tensor)
@@ -549,7 +551,7 @@ def test_parameters_that_keep_axes_have_the_short_way(driver, make, monkeypatch)
     )
     for _ in range(2):
         plan.execute(flat)
-    monkeypatch.setattr("skuda.plan.check", lambda *_: pytest.fail("checked in full"))
+    monkeypatch.setattr("skuda.plans.plan.check", lambda *_: pytest.fail("checked in full"))
     plan.execute(kept)
     assert len(driver.launches) == 3 and len(set(driver.launches)) == 1
 

@@ -7,10 +7,10 @@ import pytest
 from map_problems import PLANS, check, contiguous
 from replay import BLOCK
 
-from skuda import mapping, schedules
-from skuda.dtypes import DTYPES
-from skuda.sku import BackendKind
-from skuda.tensor import CPU, View
+from skuda.arrays.views import CPU, View
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.schedules import elementwise, table
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_axes_stored_in_another_order_alike_are_one_row():
     problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
     for name, array in problem.arrays.items():
         problem.arrays[name] = array.reshape(10, 6, 8).transpose(1, 2, 0)
-    assert problem.geometry().variant is schedules.VEC
+    assert problem.geometry().variant is table.VEC
     check(problem)
 
 
@@ -61,21 +61,21 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
     )
     strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
     for aligned in (True, False):
-        geometry = plan._kernels.geometry(mapping.Layouts(strides, aligned, 0 if aligned else None))
-        assert geometry.variant in (schedules.ROWS, schedules.STRIDED)
-        assert geometry.variant is schedules.STRIDED or geometry.head[0] < 1 << 31
+        geometry = plan._kernels.geometry(elementwise.Layouts(strides, aligned, 0 if aligned else None))
+        assert geometry.variant in (table.ROWS, table.STRIDED)
+        assert geometry.variant is table.STRIDED or geometry.head[0] < 1 << 31
 
 
 def test_misaligned_operands_are_no_flat_row():
     problem = contiguous("lerp_tensor", {"shape": (40,)})
-    assert problem.geometry().variant is schedules.VEC
+    assert problem.geometry().variant is table.VEC
     problem.pointers["b"] = (1 << 20) + 4
-    assert problem.geometry().variant is schedules.ROWS
+    assert problem.geometry().variant is table.ROWS
     problem = contiguous("lerp_tensor", {"shape": (4000,)})
     for pointers in ({"b": 4}, {"output": 12}, {"a": 8, "b": 4, "weight": 12, "output": 4}):
         problem.pointers.clear()
         problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
-        assert problem.geometry().variant is schedules.SHIFTED
+        assert problem.geometry().variant is table.SHIFTED
         check(problem)
 
 
@@ -98,18 +98,18 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
     runs = -(-columns // group)
     strides = tuple((step, 1) for step in (columns, runs, runs, columns))
-    assert plan._kernels.geometry(mapping.Layouts(strides, True, 0)).variant.kernel == variant
+    assert plan._kernels.geometry(elementwise.Layouts(strides, True, 0)).variant.kernel == variant
 
 
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
-    least = mapping.MapKernels.few_blocks * BLOCK * lanes * groups
-    for numel, variant in ((least, schedules.VEC), (least - 1, schedules.VEC_SMALL)):
+    least = elementwise.MapKernels.few_blocks * BLOCK * lanes * groups
+    for numel, variant in ((least, table.VEC), (least - 1, table.VEC_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(
             plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
         )
-        assert schedules.lanes_of(plan.operation, plan.types, schedules.VEC) == (lanes, groups)
+        assert table.lanes_of(plan.operation, plan.types, table.VEC) == (lanes, groups)
         views = [
             View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)

@@ -16,21 +16,21 @@ import pytest
 from map_problems import LAYOUTS, PLANS, UNLIKE, Problem, check, contiguous, random_problem, turned
 from replay import AXES, BLOCK, MARGIN, Slots, addresses, divide
 
-from skuda import mapping, schedules, walk
-from skuda.compile import headers
-from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
-from skuda.sku import BackendKind
+from skuda.launch.compiler import headers
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.schedules import elementwise, strided, table
 
 
 @pytest.mark.parametrize("plan_class", UNLIKE, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     """Also where threads take as much as they do in large arrays."""
     rng = random.Random(plan_class.__name__)
-    served, few = [], mapping.MapKernels.few_blocks
+    served, few = [], elementwise.MapKernels.few_blocks
     for trial in range(160):
-        monkeypatch.setattr(mapping.MapKernels, "few_blocks", rng.choice([0, few]))
-        monkeypatch.setattr(walk, "BUSY", rng.choice([1, 1 << 16]))
+        monkeypatch.setattr(elementwise.MapKernels, "few_blocks", rng.choice([0, few]))
+        monkeypatch.setattr(strided, "BUSY", rng.choice([1, 1 << 16]))
         contiguous = trial % 3 == 0
         aligned = rng.random() < (0.8 if contiguous else 0.5)
         layouts = ["contiguous"] if contiguous else LAYOUTS
@@ -39,7 +39,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     assert {"vec", "strided"} <= kinds
     assert ("rows" in kinds) != plan_class.operation.of_second  # which has few schedules
     assert ("columns" in kinds) == any(
-        schedules.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
+        table.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
     )
 
 
@@ -52,7 +52,7 @@ def test_tiles_of_operands_that_run_along_different_axes(plan_class):
     while served.count("tile") < 6:
         problem = random_problem(plan_class, rng, LAYOUTS + ["permuted"], wide=True)
         size = max(array.size for array in problem.arrays.values())
-        if size < 2_000 or (size < 20_000 and problem.geometry().variant is schedules.TILE):  # the others by the way
+        if size < 2_000 or (size < 20_000 and problem.geometry().variant is table.TILE):  # the others by the way
             served.append(check(problem))
         assert len(served) < 200
 
@@ -90,18 +90,18 @@ def test_transposed_inputs_take_tiles_whose_shares_have_the_same_parameters(name
 @pytest.mark.parametrize("rows, width", [(1, 9), (3, 5), (37, 12), (21, 13), (9, 127), (4, 4)])
 def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(function, rows, width, few, monkeypatch):
     """Whether or not their rows are of whole vectors: the columns are the same again after some rows."""
-    monkeypatch.setattr(mapping.MapKernels, "few_blocks", mapping.MapKernels.few_blocks if few else 0)
+    monkeypatch.setattr(elementwise.MapKernels, "few_blocks", elementwise.MapKernels.few_blocks if few else 0)
     widens = function.startswith("dequantize")  # there is one variant
     for start in range(4):
         problem = contiguous(function, {"outer": (rows,), "c": width, "inner": ()})
         for operand, word in zip(problem.plan.operation.operands, problem.plan.words, strict=True):
             if operand.dims == problem.plan.operation.space:
                 problem.pointers[operand.name] = (1 << 20) + start * DTYPES[word].storage.itemsize
-        assert problem.geometry().variant is (schedules.COLUMNS_SMALL if few and not widens else schedules.COLUMNS)
+        assert problem.geometry().variant is (table.COLUMNS_SMALL if few and not widens else table.COLUMNS)
         check(problem)
     one = next(name for name in problem.pointers)
     problem.pointers[one] = (1 << 20) + 2 * DTYPES[problem.plan.words[0]].storage.itemsize
-    assert problem.geometry().variant is schedules.COLUMNS_UNALIGNED
+    assert problem.geometry().variant is table.COLUMNS_UNALIGNED
     check(problem)
 
 
@@ -112,13 +112,13 @@ def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, 
     shape = problem.arrays["input"].shape
     problem.arrays["input"] = np.arange(np.prod(shape[:-1]) * (16 + gap)).reshape(*shape[:-1], 16 + gap)[..., :16]
     assert check(problem).startswith("columns")
-    name = schedules.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
+    name = table.entry(problem.plan.operation, problem.plan.types, problem.geometry().variant)
     assert name.startswith(f"quantize_per_group_{variant}<")
 
 
 def test_packed_tables_of_odd_width_have_gaps():
     """Each of their rows ends with a nibble that is no element; one row has no other behind it."""
-    for rows, variant in ((3, schedules.COLUMNS_UNALIGNED), (1, schedules.COLUMNS_SMALL)):
+    for rows, variant in ((3, table.COLUMNS_UNALIGNED), (1, table.COLUMNS_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_channel")
         descriptor = plan_class.descriptor_type(outer=(rows,), c=37, inner=(), output_element="s4")
         plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
@@ -183,7 +183,7 @@ def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, grou
     sizes = {"outer": (rows,), "inner": (), "group_size": group} if group else {"n": (rows,)}
     descriptor = plan_class.descriptor_type(d=columns, **sizes, **fields)
     plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
-    monkeypatch.setattr(mapping.MapKernels, "few_blocks", 0)
+    monkeypatch.setattr(elementwise.MapKernels, "few_blocks", 0)
     served = []
     for start in (0, 1, 3, 8):
         arrays, pointers = {}, {}
@@ -210,7 +210,7 @@ def test_lines_of_whole_vectors_with_gaps_are_one_row(name):
     full = [o.name for o in operation.inputs if o.dims == operation.space]
     for each in full:
         problem.arrays[each] = np.arange(5 * 128).reshape(5, 128)[:, :64]
-    assert problem.geometry().variant is schedules.PITCHED
+    assert problem.geometry().variant is table.PITCHED
     check(problem)
 
 
@@ -232,7 +232,7 @@ def test_division_by_multiplication_is_exact():
     divisors += [2**power + offset for power in range(2, 62) for offset in (-1, 0, 1)]
     divisors += [rng.randrange(1, 1 << rng.randint(1, 63)) for _ in range(2_000)]
     for divisor in divisors:
-        slots = mapping.divide_slots(divisor)
+        slots = elementwise.divide_slots(divisor)
         assert slots[0] == divisor and 0 <= slots[3] < 64
         numbers = []
         for most in ((1 << 31) - 1, (1 << 63) - 1):  # the narrow and the wide way
@@ -249,6 +249,6 @@ def test_division_by_multiplication_is_exact():
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
-    assert (int(declared[1]), AXES, BLOCK) == (mapping.AXES, mapping.AXES, schedules.BLOCK)
+    assert (int(declared[1]), AXES, BLOCK) == (elementwise.AXES, elementwise.AXES, table.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
-    assert int(declared[1]) == MARGIN == mapping.MARGIN
+    assert int(declared[1]) == MARGIN == elementwise.MARGIN

@@ -9,7 +9,7 @@ import re
 
 from problems import calls, each_schedule
 
-from skuda.sku import BackendKind
+from skuda.model.sku import BackendKind
 
 SKUS = each_schedule()
 

@@ -10,7 +10,7 @@ import pickle
 import pytest
 
 from skuda.generated import LerpArgs
-from skuda.records import Record
+from skuda.model.records import Record
 
 
 class Point(Record, aside=("label",)):

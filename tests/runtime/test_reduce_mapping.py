@@ -1,6 +1,6 @@
 """Do the kernels of parts reach the right elements, and join them in the order of every sum? The device, replayed.
 
-templates/reduce.cu.jinja and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
+split_*.cuh and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
 for each thread of each block, the elements that it takes and where they lie, and what its block and the finishing
 kernel make of them.
 """
@@ -14,17 +14,17 @@ import pytest
 from replay import AXES, Slots, divide, outer_offset, view_over
 from test_row_mapping import expected, problem_of
 
-from skuda import dispatch
-from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
-from skuda.rows import GROUP, in_order
-from skuda.schedules import PartVariant, RowMode
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.reference.reductions import GROUP, in_order
+from skuda.schedules.table import PartVariant, RowMode
 
 PLANS = [
     plan
-    for name in dispatch.catalogs()[0].modules
-    for plan in dispatch.catalogs()[0].plans(name)
+    for name in registry.catalogs()[0].modules
+    for plan in registry.catalogs()[0].plans(name)
     if plan.operation.reduced
 ]
 

@@ -1,6 +1,6 @@
 """Do the row kernels reach the right elements? The index arithmetic of the device, replayed.
 
-The device's side is written a second time in Python integers: rows.cuh's RowSpace and templates/row.cu.jinja.
+The device's side is written a second time in Python integers: rows.cuh's RowSpace and row.cuh.
 It gets the slots of a launch and yields, for each element of each row that some thread takes, the place of each
 operand; NumPy's own indexing of arrays of addresses says what those must be.
 """
@@ -16,19 +16,19 @@ from problems import Call, place
 from replay import AXES, Slots, addresses, divide, outer_offset, view_over
 
 import skuda
-from skuda import dispatch
-from skuda.arrangement import chosen
-from skuda.dtypes import DTYPES
 from skuda.errors import Unsupported
-from skuda.row_mapping import INNER
-from skuda.rows import GROUP, places
-from skuda.schedules import ClusterVariant, PartVariant, RowMode, row_variants, variant_name
-from skuda.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.plans.axis_views import chosen
+from skuda.reference.reductions import GROUP, places
+from skuda.schedules.row_reduction import INNER
+from skuda.schedules.table import ClusterVariant, PartVariant, RowMode, row_variants, variant_name
 
 PLANS = [
     plan
-    for name in dispatch.catalogs()[0].modules
-    for plan in dispatch.catalogs()[0].plans(name)
+    for name in registry.catalogs()[0].modules
+    for plan in registry.catalogs()[0].plans(name)
     if plan.operation.over and not plan.operation.stages
 ]
 

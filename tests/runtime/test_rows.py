@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skuda.rows import GROUP, SEGMENT, Rows, in_order, places
+from skuda.reference.reductions import GROUP, SEGMENT, Rows, in_order, places
 
 LENGTHS = [
     1, 2, 3, 7, 8, 9, 31, 63, 64, 65, 66, 255, 256, 257, 511, 512, 513, 2047, 2048, 2049, 8192, 8193, 16384, 16385,
@@ -21,7 +21,7 @@ def bits(values) -> np.ndarray:
     return values.view(np.uint32 if values.dtype == np.float32 else np.uint64)
 
 
-# ---- the order, once more, as the documentation of skuda.rows says it ----
+# ---- the order, once more, as the documentation of skuda.reference.reductions says it ----
 
 
 def places_of(length: int) -> int:

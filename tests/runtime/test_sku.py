@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import skuda
-from skuda import dispatch, schedules
-from skuda.dtypes import DTYPES
 from skuda.errors import UnknownSymbol, Unsupported
-from skuda.sku import BackendKind, Direction, KernelSku, Layout, PrecisionGuarantee, split_symbol
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind, Direction, KernelSku, Layout, PrecisionGuarantee, split_symbol
+from skuda.schedules import table
 
-SKUS = list(dispatch.skus())
+SKUS = list(registry.skus())
 
 
 def sku(symbol: str) -> KernelSku:
@@ -45,10 +46,10 @@ def test_the_text_alone_says_what_the_kernel_is():
 def test_every_operation_type_and_variant_has_a_sku():
     """Counted from the operations, not from the table that `skus` reads."""
     count = 0
-    for operation in dispatch.catalogs()[0].operations:
+    for operation in registry.catalogs()[0].operations:
         shown = [letter for letter in operation.types if letter in {o.element for o in operation.operands}]
         kinds = {tuple(types[letter] for letter in shown): types for types in operation.combinations}
-        count += sum(len(schedules.variants(operation, types)) + 1 for types in kinds.values())
+        count += sum(len(table.variants(operation, types)) + 1 for types in kinds.values())
     assert len(SKUS) == count
 
 
@@ -91,10 +92,10 @@ def test_each_field_is_part_of_the_identity(field):
     other = dataclasses.replace(one, **{field: others.get(field, "other")})
     assert other != one and hash(other) != hash(one)
     if field == "direction":  # lerp has a backward pass of this type, with the same promise
-        assert dispatch.entry_of(other).operation.direction is Direction.BACKWARD
+        assert registry.entry_of(other).operation.direction is Direction.BACKWARD
         return
     with pytest.raises(Unsupported, match=f"no kernel {other.symbol.split('__')[0]}.*; the nearest is "):
-        dispatch.entry_of(other)
+        registry.entry_of(other)
 
 
 def test_fields_agree_with_each_other():
@@ -102,7 +103,7 @@ def test_fields_agree_with_each_other():
         words = [word for word in (each.element, each.aux_element, each.scale_element, each.weight_element) if word]
         assert all(word in DTYPES for word in words)
         packed = each.layout in (Layout.CONTIGUOUS_PACKED4, Layout.STRIDED_PACKED4)
-        operation = dispatch.entry_of(each).operation
+        operation = registry.entry_of(each).operation
         assert packed == any(word in ("s4", "u4") for word in words)
         assert each.backend is (BackendKind.REFERENCE if each.variant == "reference" else BackendKind.CUDA)
         flat = each.variant.startswith("vec") and not each.variant.endswith(("_shifted", "_pitched"))
@@ -146,9 +147,9 @@ def test_what_is_no_symbol(text):
 
 def test_an_entry_leads_to_its_source():
     for each in SKUS:
-        entry = dispatch.entry_of(each)
+        entry = registry.entry_of(each)
         if each.backend is BackendKind.CUDA:
-            for expression in schedules.entries(entry.operation, entry.types, entry.variant):
+            for expression in table.entries(entry.operation, entry.types, entry.variant):
                 name = expression.split("<")[0]
                 assert f"    {name}(" in entry.catalog.source(entry.operation.source)
 

@@ -17,9 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
 
-from skuda.aliasing import overlap, overlaps_itself
+from skuda.arrays.aliasing import overlap, overlaps_itself
+from skuda.arrays.views import CPU, View, as_numpy, family_of, stream_handle, view_of
 from skuda.errors import DeviceMismatch, NotAnArray
-from skuda.tensor import CPU, View, as_numpy, family_of, stream_handle, view_of
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 E4M3 = np.dtype(ml_dtypes.float8_e4m3fn)
@@ -594,7 +594,7 @@ def test_stream_handle_refused(stream, message):
 
 def test_reading_numpy_imports_neither_torch_nor_cupy():
     program = (
-        "import sys, numpy as np; from skuda.tensor import as_numpy, family_of, view_of;"
+        "import sys, numpy as np; from skuda.arrays.views import as_numpy, family_of, view_of;"
         "view = view_of(np.zeros(2), 'a'); as_numpy(view);"
         "family_of(view.owner).empty((2,), view.storage, -1);"
         "print(sorted({'torch', 'cupy', 'cuda'} & set(sys.modules)))"

@@ -14,16 +14,17 @@ from test_launch import array
 from test_workspace import INPUT, OUTPUT, WORKSPACE, kernels, workspace_of
 
 import skuda
-from skuda import dispatch, family
-from skuda.dtypes import DTYPES
+from skuda.arrays import libraries
 from skuda.errors import BufferTooSmall
 from skuda.generated import SoftmaxArgs, SoftmaxDescriptor, SoftmaxPlan, VarDescriptor, VarPlan
-from skuda.schedules import STAGES
-from skuda.sku import BackendKind
-from skuda.two_forms import TwoFormsPlan
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.plans.two_forms import TwoFormsPlan
+from skuda.schedules.table import STAGES
 
 driver = test_launch.driver
-CATALOG = dispatch.catalogs()[0]
+CATALOG = registry.catalogs()[0]
 PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if issubclass(plan, TwoFormsPlan)]
 
 
@@ -157,8 +158,8 @@ def test_a_function_makes_one_for_stages_alone(driver, monkeypatch):
         asked.append(size)
         return array(WORKSPACE + (1 << 31), (size,), np.uint8, device)
 
-    monkeypatch.setattr(family._CuPy, "scratch", scratch)
-    monkeypatch.setattr(family._CuPy, "empty", lambda self, *of: array(OUTPUT + (1 << 30), *of))
+    monkeypatch.setattr(libraries._CuPy, "scratch", scratch)
+    monkeypatch.setattr(libraries._CuPy, "empty", lambda self, *of: array(OUTPUT + (1 << 30), *of))
     x = array(INPUT, (2048, 1024), np.float32)
     for _ in range(3):  # the third goes the short way, where there is one
         skuda.softmax(x, axis=1)

@@ -11,7 +11,7 @@ import test_launch
 from test_launch import STREAM, array
 
 import skuda
-from skuda import family
+from skuda.arrays import libraries
 from skuda.errors import BufferTooSmall, DeviceMismatch, InvalidProblem, MisalignedOperand
 from skuda.generated import (
     DynamicQuantizePerTensorArgs,
@@ -21,7 +21,7 @@ from skuda.generated import (
     SumDescriptor,
     SumPlan,
 )
-from skuda.sku import BackendKind
+from skuda.model.sku import BackendKind
 
 driver = test_launch.driver
 SHAPE = (30, 1000)
@@ -80,8 +80,8 @@ def test_a_function_makes_its_own(driver, monkeypatch):
         asked.append((size, device, stream))
         return array(WORKSPACE, (size,), np.uint8, device)
 
-    monkeypatch.setattr(family._CuPy, "scratch", scratch)
-    monkeypatch.setattr(family._CuPy, "empty", lambda self, *of: array(OUTPUT, *of))
+    monkeypatch.setattr(libraries._CuPy, "scratch", scratch)
+    monkeypatch.setattr(libraries._CuPy, "empty", lambda self, *of: array(OUTPUT, *of))
     plan, _ = total()
     for stream, handle in ((None, STREAM), (9, 9)):
         for _ in range(3):

@@ -1,0 +1,485 @@
+"""What a program with reductions does to a row, as typed objects: no text of any target.
+
+A kernel passes over the elements of a row several times. Each pass makes reductions, or outputs, of what the passes
+before it have found. Formulas name four things: operands, by their names; what a row has one of, as `shared.sum`; and
+values of an element that several passes use, as `held.normal`. No operand has a dot in its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from skuda.codegen.intrinsics import TRANSCENDENTAL
+from skuda.codegen.lowering import Site, lowered
+from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.program import Program
+from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.value_names import UniqueNames, default_name
+from skuda.model.operation import COMPUTE, Attribute, Operand
+from skuda.schedules.table import cluster_variants
+
+_COSTLY = 4  # instructions that are worth a register
+_OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
+_EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
+_PLACES = tuple(row.cuda for row in REDUCTIONS.values() if row.place)
+LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
+
+
+@dataclass(frozen=True)
+class Range:
+    """What a row knows of a value of its elements: between which two all that are finite lie, and whether all are."""
+
+    smallest: Node
+    greatest: Node
+    finite: Node
+
+    @property
+    def parts(self) -> tuple[Node, ...]:
+        """What a constructor is told of it: without the smallest, where that is the greatest's negative."""
+        symmetric = self.smallest == Node("neg", (self.greatest,), REAL)
+        return (self.greatest, self.finite) if symmetric else (self.smallest, self.greatest, self.finite)
+
+
+@dataclass(frozen=True)
+class Value:
+    """One value that a pass makes of each element.
+
+    Attributes:
+        name: of what takes it: `shared.sum`, `held.normal`; of an output, its own.
+        node: what it is.
+        how: the class of runtime/cuda/reductions.cuh that reduces it; empty where it is not reduced.
+        operand: the output that it is.
+        kind: of a reduction, the kind of its result.
+        raw: the input that is reduced as it stands.
+    """
+
+    name: str
+    node: Node
+    how: str = ""
+    operand: Operand | None = None
+    kind: str = ""
+    raw: Operand | None = None
+
+    @property
+    def asks_finite(self) -> bool:
+        """Whether its reduction also tells if all of a thread's elements were finite."""
+        return self.how in _OF_FINITE
+
+    @property
+    def place(self) -> bool:
+        """Whether it is where an extreme is."""
+        return self.how in _PLACES
+
+
+@dataclass(frozen=True)
+class HeldValue:
+    """A value of an element that several passes use: held from the first of them on, where registers allow."""
+
+    value: Value
+    first: bool  # whether no pass before has made it
+
+
+@dataclass(frozen=True)
+class Pass:
+    """What is made of each element of a row at once.
+
+    Attributes:
+        held: values that the others are made of, the inner ones first.
+        values: reductions, or outputs.
+        early: outputs of the last pass that are known here already: stored here, registers need not hold them.
+        ranges: what passes before tell of values of an element.
+        operands: the names of the inputs that have an element for each of a row's.
+    """
+
+    held: tuple[HeldValue, ...]
+    values: tuple[Value, ...]
+    early: tuple[Value, ...]
+    ranges: Mapping[Node, Range]
+    operands: frozenset[str]
+
+    @property
+    def made(self) -> tuple[Value, ...]:
+        """Everything that is computed for each element."""
+        return (*(each.value for each in self.held), *self.values, *self.early)
+
+    @property
+    def fresh(self) -> tuple[Value, ...]:
+        """The held values that it is the first to make."""
+        return tuple(each.value for each in self.held if each.first)
+
+    @property
+    def reads(self) -> frozenset[str]:
+        """The inputs that it needs where nothing is held."""
+        return frozenset(name for value in self.made for name in value.node.names() & self.operands)
+
+    def wanted(self, early: Sequence[Operand]) -> tuple[Value, ...]:
+        """Its reductions, or outputs but for those of `early`, which an earlier pass has stored; and its early ones."""
+        return (*(value for value in self.values if value.operand not in early), *self.early)
+
+    def taken(self, early: Sequence[Operand]) -> frozenset[str]:
+        """The inputs, and the values held by earlier passes, that it needs where all is held."""
+        names = {name for value in (*self.fresh, *self.wanted(early)) for name in value.node.names()}
+        found = {name for name in names if name in self.operands or name.startswith("held.")}
+        return frozenset(found - {value.name for value in self.fresh})
+
+
+@dataclass(frozen=True)
+class Kept:
+    """Something that a cluster keeps of each of a row's elements from one pass to another, all passes if need be.
+
+    Attributes:
+        name: of an input, or of a value that is held.
+        element: its type.
+        below: the types of what lies below it in the memory of an element, from the bottom on.
+    """
+
+    name: str
+    element: str
+    below: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class RowValue:
+    """An output that a row has one of: its formula, and the name of its value as it is stored."""
+
+    operand: Operand
+    name: str
+    node: Node
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """A reduction to an extreme of an input's elements, which can be found in them as they are stored.
+
+    Attributes:
+        how: class of reductions.cuh that finds it, where what is found is finite if that matters.
+        joined: class that joins what was found with the extremes of other elements.
+        raw: the input.
+    """
+
+    how: str
+    joined: str
+    raw: Operand
+
+
+@dataclass(frozen=True)
+class Split:
+    """A program whose reductions are of one level, and none of whose outputs has an element for each of a row's that
+    depends on them: parts of a row can be reduced apart.
+
+    Attributes:
+        whole: the one pass, which makes the reductions and the outputs.
+        extremes: the reductions again, if all of them are extremes of elements and there is nothing else to make.
+        beside: inputs that run along rows and along something else, so that rows beside each other may differ in them.
+    """
+
+    whole: Pass
+    extremes: tuple[Extreme, ...]
+    beside: tuple[Operand, ...]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A value that a pass is to make of each element: as in `Value`."""
+
+    name: str
+    node: Node
+    how: str = ""
+    operand: Operand | None = None
+    kind: str = ""
+
+
+@dataclass
+class _Found:
+    """What the analysis of one program has named so far."""
+
+    reductions: dict[Node, Node] = field(default_factory=dict)  # names that stand for them
+    levels: dict[Node, int] = field(default_factory=dict)  # 1 + how many others one waits for
+    finite: dict[str, str] = field(default_factory=dict)  # names of flags, by names of reductions
+
+
+class RowAnalysis:
+    """A program with reductions over one thing.
+
+    Attributes:
+        arrays: inputs that are read for each element.
+        columns: inputs that have an element for each along a row, and are shared by rows.
+        parameters: inputs that a row shares.
+        scalars: inputs that are one value.
+        values: attributes that the formulas use.
+        given: what a row is given, with the names of these values.
+        finite: the names of what tells whether values were finite, by names of reductions.
+        called: names that the spec gives values.
+        held: the values of an element that several passes use, with their names.
+        row_values: outputs that have one value a row.
+        early: the outputs that an earlier pass knows.
+        passes: over the row, in order; the last one makes the outputs and may have no values.
+        split: the program in parts; None where it does not come apart.
+    """
+
+    def __init__(self, program: Program):
+        op = program.operation
+        self.operation = op
+        self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
+        self.scalars = tuple(o for o in op.inputs if o.scalar)
+        shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
+        self.columns = tuple(o for o in shared if op.runs_along(o))
+        self.parameters = tuple(o for o in shared if o not in self.columns)
+        self.values = tuple(a for a in op.attributes if a.name in op.formula_attributes)
+        self.elements = (*self.arrays, *self.columns)
+        self._operands = frozenset(operand.name for operand in self.elements)
+        self._names = UniqueNames(("count",))
+        self.given: dict[Operand | Attribute, str] = {
+            item: f"shared.{self._names.new(item.name)}" for item in (*self.parameters, *self.scalars, *self.values)
+        }
+        self.full_outputs = tuple(o for o in op.outputs if o.dims == op.space)
+        one_a_row = [o for o in op.outputs if o not in self.full_outputs]
+        stored_names = {o: f"shared.{self._names.new(o.name)}" for o in one_a_row}
+        self._found = _Found()
+        self._program = program
+        formulas = {name: self._with_given(node) for name, node in program.written_out.items()}
+        self.called = {self._with_given(node): name for node, name in program.called_written_out.items()}
+        for node in formulas.values():
+            for reduction in node.reductions():
+                self._name(reduction)
+        names = self._found.reductions
+        self.finite = self._found.finite
+        self.called = {_named(node, names): name for node, name in self.called.items()}
+        wanted = self._wanted(formulas)
+        self.held = self._held(wanted)
+        shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
+        self.row_values, stored = self._row_values(shared, stored_names)
+        wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
+        self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
+        self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
+        self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
+        self.split = self._split(wanted[-1]) if op.reduced else None
+
+    def _with_given(self, node: Node) -> Node:
+        """A value in which what a row is given has the names of members."""
+        by_name = {item.name: name for item, name in self.given.items()}
+
+        def given(each: Node) -> Node | None:
+            if each.op == COUNT:
+                return LENGTH
+            return replace(each, text=by_name[each.text]) if each.op == "name" and each.text in by_name else None
+
+        return node.replaced(given)
+
+    def _name(self, reduction: Node) -> None:
+        """Gives a reduction a name: the spec's, or the field's word for it."""
+        names, levels = self._found.reductions, self._found.levels
+        if reduction in names:
+            return
+        _, how = _reduced(reduction)
+        place = how in _PLACES
+        word = reduction.op.removeprefix(REDUCE) if place else default_name(how)
+        name = f"shared.{self._names.new(self.called.get(reduction, word))}"
+        names[reduction] = Node("name", (), reduction.kind, reduction.dims, reduction.bits, name)
+        levels[reduction] = 1 + max((levels[r] for each in reduction.args for r in each.reductions()), default=-1)
+        if how in _OF_FINITE:
+            self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
+
+    def _wanted(self, formulas: Mapping[str, Node]) -> list[list[_Wanted]]:
+        """What each pass is to make: reductions level by level, then the outputs."""
+        names, levels = self._found.reductions, self._found.levels
+        wanted: list[list[_Wanted]] = [[] for _ in range(1 + max(levels.values()))]
+        for reduction, level in levels.items():
+            node, how = _reduced(reduction)
+            wanted[level].append(_Wanted(names[reduction].text, _named(node, names), how, None, reduction.kind))
+        wanted.append(
+            [_Wanted(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
+        )
+        return wanted
+
+    def _as_named(self, node: Node, operand: Operand) -> Node:
+        """An output as the formulas that name it see it, which is stored as the same bits and may be held already."""
+        if operand.name in self._program.named and node.kind == REAL:
+            return Node("stored", (node,), REAL, node.dims, text=operand.element)
+        return node
+
+    def _split(self, outputs: list[_Wanted]) -> Split:
+        """Values are reduced one by one: what is asked of groups of them is asked of each."""
+        names = self._found.reductions
+        reductions = [_Wanted(n.text, _named(r.args[0], names), _class_of(r), None, r.kind) for r, n in names.items()]
+        return Split(
+            self._pass([*reductions, *outputs], [], []),
+            () if outputs else self._extremes(),
+            tuple(o for o in self.columns if any(dim.name not in self.operation.along for dim in o.dims)),
+        )
+
+    def _extremes(self) -> tuple[Extreme, ...]:
+        """All reductions as extremes of inputs as they are stored; none if one of them is something else, or one of
+        several a place."""
+        letters = self.operation.kernel_letters  # kernels ask a type whether its extremes are found so
+        arrays = {operand.name: operand for operand in self.arrays if operand.element in letters}
+        found = []
+        for reduction in self._found.reductions:
+            rule = lowered(reduction, Site.EXTREME)
+            how, node = (rule[0].becomes, rule[1]["x"]) if rule else (_class_of(reduction), reduction.args[0])
+            joined = _class_of(reduction)
+            if joined not in _EXTREMES or node.op != "name" or node.text not in arrays:
+                return ()
+            found.append(Extreme(how, joined, arrays[node.text]))
+        places = [each for each in found if each.joined in _PLACES]
+        return () if places and len(found) > 1 else tuple(found)
+
+    def _row_values(
+        self, formulas: Mapping[Operand, Node], names: Mapping[Operand, str]
+    ) -> tuple[tuple[RowValue, ...], dict[Node, Node]]:
+        """The outputs that a row has one of, and what stands for them in the formulas of others."""
+        values: list[RowValue] = []
+        stored: dict[Node, Node] = {}
+        for operand, node in formulas.items():
+            whole = Node("stored", (node,), REAL, node.dims, text=operand.element) if node.kind == REAL else node
+            values.append(RowValue(operand, names[operand], whole.replaced(stored.get)))
+            stored[whole] = Node("name", (), node.kind, node.dims, node.bits, names[operand])
+        return tuple(values), stored
+
+    def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
+        """Names of the values of an element that several passes would compute, and that cost something."""
+        users: dict[Node, set[int]] = {}
+        for index, values in enumerate(passes):
+            for value in values:
+                for part in value.node.parts():
+                    if part.kind == REAL and part.args and part.names() & self._operands:
+                        users.setdefault(part, set()).add(index)
+        first = {part: min(passes_of) for part, passes_of in users.items() if len(passes_of) > 1}
+        costly = {part for part in first if self._cost(part) >= _COSTLY}
+        # So is what an earlier pass has computed of one: the registers are there, and it then takes its place.
+        costly |= {part for whole in costly for part in whole.parts() if first.get(part, first[whole]) < first[whole]}
+        held: dict[Node, str] = {}
+        names = UniqueNames()
+
+        def outermost(part: Node) -> Node | None:
+            if part in costly:
+                if part not in held:
+                    held[part] = f"held.{names.new(self.called.get(part, default_name(part.op)))}"
+                return part
+            return None
+
+        for values in passes:
+            for value in values:
+                value.node.replaced(outermost)
+        return held
+
+    def _cost(self, node: Node) -> int:
+        """Roughly, instructions for an element; what a row shares is free."""
+        if not node.names() & self._operands:
+            return 0
+        if node.op == "name":
+            return 4 if node.text in {o.name for o in self.columns} else 0
+        own = 20 if node.op in TRANSCENDENTAL else 3 if node.op == "stored" else 1
+        return own + sum(map(self._cost, node.args))
+
+    @property
+    def costly(self) -> int:
+        """Values of an element that are held for what they cost: cheap ones give their registers to one of these."""
+        return sum(self._cost(part) >= _COSTLY for part in self.held)
+
+    @property
+    def live(self) -> tuple[tuple[tuple[Operand, ...], int], ...]:
+        """Between two passes, of what an element's later ones are made: inputs, and how many values that are held."""
+        found = [(self.arrays, 0)]
+        for index in range(1, len(self.passes)):
+            before = {each.value.name for earlier in self.passes[:index] for each in earlier.held}
+            made = set(before)
+            names: set[str] = set()
+            for each in self.passes[index:]:
+                fresh = [held.value for held in each.held if held.value.name not in made]
+                late = [value for value in each.values if value.operand not in self.early]
+                names |= {name for value in (*fresh, *late) for name in value.node.names()}
+                made |= {value.name for value in fresh}
+            found.append((tuple(o for o in self.arrays if o.name in names), len(names & before)))
+        return tuple(dict.fromkeys(found))
+
+    @property
+    def kept(self) -> tuple[Kept, ...]:
+        """How all that later passes need of an element lies in memory: a stack, from which goes what no later pass
+        needs before what a pass holds from then on is put on top. What is needed longest is at the bottom."""
+        last = {o.name: -1 for o in self.arrays} | {name: -1 for name in self.held.values()}
+        for index, each in enumerate(self.passes):
+            last |= {name: index for name in each.taken(self.early) if name in last}
+        elements = {o.name: o.element for o in self.arrays}
+        stack: list[Kept] = []
+        found: list[Kept] = []
+
+        def put(name: str) -> None:
+            stack.append(Kept(name, elements.get(name, COMPUTE), tuple(each.element for each in stack)))
+            found.append(stack[-1])
+
+        for operand in sorted(self.arrays, key=lambda operand: -last[operand.name]):
+            put(operand.name)
+        for index, each in enumerate(self.passes):
+            for value in each.fresh:
+                while stack and last[stack[-1].name] <= index and stack[-1].name not in {v.name for v in each.fresh}:
+                    stack.pop()
+                put(value.name)
+        return tuple(found)
+
+    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
+        def renamed(node: Node, but: Node | None = None) -> Node:
+            def name(part: Node) -> Node | None:
+                known = part in self.held and part != but
+                return Node("name", (), REAL, part.dims, text=self.held[part]) if known else None
+
+            return node.replaced(name)
+
+        def value(each: _Wanted) -> Value:
+            node = renamed(each.node)
+            raw = next((o for o in self.arrays if each.how and node.op == "name" and node.text == o.name), None)
+            return Value(each.name, node, each.how, each.operand, each.kind, raw)
+
+        here = {part for each in wanted for part in each.node.parts() if part in self.held}
+        earlier = {part for values in before for each in values for part in each.node.parts()}
+        order = [*self.held]
+        held = tuple(
+            HeldValue(Value(self.held[part], renamed(part, but=part)), part not in earlier)
+            for part in sorted(here, key=lambda part: (len(part.parts()), order.index(part)))
+        )
+        fresh = here - earlier if wanted is not outputs else set()
+        early = tuple(value(each) for each in outputs if each.node in fresh)
+        ranges = self._ranges([replace(each, node=renamed(each.node)) for values in before for each in values])
+        return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands)
+
+    def _ranges(self, reduced: Sequence[_Wanted]) -> dict[Node, Range]:
+        """What reductions tell of the values that they are of."""
+        by_class = {(value.how, value.node): value.name for value in reduced}
+        found: dict[Node, Range] = {}
+
+        def name(text: str, kind: str = REAL) -> Node:
+            return Node("name", (), kind, text=text)
+
+        for (how, node), reduction in by_class.items():
+            finite = name(self.finite.get(reduction, ""), BOOL)
+            if how == "LargestMagnitude":
+                found[node] = Range(Node("neg", (name(reduction),), REAL), name(reduction), finite)
+            smallest = by_class.get(("SmallestFinite", node))
+            if how == "LargestFinite" and smallest:
+                both = Node("and", (name(self.finite[smallest], BOOL), finite), BOOL)
+                found[node] = Range(name(smallest), name(reduction), both)
+        return found
+
+
+def kept_of(program: Program) -> tuple[tuple[str, ...], ...]:
+    """`Operation.kept` of a program with reductions over one thing."""
+    if not cluster_variants(program.operation):
+        return ()
+    row = RowAnalysis(program)
+    return tuple((*each.below, each.element) for each in row.kept) if row.held else ()
+
+
+def _class_of(reduction: Node) -> str:
+    return REDUCTIONS[reduction.op.removeprefix(REDUCE)].cuda
+
+
+def _reduced(reduction: Node) -> tuple[Node, str]:
+    """What a reduction is of, and its class of runtime/cuda/reductions.cuh."""
+    rule = lowered(reduction, Site.REDUCTION)
+    return (rule[1]["x"], rule[0].becomes) if rule else (reduction.args[0], _class_of(reduction))
+
+
+def _named(node: Node, names: Mapping[Node, Node]) -> Node:
+    """A value in which reductions are names."""
+    return node.replaced(names.get)

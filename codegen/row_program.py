@@ -1,0 +1,262 @@
+"""A program with reductions as the C++ struct that kernels of rows take: its text, piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from skuda.codegen.cuda import CppPrinter, CudaPrinter, ProgramInCuda, parameter_of
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.lowering import LOWERINGS, Lowering, Site
+from skuda.codegen.nodes import CPP, Node
+from skuda.codegen.program import Program
+from skuda.codegen.row_analysis import LENGTH, Pass, Range, RowAnalysis, Value
+from skuda.codegen.value_names import UniqueNames, functions_in
+from skuda.schedules.table import cluster_variants
+
+# What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
+_OWN_NAMES = {"fast", "of", "element", "held", "shared", "usual"}
+_OWN_NAMES |= functions_in(row.cuda for row in (*INTRINSICS.values(), *CONVERSIONS.values()))
+_OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
+
+
+class OncePrinter(CppPrinter):
+    """C++ of what is computed once for a row, from members of `shared` and of the pass."""
+
+    def __init__(self, members: Mapping[Node, str]):
+        self.members = members
+
+    def text(self, node: Node, outer: int = 0) -> str:
+        return self.members[node] if node.args and node in self.members else super().text(node, outer)
+
+
+class PassPrinter(CudaPrinter):
+    """C++ of what is computed for each element of a row: inputs are members of `element`, what a row shares is a member
+    of the pass, and what several passes use is a member of `held`.
+
+    Args:
+        each: the names that differ between the elements of a row, with their types.
+        ranges: what earlier passes tell of values of an element.
+        called: names of values.
+    """
+
+    site = Site.ROW
+    usual = "usual"
+
+    def __init__(self, each: Mapping[str, str], ranges: Mapping[Node, Range], called: Mapping[Node, str]):
+        super().__init__(each)
+        self.ranges_of = ranges
+        self.called = called
+        self.made: dict[Node, str] = {}  # members that formulas may name
+        self.once = OncePrinter(self.made)
+        self.names = UniqueNames(_OWN_NAMES)
+
+    def name(self, node: Node) -> str:
+        return node.text if "." in node.text else f"element.{node.text}"
+
+    def ranged(self, node: Node) -> bool:
+        return node in self.ranges_of
+
+    def known(self, rule: Lowering, found: dict[str, Node]) -> tuple[Node, ...]:
+        return self.ranges_of[found[rule.ranged]].parts if rule.ranged else ()
+
+    def shared(self, node: Node) -> str:
+        stem = node.text.partition(".")[2] if node.op == "name" else self.called.get(node, "shared_value")
+        self.made[node] = self.member((node,), CPP.get(node.kind, "C"), stem, self.once.text(node), prepared=False)
+        return self.made[node]
+
+    def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
+        unique = name if key in self.members else self.names.new(name.rstrip("_"))
+        return super().member(key, type, unique, value, prepared)
+
+
+@dataclass(frozen=True)
+class PassText:
+    """A pass as text: what it makes, its constants, its members, and the function that computes an element."""
+
+    name: str
+    makes: tuple[str, ...]
+    constants: tuple[str, ...]
+    members: tuple[str, ...]
+    initializers: tuple[str, ...]
+    fast: str
+    types: tuple[str, ...]
+    statements: tuple[str, ...]
+    values: tuple[str, ...]
+
+    @property
+    def body(self) -> tuple:
+        """All but its name."""
+        return tuple(value for key, value in vars(self).items() if key != "name")
+
+
+class RowProgram(ProgramInCuda):
+    """What templates/row_program.cu.jinja prints of a program."""
+
+    def __init__(self, program: Program):
+        super().__init__(program)
+        row = self.row = RowAnalysis(program)
+        self.struct = f"{self.name}_program"
+        self._each = {o.name: o.element for o in row.elements} | dict.fromkeys(row.held.values(), "C")
+        last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
+        rows = () if self.operation.of_second else row.passes[:last]
+        self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
+        self.empty_pass = bool(rows) and last < len(row.passes)
+        self.in_parts = self._pass(row.split.whole, "InParts") if row.split else None
+
+    @property
+    def element_members(self) -> list[str]:
+        """The inputs with an element for each of a row's."""
+        return [f"{parameter_of(self.operation, o).type} {o.name}" for o in self.row.elements]
+
+    @property
+    def held_members(self) -> list[str]:
+        """The values of an element that several passes use."""
+        return [f"C {_member(name)}" for name in self.row.held.values()]
+
+    @property
+    def shared_members(self) -> list[str]:
+        """What a row shares: its length, what it is given, what passes find, the outputs that it has one of."""
+        row = self.row
+        given = [(parameter_of(self.operation, item).type, name) for item, name in row.given.items()]
+        found = [(CPP.get(value.kind, "C"), value.name) for each in row.passes[:-1] for value in each.values]
+        flags = [("bool", name) for name in row.finite.values()]
+        made = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
+        return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *made]]
+
+    @property
+    def inputs(self) -> list[str]:
+        """The roles of inputs, in the order of a kernel's arguments."""
+        found = [f"PerElement<{o.element}>" for o in self.arrays]
+        found += [f"{'PerColumn' if o in self.row.columns else 'PerRow'}<{o.element}>" for o in self.shared]
+        return found + [f"ScalarOf<{o.element}>" for o in self.scalars]
+
+    @property
+    def attributes(self) -> list[str]:
+        """The types of attributes as a kernel takes them."""
+        return ["f64" if parameter_of(self.operation, v).type == "C" else "i64" for v in self.values]
+
+    @property
+    def outputs(self) -> list[str]:
+        """The roles of outputs."""
+        stored = {value.operand: _pointer(value.name) for value in self.row.row_values}
+        return [
+            f"PerRow<{o.element}, {stored[o]}>" if o in stored else f"PerElement<{o.element}>"
+            for o in self.operation.outputs
+        ]
+
+    @property
+    def stack(self) -> list[str]:
+        """How a cluster keeps each input and each value that is held; empty where there is no cluster kernel."""
+        if not cluster_variants(self.operation):
+            return []
+        kept = {each.name: each for each in self.row.kept}
+        names = (*(o.name for o in self.arrays), *self.row.held.values())
+        return [f"Kept<{', '.join((kept[name].element, *kept[name].below))}>" for name in names]
+
+    @property
+    def live_bits(self) -> str:
+        """How many bits of each element its threads hold in registers: at most, between two passes."""
+        found = []
+        for arrays, held in self.row.live:
+            values = [f"{held} * storage<C>::bits"] if held else []
+            found.append(" + ".join([*(f"storage<{o.element}>::bits" for o in arrays), *values]) or "0")
+        text = found[0]
+        for other in found[1:]:
+            text = f"larger({text}, {other})"
+        return text
+
+    @property
+    def constants(self) -> list[str]:
+        """What differs from what most programs have."""
+        op = self.operation
+        beside = self._mask(o.name for o in self.row.split.beside) if self.row.split else ""
+        values = {
+            "bool BLOCKS": "true" if op.block else "",
+            "u32 BESIDE": beside,
+            "int COSTLY": str(self.row.costly or ""),
+            "int STAGE": str(op.stage or ""),
+            "int LIVE_BITS": self.live_bits if self.passes else "",
+        }
+        return [f"{name} = {text}" for name, text in values.items() if text]
+
+    @property
+    def finish(self) -> list[str]:
+        """The outputs that a row has one of."""
+        printer = OncePrinter({})
+        return [f"{value.name} = {printer.text(value.node)}" for value in self.row.row_values]
+
+    @property
+    def extremes(self) -> list[str]:
+        """The reductions, where all are extremes of elements as they are stored."""
+        found = self.row.split.extremes if self.row.split else ()
+        return [f"Extreme<{e.how}, {e.joined}, {self.arrays.index(e.raw)}>" for e in found]
+
+    @property
+    def same_in_parts(self) -> str:
+        """The pass over rows that is that in parts too; empty where none is."""
+        wanted = self.in_parts and self.in_parts.body
+        return next((each.name for each in self.passes if each.body == wanted), "")
+
+    def _mask(self, names: Iterable[str]) -> str:
+        """The bits of some inputs, in C++; empty where there are none."""
+        return _mask([o.name for o in self.row.elements], names)
+
+    def _made(self, value: Value, whole: bool) -> str:
+        if value.operand is not None:
+            return f"Store<{self.operation.outputs.index(value.operand)}>"
+        flag = _pointer(self.row.finite[value.name]) if value.asks_finite and not whole else ""
+        raw = "" if value.raw is None else str(self.arrays.index(value.raw))
+        more = [flag or "nullptr"] * bool(flag or raw) + [raw] * bool(raw)
+        return f"Reduce<{', '.join((value.how, CPP.get(value.node.kind, 'C'), _pointer(value.name), *more))}>"
+
+    def _pass(self, each: Pass, name: str) -> PassText:
+        row = self.row
+        whole = row.split is not None and each is row.split.whole
+        printer = PassPrinter(self._each, each.ranges, row.called)
+        statements, formulas = [], []
+        for one in each.held:
+            text = printer.text(one.value.node)
+            known = "HOLDS_ALL" if one.first else "HOLDS_EARLIER"
+            statements.append(f"if (KNOWN < {known}) {one.value.name} = {text}")
+        made = (*each.values, *each.early)
+        for value in made:
+            narrow = self.narrow(value.operand) if value.operand else None
+            formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
+        members = printer.members.values()
+        reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
+        held = [*row.held.values()]
+        masks = {
+            "u32 READS": reads,
+            "u32 TAKES": taken,
+            "u32 HELD_FRESH": _mask(held, (value.name for value in each.fresh)),
+            "u32 HELD_TAKEN": _mask(held, each.taken(row.early)),
+            "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
+        }
+        return PassText(
+            name,
+            tuple(self._made(value, whole) for value in made),
+            tuple(f"{name} = {text}" for name, text in masks.items() if text),
+            tuple(f"{member.type} {member.name}" for member in members),
+            tuple(f"{member.name}({member.value})" for member in members),
+            " && ".join(f"{member.name}.fast" for member in members if member.prepared),
+            tuple(CPP.get(value.node.kind, "C") for value in made),
+            tuple(statements),
+            tuple(formulas),
+        )
+
+
+def _member(name: str) -> str:
+    """`sum` of `shared.sum`."""
+    return name.partition(".")[2]
+
+
+def _pointer(name: str) -> str:
+    return f"&Shared::{_member(name)}"
+
+
+def _mask(all: list[str], chosen: Iterable[str]) -> str:
+    """Which of some names are chosen, as bits in C++: the first name is the lowest one. Empty where none is."""
+    names = {*chosen}
+    text = "".join("1" if name in names else "0" for name in reversed(all))
+    return f"0b{text}" if "1" in text else ""

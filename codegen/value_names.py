@@ -1,0 +1,38 @@
+"""What values of a program are called in a generated source, where the spec gives them no name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from itertools import count
+
+_WORDS = {"+": "sum", "-": "difference", "*": "product", "/": "quotient", "neg": "negative", "stored": "rounded"}
+_WORDS |= {"where": "chosen", "exp": "exponential", "log": "logarithm"}
+
+
+def default_name(op: str) -> str:
+    """The field's word for the value of an operator, an intrinsic or a reduction (`LargestMagnitude`)."""
+    return _WORDS.get(op) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", op).lower()
+
+
+class UniqueNames:
+    """Gives each value a name that no other has: `sum`, then `sum_2`.
+
+    Args:
+        taken: names that none may have.
+    """
+
+    def __init__(self, taken: Iterable[str] = ()):
+        self._taken = {*taken}
+
+    def new(self, stem: str) -> str:
+        """The name, or the name with the first number that is free."""
+        names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
+        name = next(name for name in names if name not in self._taken)
+        self._taken.add(name)
+        return name
+
+
+def functions_in(texts: Iterable[str]) -> set[str]:
+    """The names of functions that some C++ calls."""
+    return {name for text in texts for name in re.findall(r"[a-z_]\w*(?=[(<])", text)}

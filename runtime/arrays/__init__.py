@@ -1,0 +1,1 @@
+"""What callers hand over: array libraries, views of arrays, shared memory."""

@@ -1,0 +1,409 @@
+// The kernel of long aligned rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however
+// many passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
+// arithmetic.
+#pragma once
+#include "cluster.cuh"
+#include "row_args.cuh"
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
+
+// Where an entry of a program's Stack lies among the 16-byte words of a share.
+template <typename Entry> struct StackWords;
+template <typename E, typename... Below> struct StackWords<Kept<E, Below...>> {
+  using element = E;
+  static constexpr int first = (share_words<Below> + ... + 0), end = first + share_words<E>;
+};
+template <typename... Entry> __device__ constexpr int stack_bytes(List<Entry...>) {
+  int words = 0;
+  ((words = larger(words, StackWords<Entry>::end)), ...);
+  return 16 * words;
+}
+
+// The shares of an input, or of a held value, that a thread takes at once.
+template <typename V, int TURNS> struct Batch { V of[TURNS]; };
+
+// What a pass makes of a share's elements: values as a reduction takes them; or as an output has them, and that output.
+template <typename Make> struct ReducedShare {
+  state_t<typename Make::How, typename Make::Value> values[GROUP];
+
+  __device__ void set(int lane, typename Make::Value value, i32 element) {
+    values[lane] = state_of<typename Make::How>(value, element);
+  }
+};
+template <typename E, typename V> struct code_or { using type = V; };
+template <typename E> struct code_or<E, i64> { using type = code_t<E>; };
+template <typename E, typename V> struct StoredShare {
+  using Code = typename code_or<E, V>::type;
+  Code values[GROUP];
+  Lanes<E, GROUP> lanes = {};
+
+  __device__ void set(int lane, V value) { values[lane] = Code(value); }
+};
+template <int I, typename V> __device__ Type<V> slot_of(const Slot<I, V>&);
+template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))::type;
+
+// What a thread has found of a reduction in a segment. Element: of an input that is reduced as it is stored, two elements
+// at once, where they have such instructions.
+template <typename Make, typename Element> struct SegmentResult {
+  using How = typename Make::How;
+  Partial<How, state_t<How, typename Make::Value>, PLACES> partial;
+  Packed<How, Element> packed;
+  static constexpr bool PACKED = Packed<How, Element>::can;
+
+  template <typename Inputs> __device__ void add(const Inputs& inputs, ReducedShare<Make>& made) {
+    if constexpr (PACKED) packed.add(get<Make::raw>(inputs));
+    else partial.add(made.values);
+  }
+  // Where the packed result of a segment is not what is wanted, its shares are added once more.
+  template <typename Buffers> __device__ void end_segment(const Buffers& buffers, i32 segment, i32 chunks) {
+    if constexpr (PACKED) {
+      if (__builtin_expect(packed.known(), 1)) {
+        partial.place = packed.value();
+      } else {
+#pragma unroll 1
+        for (i32 chunk = segment * SEGMENT_CHUNKS; chunk < chunks; ++chunk)
+          add_share(partial, get<Make::raw>(buffers).share(chunk));
+      }
+    }
+  }
+
+  // Tells all blocks what a warp has found, and itself whether all elements of a thread were finite.
+  template <typename Results, typename Shared, int BLOCKS>
+  __device__ void send(
+      const Results& results, Shared& shared, i32 segment, const ClusterThread<BLOCKS>& thread) const {
+    if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
+    results.send(partial, segment, thread);
+  }
+};
+template <typename Make, typename Shared> __device__ inline void begin_finite(Shared& shared) {
+  if constexpr (Make::finite != nullptr) shared.*Make::finite = true;
+}
+// The type of elements that a reduction takes as they are stored: none where the pass makes what it reduces, or holds
+// values from then on, which may lie where the elements did.
+template <typename P, typename Pass, typename Make, bool RAW = (Make::raw >= 0 && Pass::HELD_FRESH == 0)>
+struct reduced_as_stored { using type = void; };
+template <typename P, typename Pass, typename Make> struct reduced_as_stored<P, Pass, Make, true> {
+  using type = typename type_at<typename P::Inputs, Make::raw>::element;
+};
+
+// The indices of the bits that are set.
+template <u32 BITS, int BIT, int... I> struct SetBits;
+template <bool SET, u32 BITS, int BIT, int... I> struct SetBit : SetBits<(BITS >> 1), BIT + 1, I..., BIT> {};
+template <u32 BITS, int BIT, int... I> struct SetBit<false, BITS, BIT, I...> : SetBits<(BITS >> 1), BIT + 1, I...> {};
+template <u32 BITS, int BIT, int... I> struct SetBits : SetBit<(BITS & 1) != 0, BITS, BIT, I...> {};
+template <int BIT, int... I> struct SetBits<0, BIT, I...> { using type = Seq<I...>; };
+template <u32 BITS> using set_bits = typename SetBits<BITS, 0>::type;
+
+// Which of what a pass makes are reductions; which are outputs that it stores: the last pass leaves out those that an
+// earlier one has stored.
+template <typename... Make> __device__ constexpr u32 reduced_bits(List<Make...>) {
+  u32 bits = 0;
+  int m = 0;
+  ((bits |= u32(Make::reduces) << m++), ...);
+  return bits;
+}
+template <typename Output, typename... Make> __device__ constexpr int makes(List<Make...>) {
+  return (int(same<Make, Output>) + ... + 0);
+}
+template <typename Output, typename... Pass> __device__ constexpr int passes_that_make(List<Pass...>) {
+  return (makes<Output>(typename Pass::Makes()) + ... + 0);
+}
+template <typename Passes, typename... Make> __device__ constexpr u32 stored_bits(bool last, List<Make...>) {
+  u32 bits = 0;
+  int m = 0;
+  ((bits |= u32(!Make::reduces && (!last || passes_that_make<Make>(Passes()) == 1)) << m++), ...);
+  return bits;
+}
+
+// What a pass takes and makes, by index: inputs and columns of P::Element, values of P::Held that earlier passes hold and
+// that it is the first to make, reductions and outputs of its Makes.
+template <typename P, int I> struct PassSets {
+  using Pass = type_at<typename P::Passes, I>;
+  using Makes = typename Pass::Makes;
+  static constexpr u32 INPUTS = (1u << operands_of<P>::arrays) - 1;
+  using Inputs = set_bits<Pass::TAKES & INPUTS>;
+  using Columns = set_bits<Pass::TAKES & ~INPUTS>;
+  using Held = set_bits<Pass::HELD_TAKEN>;
+  using Fresh = set_bits<Pass::HELD_FRESH>;
+  using Reduced = set_bits<reduced_bits(Makes())>;
+  using Stored = set_bits<stored_bits<typename P::Passes>(I + 1 == P::Passes::size, Makes())>;
+};
+
+// What the warps of a cluster find in a pass, and the signal that all of it has come.
+template <typename Makes, typename Reduced> struct PassResults;
+template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
+  template <int M> using Make = type_at<Makes, M>;
+  template <int M> using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
+  Signal signal;
+  TupleOf<Seq<R...>, Results<R>...> of;
+
+  // Takes memory from `free` on.
+  __device__ void begin(u8*& free, i32 segments) {
+    signal = Signal(free);
+    free += STATE_BYTES;
+    ((get<R>(of) = Results<R>(free, signal), free += segments * WARPS * STATE_BYTES), ...);
+  }
+  __device__ void expect(i32 segments) const { signal.expect(segments * (Results<R>::bytes + ...)); }
+  template <typename Shared> __device__ void receive(Shared& shared, i32 segments) const {
+    signal.wait();
+    ((shared.*Make<R>::member = result_of(get<R>(of).total(segments))), ...);
+  }
+};
+
+// A row that BLOCKS blocks hold, as one of their threads sees it. N: inputs with elements along the row; O: outputs; S:
+// entries of the Stack; I: passes before the last.
+template <typename P, int BLOCKS, typename N, typename O, typename S, typename I> struct ClusterRowOf;
+template <typename P, int BLOCKS, int... N, int... O, int... S, int... I>
+struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
+  using Operands = operands_of<P>;
+  static constexpr int ARRAYS = Operands::arrays;
+  static constexpr int TURNS = turns_at_once(larger(Operands::array_bits, Operands::column_bits));
+  static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
+  template <int K> using Entry = StackWords<type_at<typename P::Stack, K>>;
+  template <int K> using Buffer = ShareBuffer<typename Entry<K>::element, Entry<K>::first, SHARE_BYTES, BLOCKS>;
+  template <int K> using Results = PassResults<typename PassSets<P, K>::Makes, typename PassSets<P, K>::Reduced>;
+
+  const RowArgs<P>& args;
+  const RowSpace::Place place;
+  const i32 length;
+  const ClusterThread<BLOCKS> thread;
+  const RowMemory<SHARE_BYTES, BLOCKS> memory;
+  Tuple<const storage_t<element_in<P, N>>*...> inputs;  // where the row begins in operands
+  Tuple<storage_t<element_out<P, O>>*...> outputs;
+  Tuple<Buffer<S>...> buffers;
+  Tuple<Results<I>...> results;
+  Tuple<Prefetched<element_in<P, N>, TURNS>...> columns;  // those of inputs that are no columns stay unused
+  i32 copies = 0;                                         // groups of them that have not been waited for
+
+  __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
+      : args(args), place(args.rows.place(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(place))),
+        thread(length), memory(shared, thread),
+        inputs(row_of<element_in<P, N>>(
+            args.template elements<N>().array, args.rows, place, args.template elements<N>().strides)...),
+        outputs(row_of<element_out<P, O>>(
+            args.template output<O>().array, args.rows, place, args.template output<O>().strides)...),
+        buffers(Buffer<S>{memory}...) {
+    u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
+    (get<I>(results).begin(free, segments_of(args.rows.length)), ...);
+  }
+
+  __device__ void begin_signals() const {
+    if (threadIdx.x == 0) {
+      (get<I>(results).signal.begin(), ...);
+      Signal::begun();
+    }
+    __syncwarp();
+    if (threadIdx.x == 0) (get<I>(results).expect(thread.segments), ...);
+    __syncwarp();
+  }
+
+  // Copies the row into shared memory, without waiting for it.
+  template <int... A> __device__ void begin_copies(Seq<A...>) {
+#pragma unroll 1
+    for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
+      const i32 end = thread.end(segment, thread.warp_chunks);
+#pragma unroll 1
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
+#pragma unroll
+        for (i32 chunk = batch; chunk < batch + BATCH; ++chunk) {
+          if (chunk >= end) break;
+          (get<A>(buffers).load(get<A>(inputs), length, thread, chunk), ...);
+        }
+        commit_copies();
+      }
+    }
+  }
+
+  // Each block asks for a part of a later row.
+  __device__ void ask_for_later_row() const {
+    if constexpr (Operands::result_bits > 0 && ARRAYS == 1) {
+      using E = element_in<P, 0>;
+      const RowSpace& rows = args.rows;
+      if (rows.plain() && threadIdx.x == 0) {
+        const i64 later = rows_ahead(CLUSTER_AHEAD, rows.length * storage<E>::bits / 8);
+        const i64 elements = rows.length / BLOCKS, first = blockIdx.x % BLOCKS * elements;
+        if (place.row + later < rows.rows)
+          ask_for<E>(
+              at<E>(get<0>(inputs), later * args.template elements<0>().strides.of[AXES - 1] + first), elements);
+      }
+    }
+  }
+
+  // Loads the first shares of some columns.
+  template <int... K> __device__ void begin(Seq<K...>) {
+    (get<K>(columns).begin(get<K>(inputs), length, thread), ...);
+  }
+
+  // Stores outputs that a row has one of.
+  __device__ void store_per_row(const typename P::Shared& shared) const {
+    if (thread.index == 0 && thread.team == 0) (::store_per_row<P, O>(get<O>(outputs), shared), ...);
+  }
+
+  // Stores a share. Where lanes' own shares would leave gaps in a warp's store, lanes write neighbouring words: shares
+  // go through the warp's memory of the chunk, which has been taken. All lanes of a warp come here.
+  template <int OUTPUT> __device__ void store(const Lanes<element_out<P, OUTPUT>, GROUP>& lanes, i32 chunk) const {
+    using E = element_out<P, OUTPUT>;
+    using WarpStretch = Stretch<E, 32, 1>;
+    const i32 first = thread.first(chunk);
+    if constexpr (WarpStretch::wanted(WHOLE) && sizeof(lanes) <= SHARE_BYTES) {
+      __syncwarp();
+      const WarpStretch stretch{memory.chunk_at(chunk)};
+      stretch.put(thread.lane, 0, lanes, GROUP);
+      const i32 begin = first - thread.lane * GROUP;
+      stretch.template store<true>(
+          at<E>(get<OUTPUT>(outputs), begin), min(length - begin, 32 * GROUP), thread.lane);
+    } else if (first < length) {
+      keep<WHOLE, E>(get<OUTPUT>(outputs), first, length, args.template output<OUTPUT>().steps, lanes);
+    }
+  }
+};
+template <typename P, int BLOCKS>
+using ClusterRow = ClusterRowOf<
+    P, BLOCKS, make_seq<operands_of<P>::elements>, make_seq<operands_of<P>::outputs>, make_seq<P::Stack::size>,
+    make_seq<P::Passes::size - 1>>;
+
+// A pass over such a row: what it takes of a share comes from shared memory, and what later passes take of it goes there.
+// N, K, H, F, R, O: the sets of PassSets.
+template <typename P, int BLOCKS, int I, typename N, typename K, typename H, typename F, typename R, typename O>
+struct ClusterPassOf;
+template <typename P, int BLOCKS, int I, int... N, int... K, int... H, int... F, int... R, int... O>
+struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, Seq<R...>, Seq<O...>> {
+  using C = typename P::C;
+  using Row = ClusterRow<P, BLOCKS>;
+  using Pass = type_at<typename P::Passes, I>;
+  using Values = decltype(Pass().template of<true, HOLDS_EARLIER>(
+      typename P::Element(), *static_cast<typename P::Held*>(nullptr), *static_cast<bool*>(nullptr)));
+  static constexpr int TURNS = Row::TURNS, ARRAYS = Row::ARRAYS;
+  static constexpr bool LAST = I + 1 == P::Passes::size;
+
+  template <int M> using Make = type_at<typename Pass::Makes, M>;
+  template <int M> using Stored = StoredShare<element_out<P, Make<M>::output>, value_at<M, Values>>;
+  using Found = TupleOf<Seq<R...>, SegmentResult<Make<R>, typename reduced_as_stored<P, Pass, Make<R>>::type>...>;
+  // Of a thread's share of a chunk: elements, values that are held from now on, what the pass makes of them.
+  using Shares = TupleOf<Seq<N..., K...>, Lanes<element_in<P, N>, GROUP>..., Lanes<element_in<P, K>, GROUP>...>;
+  using HeldShares = TupleOf<Seq<F...>, Lanes<C, (GROUP + 0 * F)>...>;
+  using ReducedShares = TupleOf<Seq<R...>, ReducedShare<Make<R>>...>;
+  using StoredShares = TupleOf<Seq<O...>, Stored<O>...>;
+  // What the pass takes of some chunks at once, by its index in the Stack.
+  using Batches = TupleOf<
+      Seq<N..., (ARRAYS + H)...>, Batch<Lanes<element_in<P, N>, GROUP>, TURNS>...,
+      Batch<Lanes<C, (GROUP + 0 * H)>, TURNS>...>;
+
+  Row& row;
+  const Pass pass;
+
+  __device__ ClusterPassOf(Row& row, const typename P::Shared& shared) : row(row), pass(pass_for<Pass>(shared)) {}
+
+  __device__ void run(typename P::Shared& shared) {
+    const ClusterThread<BLOCKS>& thread = row.thread;
+    (begin_finite<Make<R>>(shared), ...);
+#pragma unroll 1
+    for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
+      Found found;
+      const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
+#pragma unroll 1
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
+        if (I == 0 && batch % BATCH == 0) wait_for_copies(--row.copies);
+        take(found, segment, batch, end, chunks);
+      }
+      (get<R>(found).end_segment(row.buffers, segment, chunks), ...);
+      (get<R>(found).send(get<R>(get<LAST ? 0 : I>(row.results).of), shared, segment, thread), ...);
+    }
+  }
+
+  // Some chunks of a segment, TURNS at most: all of them are on their way from shared memory before one is used.
+  __device__ void take(Found& found, i32 segment, i32 batch, i32 end, i32 chunks) const {
+    Batches taken;
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      if (batch + turn >= chunks) break;
+      ((get<N>(taken).of[turn] = get<N>(row.buffers).share(batch + turn)), ...);
+      ((get<ARRAYS + H>(taken).of[turn] = get<ARRAYS + H>(row.buffers).share(batch + turn)), ...);
+    }
+    if (sizeof...(F) > 0) __syncwarp();  // what is held from now on may lie where other lanes' elements did
+#pragma unroll
+    for (int turn = 0; turn < TURNS; ++turn) {
+      const i32 chunk = batch + turn;
+      if (chunk >= end) break;
+      HeldShares held;
+      StoredShares stored;
+      if (chunk < chunks) make(found, held, stored, taken, turn, segment, chunk);
+      (row.template store<Make<O>::output>(get<O>(stored).lanes, chunk), ...);
+      if (sizeof...(O) > 0 && !LAST) __syncwarp();
+      if (sizeof...(F) > 0 && chunk < chunks) (get<ARRAYS + F>(row.buffers).put(chunk, get<F>(held)), ...);
+    }
+  }
+
+  // What the pass makes of a share: by quick forms, and again by exact ones where these do not hold.
+  __device__ void make(
+      Found& found, HeldShares& held, StoredShares& stored, const Batches& taken, int turn, i32 segment,
+      i32 chunk) const {
+    Shares shares;
+    ((get<N>(shares) = get<N>(taken).of[turn]), ...);
+    ((get<K>(shares) = get<K>(row.columns).share(turn),
+      get<K>(row.columns).fetch(
+          get<K>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS))), ...);
+    ReducedShares reduced;
+    const i32 first = row.thread.first(chunk);
+    bool usual = pass.fast();
+    make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
+    if (Pass::CAREFUL && __builtin_expect(!usual, 0))
+      make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
+    (get<R>(found).add(shares, get<R>(reduced)), ...);
+    (set_all(get<O>(stored).lanes, get<O>(stored).values), ...);
+  }
+  template <bool FAST>
+  __device__ void make_all(
+      ReducedShares& reduced, HeldShares& held, StoredShares& stored, const Shares& shares, const Batches& taken,
+      int turn, i32 first, bool& usual) const {
+#pragma unroll
+    for (int lane = 0; lane < GROUP; ++lane) {
+      typename P::Held own;
+      C* const values = reinterpret_cast<C*>(&own);
+      ((values[H] = get<ARRAYS + H>(taken).of[turn].get(lane)), ...);
+      const auto made =
+          pass.template of<FAST, HOLDS_EARLIER>(element_in_lane<P, Pass::TAKES>(shares, lane), own, usual);
+      ((get<F>(held).data[lane] = values[F]), ...);
+      (get<R>(reduced).set(lane, get<R>(made), first + lane), ...);
+      (get<O>(stored).set(lane, get<O>(made)), ...);
+    }
+  }
+};
+template <typename P, int BLOCKS, int I, typename S = PassSets<P, I>>
+using ClusterPass = ClusterPassOf<
+    P, BLOCKS, I, typename S::Inputs, typename S::Columns, typename S::Held, typename S::Fresh, typename S::Reduced,
+    typename S::Stored>;
+
+// A pass before the last.
+template <int I, typename P, int BLOCKS>
+__device__ inline void reduce(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared) {
+  ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
+  row.begin(typename PassSets<P, I + 1>::Columns());
+  get<I>(row.results).receive(shared, row.thread.segments);
+}
+template <typename P, int BLOCKS, int... I>
+__device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared, Seq<I...>) {
+  (reduce<I, P, BLOCKS>(row, shared), ...);
+}
+
+template <typename P, int BLOCKS>
+__global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
+    CLUSTER_THREADS, cluster_blocks(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
+    cluster(const __grid_constant__ RowArgs<P> args) {
+  using Row = ClusterRow<P, BLOCKS>;
+  constexpr int LAST = P::Passes::size - 1;
+  extern __shared__ uint4 memory[];
+  Row row(args, reinterpret_cast<u8*>(memory));
+  row.begin_signals();
+  cluster_arrive();  // no block sends another anything before that has begun
+  row.begin_copies(make_seq<Row::ARRAYS>());
+  row.ask_for_later_row();
+  auto shared = shared_at_start<P>(args, row.place, typename P::C(row.length));
+  row.begin(typename PassSets<P, 0>::Columns());
+  cluster_wait();
+  reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
+  P::finish(shared);
+  row.store_per_row(shared);
+  if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0) ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
+}
+#endif

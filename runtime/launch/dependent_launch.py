@@ -1,0 +1,64 @@
+"""Launches that begin before the kernel in front of them has ended: programmatic dependent launch.
+
+Their blocks are placed and their parameters read while the kernel in front still runs; they wait for its end, and for
+what it wrote, in `griddepcontrol.wait` (parts.cuh). That saves most of the time between two kernels of a stream.
+CuPy has no call for it, so the driver is called through ctypes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable
+from functools import cache
+
+from skuda.launch.kernel import _DRIVER_LIBRARY, Loaded, _cupy_cuda, compute_capability, in_context
+
+_FIRST_ARCH = 90
+_FIRST_DRIVER = 12040  # whose graphs capture such launches
+_SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_CONFIG = struct.Struct("7I4xQQI4x")  # CUlaunchConfig: grid, block, shared memory, stream, attributes and their count
+_ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
+
+
+def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
+    """How to launch a kernel behind the one that a stream was given last: `loaded.launch`, or the same earlier."""
+    if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
+        return loaded.launch
+    return _Behind(loaded).launch
+
+
+class _Behind:
+    """A kernel that waits for the one in front of it by itself."""
+
+    def __init__(self, loaded: Loaded) -> None:
+        self._loaded = loaded
+        self._call = _driver().cuLaunchKernelEx
+        self._attribute = ctypes.create_string_buffer(_ATTRIBUTE.pack(_SERIALIZATION, 1), _ATTRIBUTE.size)
+        self._attributes = ctypes.addressof(self._attribute)
+
+    def launch(self, grid: int, block: int, stream: int, parameters: int) -> None:
+        """As `Loaded.launch`."""
+        loaded = self._loaded
+        config = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
+        status = in_context(loaded, self._call, config, loaded.function, parameters, None)
+        if status:
+            raise _cupy_cuda().driver.CUDADriverError(status)
+
+
+@cache
+def _driver() -> ctypes.CDLL:
+    driver = ctypes.CDLL(_DRIVER_LIBRARY)
+    driver.cuLaunchKernelEx.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    return driver
+
+
+@cache
+def _known() -> bool:
+    """Whether there is a driver that is recent enough."""
+    version = ctypes.c_int()
+    try:
+        _driver()
+    except (OSError, AttributeError):  # none, or one of before CUDA 11.8
+        return False
+    return not _driver().cuDriverGetVersion(ctypes.byref(version)) and version.value >= _FIRST_DRIVER

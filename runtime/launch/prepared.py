@@ -1,0 +1,286 @@
+"""Launches that are ready to go.
+
+`Launch` is what calls whose operands lie alike have in common; `Ready` is one of them with its arguments,
+checked and packed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from skuda.arrays.libraries import family_of, plain_library
+from skuda.arrays.views import View
+from skuda.launch import registry
+from skuda.launch.kernel import Slots
+from skuda.model.dtypes import DTYPES
+from skuda.schedules import elementwise, table
+
+if TYPE_CHECKING:
+    from skuda.arrays.libraries import Family
+    from skuda.launch.kernel import Loaded
+    from skuda.plans.plan import Plan
+
+
+class Launch:
+    """The kernel, the grid and the parameters of calls whose operands lie alike, but for pointers and numbers.
+
+    Attributes:
+        geometry: what runs.
+        grid: blocks.
+        block: threads of one.
+        shared: bytes of shared memory of one, beside what the kernel declares.
+        slots: the kernel's argument.
+        blank: `slots.blank`, with nothing in the places of numbers.
+        places: where in it each operand's pointer goes; those of a number follow.
+        entries: the NVRTC name expressions of the kernels, in order.
+        loaded: the kernel by device, as far as it was wanted.
+        workspace: bytes of scratch memory that it needs.
+    """
+
+    def __init__(self, plan: Plan, geometry: elementwise.Geometry):
+        operation, full = plan.operation, plan.full
+        self.geometry = geometry
+        self.grid = geometry.grid
+        self.block = geometry.block
+        self.shared = geometry.shared
+        self.workspace = geometry.workspace
+        entries = table.entries(operation, plan.types, geometry.variant)
+        self.entries = entries if geometry.finish is not None else entries[:1]
+        self._later = operation.stage > 1 and isinstance(geometry.variant, table.PartVariant)  # waits by itself
+        self._source = plan.package, operation.source
+        self.loaded: dict[int, Loaded] = {}
+        inputs = range(len(operation.inputs))
+        self._single = tuple(
+            index in inputs and not full[index] and o.scalar for index, o in enumerate(operation.operands)
+        )
+        arrays = [index for index in inputs if full[index]]
+        parameters = [index for index in inputs if not full[index] and not self._single[index]]
+        scalars = [index for index in inputs if self._single[index]]
+        outputs = range(len(inputs), len(operation.operands))
+
+        def pointers(indices) -> list[Any]:
+            """Each operand's pointer and what belongs to it."""
+            found: list[Any] = []
+            for index in indices:
+                found += [int, *geometry.strides.get(operation.operands[index].name, ())]
+            return found
+
+        self.slots = slots = Slots(
+            [
+                *geometry.head,
+                *pointers(arrays),
+                *pointers(parameters),
+                *[int, float, int] * len(scalars),
+                *plan.values.values(),
+                *pointers(outputs),
+                *([int] if isinstance(geometry.variant, table.PartVariant) else []),
+            ]
+        )
+        self.blank = slots.blank.copy()
+        free = iter(slots.places)
+        places: dict[int, int] = {}
+        for index in (*arrays, *parameters, *scalars, *outputs):
+            places[index] = next(free)
+            if self._single[index]:
+                self.blank[next(free)], self.blank[next(free)] = 0.0, 0
+        self._scratch = next(free, None)
+        if self._scratch is not None:
+            self.blank[self._scratch] = 0
+        self.places = tuple(places[index] for index in range(len(places)))
+
+    def on(self, device: int) -> Loaded:
+        """The kernel ready to launch on a device; raises what `Kernel.on` does."""
+        loaded = self.loaded.get(device)
+        if loaded is None:
+            loaded = self.loaded[device] = registry.kernel(*self._source, self.entries[0]).on(device)
+            if self.shared:
+                loaded.allow_shared(self.shared)
+        return loaded
+
+    def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
+        """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
+        first = self.on(device)
+        launch = partial(first.launch, shared=self.shared) if self.shared else first.launch
+        loaded = [(launch, self.grid, self.block)]
+        if self.geometry.finish is not None or self._later:
+            from skuda.launch.dependent_launch import launch_of
+
+            if self._later:
+                loaded = [(launch_of(first), self.grid, self.block)]
+            if self.geometry.finish is not None:
+                finish = registry.kernel(*self._source, self.entries[1]).on(device)
+                loaded.append((launch_of(finish), *self.geometry.finish))
+        return loaded
+
+    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """What is launched, in order, and what its `slots` pack: itself, for operands as `filled` takes them."""
+        return [(self, self.filled(checked, workspace))]
+
+    def filled(self, checked: Sequence[View | int | float], workspace: int = 0) -> list:
+        """What `Slots.pack` takes, for operands that have been checked and scratch memory at an address."""
+        filled = self.blank.copy()
+        if self._scratch is not None:
+            filled[self._scratch] = workspace
+        for value, place, single in zip(checked, self.places, self._single, strict=True):
+            if single and not isinstance(value, View):
+                filled[place : place + 3] = 0, float(value), value if isinstance(value, int) else 0
+            else:
+                filled[place] = value.pointer
+        return filled
+
+
+def starts(plan: Plan, checked: Sequence[View | int | float]) -> tuple[bool, int | None]:
+    """`aligned` and `lead` of the layouts of a plan's operands."""
+    pointers = [
+        (view.pointer, bits)
+        for view, bits, is_vector in zip(checked, plan._kernels.bits, plan.vectors, strict=True)
+        if is_vector and isinstance(view, View)
+    ]
+    if not any(pointer % 16 for pointer, _ in pointers):
+        return True, 0
+    for boundary in plan._kernels.boundaries:
+        leads = {-pointer * 8 // bits % boundary for pointer, bits in pointers}
+        if len(leads) == 1:
+            return False, leads.pop()
+    return False, None
+
+
+def layouts(plan: Plan, checked: Sequence[View | int | float]) -> elementwise.Layouts:
+    """How the operands of a call lie."""
+    strides: list[tuple[int, ...] | None] = []
+    inputs = len(plan.operation.inputs)
+    for operand, view, word in zip(plan.operation.operands, checked, plan.words, strict=True):
+        if not isinstance(view, View) or (operand.scalar and len(strides) < inputs):
+            strides.append(None)
+        elif operand.scalar:  # one value that is written, whatever the shape of its array
+            strides.append(())
+        elif DTYPES[word].packed:
+            strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
+        else:
+            strides.append(view.strides)
+    return elementwise.Layouts(tuple(strides), *starts(plan, checked))
+
+
+class Seen:
+    """Stands for the launch of arguments that were run once: most are not run again, so it was not kept.
+
+    It reads as a `Ready` whose arrays have moved.
+
+    Attributes:
+        plan: whose arguments they are.
+    """
+
+    __slots__ = ("plan",)
+
+    addresses, pointers, workspace = (), None, None
+
+    def __init__(self, plan: Plan):
+        self.plan = plan
+
+    def __reduce__(self):
+        """As of `Ready`."""
+        return type(None), ()
+
+
+class Ready:
+    """A launch whose arguments have been checked and packed. The arguments hold it, and keep the arrays alive.
+
+    CuPy's arrays cannot get other memory. Torch's can (`set_`, `resize_`, a storage that is freed): their
+    addresses are asked again at each launch. Not noticed is an array that keeps its address but gets another
+    shape, or a smaller storage at the same place: whoever does that to arrays of arguments makes new ones.
+
+    Attributes:
+        plan: whose it is.
+        launch: the kernel's, to be given the grid and the parameters.
+        grid: blocks.
+        block: threads of one.
+        parameters: address of the driver's parameters.
+        more: the same of the kernels that follow it.
+        workspace: scratch memory that they use, as the caller gave it.
+        device: CUDA ordinal.
+        current_stream: of the first array's library.
+        addresses: the data_ptr methods of torch tensors, which can get other memory behind our back.
+        pointers: what these said.
+        written: tells torch that its tensors among the outputs have been written; None where there are none.
+        lasting: whether nothing else about the arrays can change what was checked.
+    """
+
+    __slots__ = (
+        "_memory",
+        "addresses",
+        "block",
+        "current_stream",
+        "device",
+        "grid",
+        "lasting",
+        "launch",
+        "more",
+        "parameters",
+        "plan",
+        "pointers",
+        "workspace",
+        "written",
+    )
+
+    def __init__(
+        self,
+        plan: Plan,
+        packed: Sequence[tuple[Launch, list]],
+        device: int,
+        family: Family,
+        addresses: list | None,
+        lasting: bool,
+        workspace,
+        written: Callable[[], None] | None = None,
+    ):
+        self.plan = plan
+        self._memory = []
+        steps = []
+        for launch, filled in packed:
+            memory, parameters = launch.slots.pack(filled)
+            self._memory.append(memory)
+            steps += [(*kernel, parameters) for kernel in launch.kernels(device)]
+        (self.launch, self.grid, self.block, self.parameters), *more = steps
+        self.more = tuple(more)
+        self.workspace = workspace
+        self.device = device
+        self.current_stream = family.current_stream
+        self.lasting = lasting
+        self.written = written
+        self.addresses = addresses
+        if addresses is not None:
+            self.pointers = [data_ptr() for data_ptr in addresses]
+
+    def enqueue(self, stream: int) -> None:
+        """Launches everything, in order."""
+        self.launch(self.grid, self.block, stream, self.parameters)
+        for launch, grid, block, parameters in self.more:
+            launch(grid, block, stream, parameters)
+
+    def __reduce__(self):
+        """A copy of the arguments may have arrays of its own, so it is checked anew."""
+        return type(None), ()
+
+
+def ready_of_views(
+    plan: Plan,
+    packed: Sequence[tuple[Launch, list]],
+    values: Sequence,
+    checked: Sequence[View | int | float],
+    workspace=None,
+) -> Ready:
+    """The launches of operands that were checked in full, `checked` being the views and numbers of `values`."""
+    arrays = [(value, view) for value, view in zip(values, checked, strict=True) if isinstance(view, View)]
+    first = arrays[0][1]
+    used = [value for value, _ in arrays] + ([] if workspace is None else [workspace])
+    lasting = all([plain_library(type(value)) is not None for value in used])
+    tensors = [value for value in values[len(plan.operation.inputs) :] if plain_library(type(value)) == "torch"]
+    written = partial(family_of(tensors[0]).wrote, tensors) if tensors else None
+    return Ready(plan, packed, first.device, family_of(first.owner), _addresses(used), lasting, workspace, written)
+
+
+def _addresses(values: Sequence) -> list | None:
+    """The data_ptr methods of the torch tensors among some operands."""
+    return [value.data_ptr for value in values if plain_library(type(value)) == "torch"] or None

@@ -1,0 +1,1 @@
+"""What an operation is: its operands, element types, kernels' identities and problem descriptors."""

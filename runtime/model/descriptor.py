@@ -1,0 +1,132 @@
+"""What a descriptor says, checked: element types, sizes of dimensions, and values of attributes."""
+
+from __future__ import annotations
+
+from math import isinf, prod
+from typing import Any
+
+import numpy as np
+
+from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.model.dtypes import DTYPES, DType, word_of
+from skuda.model.operation import Operation, Types
+
+_MOST = (1 << 63) - 1  # what kernels count with
+_MOST_ELEMENTS = 1 << 60  # whose bytes they can count
+
+
+def is_number(value) -> bool:
+    """Whether an argument is one real number, and no array."""
+    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+
+
+def is_integer(value) -> bool:
+    """Whether an argument is one integer; a boolean is none."""
+    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+
+
+def rounded_number(value, dtype: DType) -> float | None:
+    """A number as an element of a float type; None for an integer that is beyond the type's largest value."""
+    try:
+        with np.errstate(over="ignore"):
+            rounded = float(dtype.storage.type(float(value)))
+    except OverflowError:
+        return None
+    return None if isinf(rounded) and is_integer(value) else rounded
+
+
+def types_of(operation: Operation, descriptor, plan: str) -> Types:
+    """The element types by letter: those that the descriptor names, and what follows from them.
+
+    Raises:
+        Unsupported: no kernel has these element types; names what there is.
+    """
+    given = {
+        letter: checked_word(operation, letter, element, f"{plan}: {field}")
+        for letter, field in operation.element_fields.items()
+        if (element := getattr(descriptor, field)) is not None
+    }
+    return operation.resolve(given, plan)
+
+
+def checked_word(operation: Operation, letter: str, element, called: str) -> str:
+    """The word of an element type that a caller names for a letter; `called` is the plan and the argument."""
+    word = word_of(element)
+    if word is None:
+        expected = " ".join(dict.fromkeys(types[letter] for types in operation.combinations))
+        raise Unsupported(f"{called} is {shown(element)}, expected an element type, one of {expected}")
+    return word
+
+
+def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
+    """The descriptor's dimensions and block lengths, checked."""
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    for dim in operation.dims:
+        value = getattr(descriptor, dim.name)
+        extents = (value,) if is_integer(value) else value
+        if not dim.many and not is_integer(value):
+            raise InvalidProblem(f"{plan}: {dim.name} is {shown(value)}, expected an integer")
+        if not isinstance(extents, (tuple, list)) or not all(
+            is_integer(extent) and 0 <= extent <= _MOST for extent in extents
+        ):
+            kind = "non-negative integers" if dim.many else "a non-negative integer"
+            raise InvalidProblem(f"{plan}: {dim.name} is {shown(value)}, expected {kind} below 2^63")
+        sizes[dim.name] = tuple(int(extent) for extent in extents) if dim.many else int(value)
+    space = operation.space
+    elements = prod([prod(size) if isinstance(size := sizes[dim.name], tuple) else size for dim in space])
+    if elements >= _MOST_ELEMENTS:
+        called = ", ".join(f"{dim.name} = {shown(sizes[dim.name])}" for dim in space)
+        raise InvalidProblem(f"{plan}: {called} has {shown(elements)} elements, expected fewer than 2^60")
+    for attribute in operation.attributes:
+        if attribute.type == "size":
+            sizes[attribute.name] = block_length(getattr(descriptor, attribute.name), f"{plan}: {attribute.name}")
+    return sizes
+
+
+def block_length(value, called: str) -> int:
+    """The length of a block, checked; `called` is the plan and the attribute."""
+    if not is_integer(value) or not 1 <= value <= _MOST:
+        expected = "a positive integer" + (" below 2^63" if is_integer(value) and value > 0 else "")
+        raise InvalidProblem(f"{called} is {shown(value)}, expected {expected}")
+    return int(value)
+
+
+def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[str, int | float]:
+    """The attributes' values: defaults filled in, ranges and requirements checked."""
+    values: dict[str, Any] = {}
+    for attribute in operation.attributes:
+        if attribute.type == "size" or attribute.places:
+            continue
+        value = getattr(descriptor, attribute.name)
+        word = types.get(attribute.type, attribute.type)
+        dtype = DTYPES[word]
+        if value is None:
+            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
+        if value is None:
+            raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected a number ({word})")
+        if dtype.kind == "int":
+            if not is_integer(value):
+                raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, expected an integer ({word})")
+            if not dtype.lowest <= value <= dtype.highest:
+                limits = f"{dtype.lowest} to {dtype.highest}"
+                raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, expected {limits} ({word})")
+            values[attribute.name] = int(value)
+        else:
+            if not is_number(value):
+                raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, expected a number")
+            if dtype.narrow_float and not dtype.holds(value):
+                limits = f"{dtype.lowest:g} to {dtype.highest:g}"
+                raise InvalidProblem(
+                    f"{plan}: {attribute.name} is {shown(value)}, expected a value of {word} ({limits})"
+                )
+            if rounded_number(value, dtype) is None:
+                raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, which {word} cannot hold")
+            values[attribute.name] = float(value)
+    for requirement in operation.requirements:
+        chosen = {name: values[name] for name in requirement.names}
+        with np.errstate(all="ignore"):
+            holds = requirement.holds(**chosen)
+        if not holds:
+            came = ", ".join(f"{name}={value}" for name, value in chosen.items())
+            raise InvalidProblem(f"{plan}: requires {requirement.text}, got {came}")
+    return values

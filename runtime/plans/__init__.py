@@ -1,0 +1,1 @@
+"""Plans of operations, and the functions that find one for a call."""

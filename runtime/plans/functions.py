@@ -1,0 +1,466 @@
+"""The function form: arrays in, arrays out; the plan is found by the arrays' types and shapes, and cached.
+
+Every generated function is one line that calls `call`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skuda.arrays.libraries import PLAIN, family_of_plain, mark_written
+from skuda.arrays.views import CPU, View, family_of, view_of
+from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
+from skuda.launch.fast_path import Straight, device_of, refuse
+from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
+from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
+from skuda.model.operation import COMPUTE, Operation, count, packed_shape
+from skuda.model.records import told_apart
+from skuda.model.sku import BackendKind
+from skuda.plans.plan import Plan
+
+if TYPE_CHECKING:
+    from skuda.plans.axis_views import Arrangement, Chosen
+
+_PLANS: dict[tuple, Plan] = {}
+_MOST_PLANS = 4096
+# A plan and its short way, by what an array says cheaply: the first input's element type and shape, and what else the
+# caller chose. The short way compares all the others, so it launches only what this plan was selected for.
+_SHORT: dict[tuple, tuple[Plan, Straight]] = {}
+# What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
+_FORMS: dict[tuple, tuple] = {}
+
+
+def call(
+    plan_class: type[Plan],
+    values: tuple[Any, ...],
+    attributes: tuple[Any, ...],
+    stream,
+    *,
+    dtype: str | None = None,
+    input_dtype: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    output_dtypes: tuple[str | None, ...] = (),
+    keepdims: bool = False,
+):
+    """Runs an operation on arrays.
+
+    Args:
+        plan_class: the operation's plan.
+        values: its inputs in call order: arrays, or numbers where one value is expected. Then the array (or tuple of
+            arrays) to write; None to allocate it in the first input array's library.
+        attributes: its attributes in call order, `axis` among them; None takes the default, or all axes.
+        stream: what to launch on; the current stream of that library if None.
+        dtype: element type that no input shows, however it is named (see `dtypes.word_of`).
+        output_dtypes: those of outputs beside it, in the order of `Operation.asked`; None takes the preferred one.
+        input_dtype: element type of packed inputs, which travel as uint8, or of 8-bit floats that do.
+        shape: logical shape of packed inputs; needed where the last axis is odd. Or that of an output which has
+            dimensions that no input shows.
+        keepdims: whether outputs keep the axes that are reduced, with one element each.
+
+    Returns:
+        The output, or a tuple of outputs in the row's order.
+    """
+    key = None
+    if type(values[0]) in PLAIN:
+        try:
+            asked = dtype, *output_dtypes, input_dtype, shape, keepdims
+            key = plan_class, values[0].dtype, values[0].shape, attributes, asked
+            if attributes:
+                types = (*map(type, attributes),)
+                key += types  # 1.0 == 1, but is no integer
+                if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
+                    key += (repr(attributes),)
+            if shape is not None:
+                key += (*map(type, shape),)
+            known = _SHORT.get(key)
+        except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
+            key = known = None
+        if known is not None:
+            plan, straight = known
+            out = values[-1]
+            if out is None:
+                device = device_of[PLAIN[type(values[0])]](values[0])
+                if device != CPU:
+                    outputs = _outputs(plan, family_of(values[0]), device, None)
+                    try:
+                        plan.execute((*values[:-1], *outputs), stream)
+                        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
+                        pass
+            elif straight(values, stream):
+                library = type(values[0])
+                if PLAIN[library] == "torch":
+                    family_of_plain(library).wrote(out if type(out) is tuple else (out,))
+                return out
+    dtypes = (dtype, *output_dtypes)
+    return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def call_without(plan_class: type[Plan], values, attributes, stream, without: str | None = None, **options):
+    """`call` of an operation without some of its optional inputs: the first that is None, and those behind it.
+
+    Args:
+        plan_class, values, attributes, stream: as of `call`.
+        without: of a backward pass, the first optional input that it is without, where it reads none of these.
+        options: as of `call`.
+
+    Raises:
+        InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
+    """
+    key = plan_class, without, *map(type, values[:-1])
+    try:
+        found = _FORMS.get(key)
+    except TypeError:  # `without` has no hash
+        found = None
+    if found is None:
+        *inputs, out = values
+        if (left_out := _without_numbers(plan_class, inputs)) is not None:  # beside one that is None
+            return call_without(plan_class, (*left_out, out), attributes, stream, without, **options)
+        found = _form(plan_class, inputs, without)
+        if len(_FORMS) >= _MOST_PLANS:
+            _FORMS.clear()
+        _FORMS[key] = found
+    form, kept, chosen = found
+    if chosen is not None:
+        attributes = tuple([attributes[each] if type(each) is int else each.default for each in chosen])
+    return call(form, kept(values), attributes, stream, **options)
+
+
+def _form(plan_class: type[Plan], inputs, without: str | None):
+    """The plan of a form, what takes its operands out of the operation's, and where its attributes are among the
+    operation's: one that is not there stands for its default; None where they are the same."""
+    operation, name = plan_class.operation, plan_class.__name__
+    numbers = [*operation.numbers]
+    if without is not None and not isinstance(without, str):
+        raise InvalidProblem(f"{name}: without is {without!r}, expected {', '.join(map(repr, numbers))} or None")
+    given = {operand.name: value is not None for operand, value in zip(operation.inputs, inputs, strict=True)}
+    first = next((each for each in numbers if not given.get(each, True) or each == without), without)
+    form = plan_class.without(first)
+    there = next((each for each in numbers[numbers.index(first) :] if given.get(each)), None)
+    if there == first:
+        raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
+    if there is not None:
+        behind = "what stands behind an input that is left out must be left out too"
+        raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {behind}")
+    places = {operand.name: index for index, operand in enumerate(operation.inputs)}
+    kept = itemgetter(*(places[operand.name] for operand in form.operation.inputs), -1)
+    own = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
+    chosen = tuple(own.get(attribute.name, attribute) for attribute in form.operation.attributes)
+    return form, kept, None if chosen == tuple(range(len(own))) else chosen
+
+
+def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
+    """The inputs, with None in the place of each number that stands for an array which may be left out; None if there
+    is no such number."""
+    optional = plan_class.operation.numbers
+    found = list(inputs)
+    for index, operand in enumerate(plan_class.operation.inputs):
+        value = inputs[index]
+        if operand.name not in optional or operand.scalar or not is_number(value) or value != optional[operand.name]:
+            continue
+        if isinstance(value, (int, np.integer)) or plan_class.operation.is_float(operand.element):
+            found[index] = None
+    return found if any(new is not old for new, old in zip(found, inputs)) else None
+
+
+def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key):
+    """`call` of what no short way serves yet."""
+    *inputs, out = values
+    if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
+        options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
+        return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
+    shape = _checked_shape(plan_class, shape)
+    keepdims = _checked_flag(plan_class, keepdims)
+    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
+    attributes = tuple(map(_plain, attributes))
+    views = _values(plan_class, inputs)
+    first = next((value for value in views if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    family = family_of(first.owner)
+    plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape, keepdims)
+    outputs = _outputs(plan, family, first.device, out)
+    plan.execute((*views, *outputs), stream)
+    if key is not None:
+        straight = plan.learn((*inputs, *outputs))
+        if straight is not None and straight is not refuse and all(value == value for value in attributes):  # no NaN
+            if len(_SHORT) >= _MOST_PLANS:
+                _SHORT.clear()
+            _SHORT[key] = plan, straight if len(outputs) == 1 else _of_many(straight, len(outputs))
+    if out is not None:
+        mark_written(outputs)
+        return out
+    handle = 0 if first.device == CPU else plan.stream_of(first, stream)
+    outputs = [family.hand_back(output, handle) for output in outputs]
+    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def _of_many(straight: Straight, count: int) -> Straight:
+    """A short way that takes its outputs as one tuple."""
+
+    def spread(values: Sequence, stream) -> bool:
+        *inputs, outputs = values
+        return type(outputs) is tuple and len(outputs) == count and straight((*inputs, *outputs), stream)
+
+    return spread
+
+
+def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
+    """The inputs as views and numbers."""
+    return [
+        value if operand.scalar and is_number(value) else view_of(value, f"{plan_class.__name__}: {operand.name}")
+        for operand, value in zip(plan_class.operation.inputs, inputs, strict=True)
+    ]
+
+
+def _plan(
+    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+) -> Plan | Arrangement:
+    key = (
+        plan_class,
+        tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
+        tuple(map(_in_key, attributes)),
+        dtypes,
+        input_dtype,
+        shape,
+        keepdims,
+        first.device == CPU,
+    )
+    try:
+        plan = _PLANS.get(key)
+    except Exception:  # an attribute that has no hash: no number, so it is refused by its name
+        plan = None
+    if plan is None:
+        plan = _select(plan_class, values, first, attributes, dtypes, input_dtype, shape, keepdims)
+        if len(_PLANS) >= _MOST_PLANS:
+            _PLANS.clear()
+        _PLANS[key] = plan
+    return plan
+
+
+def _in_key(value) -> tuple:
+    """An attribute as a part of a key: of what is equal, numbers of several types and signed zeros differ."""
+    return type(value), tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)
+
+
+def _plain(value):
+    """An attribute with Python's own numbers in place of NumPy's, and a tuple in place of a list."""
+    if isinstance(value, (tuple, list)):
+        return tuple([int(each) if isinstance(each, np.integer) else each for each in value])
+    if isinstance(value, np.integer):
+        return int(value)
+    return float(value) if isinstance(value, np.floating) else value
+
+
+def _outputs(plan: Plan | Arrangement, family, device: int, out) -> list:
+    if out is None:
+        return [family.empty(shape, storage, device) for shape, storage in plan.made]
+    operation = plan.operation
+    outputs = list(out) if isinstance(out, (tuple, list)) else [out]
+    if len(outputs) != len(operation.outputs):
+        expected = ", ".join(operand.name for operand in operation.outputs)
+        raise InvalidProblem(f"{operation.function}: out has {len(outputs)} arrays, expected ({expected})")
+    return outputs
+
+
+def _select(
+    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+) -> Plan | Arrangement:
+    operation = plan_class.operation
+    name = plan_class.__name__
+    attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
+    placing, axis = operation.axis, None
+    if placing is not None:
+        axis = attributes.pop(placing.name)
+        if placing.type == "axis" and not is_integer(axis):
+            raise InvalidProblem(f"{name}: {placing.name} is {shown(axis)}, expected an integer")
+    sized = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
+    blocks = {each: block_length(attributes[each], f"{name}: {each}") for each in sized}
+    if input_dtype is None:
+        input_dtype = _word_of_bytes(operation, values, dtypes, shape, axis, blocks, name)
+    types = _types(operation, values, dtypes, input_dtype, name)
+    sizes, axes = _bound(operation, values, types, shape, axis, name)
+    _check_lengths(operation, sizes | blocks, axes)
+    descriptor = plan_class.descriptor_type(
+        **sizes,
+        **attributes,
+        **{field: types[letter] for letter, field in operation.element_fields.items()},
+    )
+    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    plan = plan_class.select(descriptor, preference=backend)
+    if axes is None:
+        return plan
+    from skuda.plans.axis_views import arranged
+
+    return arranged(plan, axes, keepdims)
+
+
+def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, Chosen | None]:
+    """The sizes of dimensions, and the axes that the call names where it names any number of them."""
+    axes = None
+    if operation.chooses_axes:
+        from skuda.plans.axis_views import chosen  # a first call of others does not wait for it
+
+    sizes: dict[str, int | tuple[int, ...]] = {}
+    ranks: dict[str, int] = {}
+    known = [pair for pair in zip(operation.inputs, values, strict=True) if isinstance(pair[1], View)]
+    if operation.shaped is not None:
+        known.append((operation.shaped, shape))
+    for operand, value in sorted(known, key=lambda pair: operation.binds_after(pair[0])):
+        if not operand.scalar and any(dim.name not in sizes for dim in operand.dims):
+            logical = shape
+            if operand is not operation.shaped:
+                said = shape if operation.shaped is None and operand.dims == operation.space else None
+                logical = _logical_shape(operand, value, operation.word(operand, types), said, name)
+            if operation.chooses_axes and axes is None:  # the first is one that has them all
+                axes = chosen(axis, logical, f"{name}: {operation.axis.name}", operand.name)
+                logical = tuple(logical[each] for each in axes.order)
+                ranks[operation.axis.axis_of] = len(axes.reduced)
+            bound = operation.bind(operand, logical, axis, name, ranks)
+            ranks = {key: len(size) for key, size in bound.items() if isinstance(size, tuple)} | ranks
+            sizes = {**sizes, **bound} if operand.dims == operation.space else {**bound, **sizes}
+    return sizes, axes
+
+
+def _check_lengths(operation: Operation, sizes, axes: Chosen | None) -> None:
+    """Refuses an extreme of no elements, in terms of the axes of the caller's array."""
+    if not operation.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
+        return
+    array = next(o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space)
+    place = 0
+    for dim in operation.space:
+        for extent in sizes[dim.name] if dim.many else (sizes[dim.name],):
+            if extent == 0 and dim.name in operation.along:
+                axis = axes.order[place] if axes else place
+                raise InvalidProblem(
+                    f"{operation.function}: axis {axis} of {array.name} has length 0; there is no "
+                    f"{operation.of_some} of no elements"
+                )
+            place += 1
+
+
+def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, name: str) -> str | None:
+    """What elements an input of uint8 has where nobody says it, and it may be of several types: u8 where the shapes of
+    the other inputs and `shape` allow that, else the only type with which they agree. None where it is something else.
+
+    Raises:
+        Unsupported: they agree with several types.
+    """
+    found = (
+        (operand, value)
+        for operand, value in zip(operation.inputs, values, strict=True)
+        if isinstance(value, View) and value.storage == np.uint8 and operation.may_be_bytes(operand.element)
+    )
+    operand, value = next(found, (None, None))
+    if operand is None:
+        return None
+    words = dict.fromkeys(types[operand.element] for types in operation.combinations)
+    words = [word for word in words if DTYPES[word].travels_as(value.storage)]
+    words.sort(key=lambda word: word != "u8")
+    fitting = []
+    for word in words:
+        try:
+            types = _types(operation, values, dtypes, word, name)
+            sizes, _ = _bound(operation, values, types, shape, axis, name)
+        except SkudaError:
+            continue
+        if _agree(operation, values, types, sizes | blocks):
+            if word == "u8":
+                return word
+            fitting.append(word)
+    if len(fitting) > 1:
+        raise Unsupported(
+            f"{name}: {operand.name} has elements uint8 and shape {value.shape}, which may be {' or '.join(fitting)}; "
+            f"say which by input_dtype="
+        )
+    return next(iter(fitting or words))  # where none fits, the error is that of the likeliest
+
+
+def _agree(operation: Operation, values, types, sizes) -> bool:
+    """Whether all inputs have the shapes that go with some sizes."""
+    for operand, value in zip(operation.inputs, values, strict=True):
+        if isinstance(value, View) and not operand.scalar:
+            expected = packed_shape(operation.shape_of(operand, sizes), operation.word(operand, types))
+            spread = operation.spread(operand, sizes)
+            if value.shape != expected and (spread is None or value.shape != spread[0]):
+                return False
+    return True
+
+
+def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
+    """Element types from the arrays; a number in the place of a scale counts as one of the compute type."""
+    seen: dict[str, str] = {}
+    numbers = []
+    for operand, value in zip(operation.inputs, values, strict=True):
+        letter = operand.element
+        if letter not in operation.types and letter != COMPUTE:
+            continue  # its element is fixed; the plan checks it
+        if not isinstance(value, View):
+            numbers.append(operand)
+            continue
+        word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
+        if input_dtype is not None and operation.may_be_bytes(letter):
+            word = input_dtype
+            if not DTYPES[word].travels_as(value.storage):
+                raise ElementMismatch(
+                    f"{plan}: {operand.name} is {input_dtype}, which travels as {DTYPES[word].storage}, but has "
+                    f"elements {value.storage}"
+                )
+        seen[operand.name] = word
+    for letter, dtype in zip(operation.asked, dtypes):  # where no letter is asked for, there is no keyword either
+        if dtype is not None:
+            seen[letter] = dtype
+    return operation.resolve(seen, plan, numbers)
+
+
+def _checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:
+    """What a call says by `shape=`; None where it says nothing and need not."""
+    needed = plan_class.operation.shaped
+    if shape is None and needed is None:
+        return None
+    if not isinstance(shape, (tuple, list)) or not all(map(_is_extent, shape)):
+        expected = "a tuple of non-negative integers" + (f", the shape of {needed.name}" if needed else "")
+        raise InvalidProblem(f"{plan_class.__name__}: shape is {shown(shape)}, expected {expected}")
+    return tuple(map(int, shape))
+
+
+def _is_extent(value) -> bool:
+    return is_integer(value) and value >= 0
+
+
+def _checked_flag(plan_class: type[Plan], keepdims) -> bool:
+    """`keepdims` as a boolean."""
+    if not isinstance(keepdims, (bool, np.bool_)) and not (is_integer(keepdims) and keepdims in (0, 1)):
+        raise InvalidProblem(f"{plan_class.__name__}: keepdims is {shown(keepdims)}, expected True or False")
+    return bool(keepdims)
+
+
+def _checked_words(plan_class: type[Plan], dtypes, input_dtype) -> tuple[tuple[str | None, ...], str | None]:
+    """The element types that a call names, by their words."""
+    operation, name = plan_class.operation, plan_class.__name__
+    words = [
+        checked_word(operation, letter, element, f"{name}: {keyword}") if element is not None else None
+        for (letter, keyword), element in zip(operation.asked.items(), dtypes)
+    ]
+    if input_dtype is not None:
+        letter = next(o.element for o in operation.inputs if operation.may_be_bytes(o.element))
+        input_dtype = checked_word(operation, letter, input_dtype, f"{name}: input_dtype")
+    return tuple(words), input_dtype
+
+
+def _logical_shape(operand, view: View, word: str, shape, plan: str) -> tuple[int, ...]:
+    if not DTYPES[word].packed:
+        if shape is not None and shape != view.shape:
+            raise InvalidProblem(f"{plan}: shape is {shape}, but {operand.name} has shape {view.shape} ({word})")
+        return view.shape
+    if shape is None:
+        return (*view.shape[:-1], 2 * view.shape[-1]) if view.shape else ()
+    if packed_shape(shape, word) != view.shape:
+        raise InvalidProblem(
+            f"{plan}: shape is {shape}, whose packed form does not have {operand.name}'s shape {view.shape}"
+        )
+    return shape

@@ -1,0 +1,130 @@
+"""Plans that run in stages: plans of operations of their own, one after the other on one stream.
+
+What one stage makes for another lies in the workspace, which the stages' own scratch memory follows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from skuda.arrays.views import View
+from skuda.launch.fast_path import Straight, contiguous_strides, refuse
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import count
+from skuda.plans.plan import Plan
+from skuda.schedules import elementwise, table
+
+if TYPE_CHECKING:
+    from skuda.launch.prepared import Launch
+
+_ALIGNED = 256  # bytes: where each value that a stage leaves starts
+
+
+class Stages:
+    """The stages of a plan, and what they leave each other.
+
+    Attributes:
+        geometry: that of no kernel of its own.
+        plans: of the stages, in order.
+        full: of each operand of the plan: whether it has an element for each of the space, and as an input no stage
+            reads it that follows one which writes an output: only then an output may be the same array.
+        vectors: none: the stages' own plans look at how operands lie.
+        places: of each value in the workspace: offset, shape and element type.
+        workspace: bytes of all of it.
+    """
+
+    boundaries = ()  # as of MapKernels; the stages' own plans look at that too
+    geometry = elementwise.Geometry(table.STAGES, 0, (), {})
+
+    def __init__(self, plan: Plan, stages: Sequence[type[Plan]]):
+        operation = plan.operation
+        self.operation = operation
+        self.plans = tuple(_stage(plan, stage) for stage in stages)
+        last, first_written = {}, len(self.plans)
+        self.places: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
+        outputs = {operand.name for operand in operation.outputs}
+        size = 0
+        for index, stage in enumerate(self.plans):
+            for operand, shape, word in zip(stage.operation.operands, stage.shapes, stage.words, strict=True):
+                if operand in stage.operation.inputs:
+                    last[operand.name] = index
+                elif operand.name in outputs:
+                    first_written = min(first_written, index) if operand.dims == operation.space else first_written
+                else:
+                    storage = DTYPES[word].storage
+                    self.places[operand.name] = size, shape, storage
+                    size += -(-count(shape) * storage.itemsize // _ALIGNED) * _ALIGNED
+        self._between = size
+        self.workspace = size + max(stage._kernels.workspace for stage in self.plans)
+        self.full = tuple(
+            operand.dims == operation.space and last.get(operand.name, 0) <= first_written
+            for operand in operation.operands
+        )
+        self.vectors = (False,) * len(operation.operands)
+
+    def each(self, checked: Sequence[View | int | float], workspace: int = 0):
+        """The plan of each stage that has something to do, and its operands."""
+        values: dict[str, Any] = {o.name: value for o, value in zip(self.operation.operands, checked, strict=True)}
+        device = next(value.device for value in checked if isinstance(value, View))
+        for name, (offset, shape, storage) in self.places.items():
+            strides = contiguous_strides(shape)
+            values[name] = View(workspace + offset, shape, strides, storage, device, True, False, None)
+        for stage in self.plans:
+            if stage.numel:
+                yield stage, [values[operand.name] for operand in stage.operation.operands]
+
+    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """As of `Launch`: what all stages launch."""
+        scratch = workspace + self._between
+        return [
+            launch
+            for stage, operands in self.each(checked, workspace)
+            for launch in stage.launch_for(operands).packed(operands, scratch)
+        ]
+
+    def run_reference(self, arrays: dict[str, Any]) -> None:
+        """Runs each stage's reference on the plan's operands."""
+        for name, (_, shape, storage) in self.places.items():
+            arrays[name] = np.empty(shape, storage)
+        for stage in self.plans:
+            stage._evaluate(arrays)
+
+
+def _stage(plan: Plan, stage: type[Plan]) -> Plan:
+    """The plan of a stage of a plan."""
+    operation = stage.operation
+    fields: dict[str, Any] = {dim.name: plan.sizes[dim.name] for dim in operation.dims}
+    fields |= {attribute.name: plan.attributes[attribute.name] for attribute in operation.attributes}
+    fields |= {field: plan.types[letter] for letter, field in operation.element_fields.items()}
+    return stage.select(stage.descriptor_type(**fields), preference=plan.backend)
+
+
+class StagedPlan(Plan):
+    """A plan whose operation is made of others.
+
+    Class attributes are those of `Plan`, and `stages`: the plans of these operations, in order.
+    """
+
+    stages: ClassVar[tuple[type[Plan], ...]]
+
+    def _make_kernels(self) -> Stages:
+        return Stages(self, self.stages)
+
+    def learn(self, values: Sequence, places=()) -> Straight:
+        return refuse
+
+    def launch_for(self, checked: Sequence[View | int | float]) -> Stages:
+        return self._kernels
+
+    def _geometry(self, checked: Sequence[View | int | float]) -> elementwise.Geometry:
+        return Stages.geometry
+
+    def _check_layout(self, checked: list) -> None:
+        for stage, operands in self._kernels.each(checked):
+            stage._check_layout(operands)
+
+    def _run_reference(self, checked: list) -> None:
+        self._kernels.run_reference(self._arrays(checked))

@@ -1,0 +1,355 @@
+"""The life of a plan: select by a descriptor, ask what it is, check arguments, run.
+
+A generated module declares, for each direction of each operation, a Descriptor, an Args and a Plan class; everything
+that they do is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from math import prod
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from skuda.arrays.libraries import PLAIN, mark_written, plain_library
+from skuda.arrays.views import CPU, View, as_numpy, family_of, stream_handle
+from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.launch import registry
+from skuda.launch.arguments import check, check_workspace
+from skuda.launch.fast_path import Straight, device_of, refuse, straight_of
+from skuda.launch.prepared import Launch, Ready, Seen, layouts, ready_of_views, starts
+from skuda.model.descriptor import attributes_of, sizes_of, types_of
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COUNTED, Operation, count, packed_shape
+from skuda.model.sku import BackendKind, KernelSku, PrecisionGuarantee
+from skuda.schedules import elementwise, table
+
+if TYPE_CHECKING:
+    from skuda.plans.axis_views import Place
+    from skuda.plans.multi_kernel import Stages
+
+
+_FEW_AXES = 4  # which kernels walk over however they lie
+_MADE = object()  # stands for a workspace that is to be made
+
+
+class _Formula:
+    """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
+
+    def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
+        module = import_module(f"{cls.package}.reference.{cls.operation.source.removesuffix('.cu')}")
+        return getattr(module, cls.operation.reference)
+
+
+class Plan:
+    """One operation at fixed sizes, element types and attributes, ready to run any number of times.
+
+    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type` and `package` (the
+    generated package, whose reference `formula` is).
+    """
+
+    operation: ClassVar[Operation]
+    descriptor_type: ClassVar[type]
+    args_type: ClassVar[type]
+    package: ClassVar[str]
+    formula = _Formula()
+
+    @classmethod
+    def select(cls, descriptor, stream=None, preference: BackendKind | None = None):
+        """The plan for a descriptor.
+
+        Args:
+            descriptor: an instance of the operation's descriptor class.
+            stream: what `run` launches on when it is given none: a CuPy or torch stream, a handle, or an object with
+                `__cuda_stream__`.
+            preference: the backend; CUDA where there is a GPU and REFERENCE elsewhere, if not given.
+
+        Raises:
+            Unsupported: no kernel has these element types, or the backend is not there; names what there is.
+            InvalidProblem: a size is negative, or an attribute is out of its range.
+        """
+        if not isinstance(descriptor, cls.descriptor_type):
+            raise InvalidProblem(
+                f"{cls.__name__}: expected a {cls.descriptor_type.__name__}, got a {type(descriptor).__name__}"
+            )
+        if preference is not None and not isinstance(preference, BackendKind):
+            raise InvalidProblem(f"{cls.__name__}: preference is {shown(preference)}, expected a BackendKind")
+        if preference is None:
+            preference = BackendKind.CUDA if _cuda_available() else BackendKind.REFERENCE
+        elif preference is BackendKind.CUDA and not _cuda_available():
+            raise Unsupported(f"{cls.__name__}: no CUDA device here; `skuda doctor` says what is missing")
+        return cls(descriptor, stream, preference)
+
+    @classmethod
+    def without(cls, name: str) -> type[Plan]:
+        """The plan of this operation without an optional input and those behind it.
+
+        Raises:
+            InvalidProblem: it has no such optional input, or does nothing without it.
+        """
+        operation = cls.operation
+        if name not in operation.numbers:
+            known = ", ".join(operation.numbers) or "none"
+            raise InvalidProblem(f"{cls.__name__}: without {name!r}, expected an optional input ({known})")
+        module = dict(operation.forms).get(name)
+        if module is None:
+            raise InvalidProblem(f"{cls.__name__}: without {name} there is nothing to compute")
+        plans = import_module(f"{cls.package}.plans.{module}").PLANS
+        return next(p for p in plans if p.operation.direction is operation.direction and not p.operation.stage)
+
+    def __init__(self, descriptor, stream, backend: BackendKind):
+        operation = self.operation
+        name = type(self).__name__
+        self.descriptor = descriptor
+        self.name = name
+        self.backend = backend
+        self.stream = None if stream is None else stream_handle(stream)
+        self.types = types_of(operation, descriptor, name)
+        self.sizes = sizes_of(operation, descriptor, name)
+        self.attributes = attributes_of(operation, descriptor, self.types, name)
+        self.words = tuple(operation.word(operand, self.types) for operand in operation.operands)
+        self.shapes = tuple(operation.shape_of(operand, self.sizes) for operand in operation.operands)
+        self.stored = tuple(packed_shape(shape, word) for shape, word in zip(self.shapes, self.words, strict=True))
+        self.numel = max(count(operation.shape_of(output, self.sizes)) for output in operation.outputs)
+        empty = [dim for dim in operation.along if not self._extent(dim)]
+        if operation.of_some and self.numel and empty:
+            size = self.sizes[empty[0]]
+            raise InvalidProblem(
+                f"{name}: {empty[0]} is {size}; there is no {operation.of_some} of no elements"
+            )
+        self.values = {parameter: self.attributes[parameter] for parameter in operation.formula_attributes}
+        if operation.counted:
+            self.values[COUNTED] = float(prod(map(self._extent, operation.counted.split(", "))))
+        # Of each output: the shape and the element of an array that can hold it.
+        self.made = tuple(
+            (shape, DTYPES[word].storage)
+            for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
+        )
+        self._kernels = self._make_kernels()
+        self.full = self._kernels.full
+        self.vectors = self._kernels.vectors
+        self._launches: dict[tuple, Launch | Stages] = {}
+        self._seen = Seen(self)
+        self._straight: Straight = refuse  # the one that served last
+        self._straights: dict[tuple, Straight | None] = {}  # by the types of operands, after their places if any
+        cuda = backend is BackendKind.CUDA
+        variant = table.variants(operation, self.types)[0] if cuda else registry.REFERENCE
+        self._sku = registry.make_sku(operation, self.types, variant)
+
+    def _extent(self, dim: str) -> int:
+        """Elements along a dimension."""
+        size = self.sizes[dim]
+        return count(size) if isinstance(size, tuple) else size
+
+    def _make_kernels(self):
+        """What says how a call is launched."""
+        if not self.operation.over:
+            return elementwise.MapKernels(self.operation, self.types, self.sizes)
+        from skuda.schedules.row_reduction import RowKernels  # a first call of a map does not wait for it
+
+        kernels = RowKernels(self.operation, self.types, self.sizes)
+        if self.backend is BackendKind.CUDA:
+            from skuda.launch.kernel import cluster_shared
+
+            kernels.cluster_shared = cluster_shared()
+        return kernels
+
+    @property
+    def sku(self) -> KernelSku:
+        """The kernel that serves contiguous, aligned operands; others are served by its siblings, to the same bits."""
+        return self._sku
+
+    @property
+    def precision_guarantee(self) -> PrecisionGuarantee:
+        """What the numbers of this plan promise."""
+        return self._sku.precision_guarantee
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
+        return self._kernels.workspace if self.backend is BackendKind.CUDA else 0
+
+    def can_implement(self, args) -> None:
+        """Checks arguments without launching or writing anything.
+
+        Raises:
+            InvalidProblem: a shape, a number's range, an overlap of operands.
+            ElementMismatch: an array's element type is not the plan's.
+            DeviceMismatch: arrays on different devices, or not on the backend's.
+            MisalignedOperand: a pointer that is not a multiple of its element's size.
+            NotAnArray: an argument that is neither an array nor, where one value is expected, a number.
+        """
+        check(self, self._operands(args))
+
+    def run(self, args, stream=None, workspace=None) -> None:
+        """Computes the outputs. Asynchronous on CUDA; nothing is launched where there are no elements.
+
+        Args:
+            args: an instance of the operation's args class. One that is run time and again is not checked each time
+                (see `launch.Ready`), which makes such a call cheap.
+            stream: what to launch on; the current stream of the arrays' library if not given.
+            workspace: a contiguous array of at least `workspace_size` bytes on the operands' device, of any elements;
+                what is in it does not matter before or after. None where that is 0. Runs that may overlap in time
+                need one each.
+
+        Raises:
+            BufferTooSmall: the workspace is smaller than `workspace_size`, or there is none where one is needed.
+            SkudaError: what `can_implement` raises, and the same of the workspace; nothing is launched or written then.
+        """
+        values = self._operands(args) if type(args) is not self.args_type else args._values
+        ready = args._ready
+        if ready is not None and ready.plan is self and ready.workspace is workspace:
+            if ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers:
+                handle = self._handle(ready, stream)
+                ready.launch(ready.grid, ready.block, handle, ready.parameters)
+                for launch, grid, block, parameters in ready.more:
+                    launch(grid, block, handle, parameters)
+                if ready.written is not None:
+                    ready.written()
+                return
+            kept = self._execute_checked(values, stream, workspace)
+        elif workspace is None and self._straight(values, stream):
+            kept = self._seen
+        else:
+            kept = self._execute_anew(values, stream, workspace)
+        if PLAIN.get(type(values[-1])) != "cupy":
+            mark_written(values[len(self.operation.inputs) :])
+        if kept is not None:
+            args._ready = kept
+
+    def execute(self, values: Sequence, stream=None) -> None:
+        """`run` on the operands themselves, inputs first; `View`s may be among them. A workspace is made if needed."""
+        if not self._straight(values, stream):
+            self._execute_anew(values, stream, _MADE)
+
+    def _execute_anew(self, values: Sequence, stream, workspace=None) -> Ready | Seen | None:
+        """`execute` of what the last short way does not serve; what the arguments may keep."""
+        straight = self._straights.get(tuple(map(type, values)))
+        if straight is not None and straight is not self._straight:
+            self._straight = straight
+            if straight(values, stream):
+                return self._seen
+        return self._execute_checked(values, stream, workspace)
+
+    def _execute_checked(self, values: Sequence, stream, workspace=None) -> Ready | None:
+        """`execute` by the full check; what the arguments may keep."""
+        checked = check(self, values)
+        if stream is not None:
+            stream_handle(stream)  # also where nothing is launched
+        if self.numel == 0:
+            return None
+        if self.backend is BackendKind.REFERENCE:
+            if any(isinstance(value, View) and len(value.shape) > _FEW_AXES for value in checked):
+                self._check_layout(checked)
+            self._run_reference(checked)
+            return None
+        launch = self.launch_for(checked)
+        needed = launch.workspace
+        if workspace is _MADE:
+            first = next(view for view in checked if isinstance(view, View))
+            handle = self.stream_of(first, stream)
+            workspace = family_of(first.owner).scratch(self.workspace_size, first.device, handle) if needed else None
+        address = check_workspace(self, workspace, checked) if needed or workspace is not None else 0
+        ready = ready_of_views(self, launch.packed(checked, address), values, checked, workspace)
+        ready.enqueue(self._handle(ready, stream))
+        self.learn(values)
+        return ready if ready.lasting else None
+
+    def learn(self, values: Sequence, places: tuple[Place, ...] = ()) -> Straight | None:
+        """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
+
+        Args:
+            values: the operands, or the caller's arrays that they lie in as `places` say.
+            places: of each operand; none where the arrays are the operands.
+
+        Returns:
+            Their short way, `refuse` if there is none, None the first time.
+        """
+        if self.numel == 0 or self.backend is BackendKind.REFERENCE:
+            return refuse
+        types = tuple(map(type, values))
+        key = (*places, *types)
+        if key not in self._straights:
+            self._straights[key] = None
+            return None
+        straight = self._straights[key]
+        if straight is None:
+            library = plain_library(types[-1])
+            device = device_of[library](values[-1]) if library else CPU
+            straight = self._straights[key] = straight_of(self, types, device, places)
+        if straight is not refuse and not places:
+            self._straight = straight
+        return straight
+
+    def _handle(self, ready: Ready, stream) -> int:
+        if stream is not None:
+            return stream_handle(stream)
+        if self.stream is not None:
+            return self.stream
+        return ready.current_stream(ready.device)
+
+    def _operands(self, args) -> tuple:
+        if type(args) is not self.args_type:
+            raise InvalidProblem(f"{self.name}: expected a {self.args_type.__name__}, got a {type(args).__name__}")
+        return args._values
+
+    # ---- backends ----
+
+    def _run_reference(self, checked: list) -> None:
+        self._evaluate(self._arrays(checked))
+
+    def _check_layout(self, checked: list) -> None:
+        """Refuses operands that lie as no kernel serves them: what one backend refuses the other one does too."""
+        self._geometry(checked)
+
+    def _arrays(self, checked: list) -> dict[str, np.ndarray | int | float]:
+        """The operands by name, as NumPy arrays of their elements."""
+        return {
+            operand.name: as_numpy(value).view(DTYPES[word].storage) if isinstance(value, View) else value
+            for operand, word, value in zip(self.operation.operands, self.words, checked, strict=True)
+        }
+
+    def _evaluate(self, arrays: Mapping[str, Any]) -> None:
+        """Runs the reference on some arrays, this plan's operands among them."""
+        from skuda.reference import formulas
+
+        operation = self.operation
+        formulas.run(
+            operation,
+            self.formula,
+            self.types,
+            self.sizes,
+            {operand.name: arrays[operand.name] for operand in operation.inputs},
+            self.values,
+            {operand.name: arrays[operand.name] for operand in operation.outputs},
+        )
+
+    def stream_of(self, view: View, stream=None) -> int:
+        """Handle of the stream that `run` launches on: the one given, else the plan's, else the library's current."""
+        if stream is not None:
+            return stream_handle(stream)
+        if self.stream is not None:
+            return self.stream
+        return family_of(view.owner).current_stream(view.device)
+
+    def launch_for(self, checked: Sequence[View | int | float]) -> Launch | Stages:
+        """What is launched for operands which lie as these do."""
+        key = (starts(self, checked), *[view.strides if isinstance(view, View) else None for view in checked])
+        launch = self._launches.get(key)
+        if launch is None:
+            launch = self._launches[key] = self._launch(checked)
+        return launch
+
+    def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
+        return Launch(self, self._geometry(checked))
+
+    def _geometry(self, checked: Sequence[View | int | float]) -> elementwise.Geometry:
+        return self._kernels.geometry(layouts(self, checked))
+
+
+def _cuda_available() -> bool:
+    from skuda.launch.kernel import cuda_available
+
+    return cuda_available()

@@ -1,0 +1,106 @@
+"""Plans whose 4-bit codes a kernel of rows cannot always write: where the two codes of a byte belong to different rows.
+
+Rows then write codes of 8 bits to the workspace, and a map packs them: the same codes, as `q_min` and `q_max` are those
+of the plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from skuda.arrays.views import View
+from skuda.errors import Unsupported
+from skuda.launch.fast_path import contiguous_strides
+from skuda.launch.prepared import Launch
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import WIDE, count
+from skuda.model.sku import BackendKind
+from skuda.plans.plan import Plan
+from skuda.plans.two_forms import StagePlans
+from skuda.schedules.table import STAGES
+
+if TYPE_CHECKING:
+    from skuda.schedules.elementwise import Geometry
+
+_ALIGNED = 256  # bytes: where the scratch memory of rows starts, behind the codes
+
+
+class Repacked:
+    """Rows with codes of 8 bits, and the map that packs them, for one plan.
+
+    Attributes:
+        geometry: that of no kernel of its own.
+        plans: of the rows and of the map.
+        workspace: bytes of the codes, and of what the rows need.
+    """
+
+    def __init__(self, plan: RepackedPlan):
+        from skuda.plans.multi_kernel import Stages
+
+        self.geometry = Stages.geometry
+        (packing,) = plan.stages
+        self._codes = next(o.name for o in packing.operation.outputs)
+        self._shape = plan.shapes[plan.operation.operands.index(packing.operation.outputs[0])]
+        letter = packing.operation.outputs[0].element
+        words = {letter: plan.types[letter]}
+        self.plans = _again(plan, type(plan), {**plan.types, letter: WIDE}), _again(plan, packing, words)
+        self._between = -(-count(self._shape) // _ALIGNED) * _ALIGNED
+        self.workspace = self._between + self.plans[0]._kernels.workspace
+
+    def packed(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        """As of `Launch`: what both launch."""
+        rows, packing = self.plans
+        values: dict[str, Any] = {o.name: value for o, value in zip(rows.operation.operands, checked, strict=True)}
+        output = values[self._codes]
+        strides = contiguous_strides(self._shape)
+        codes = View(workspace, self._shape, strides, DTYPES[WIDE].storage, output.device, True, False, None)
+        found = []
+        for plan, operands in ((rows, [*(values | {self._codes: codes}).values()]), (packing, [codes, output])):
+            found += plan.launch_for(operands).packed(operands, workspace + self._between)
+        return found
+
+
+def _again(plan: Plan, other: type[Plan], types: dict[str, str]) -> Plan:
+    """A plan of the same sizes and attributes."""
+    operation = other.operation
+    names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.places}
+    fields: dict[str, Any] = {name: value for name, value in {**plan.sizes, **plan.attributes}.items() if name in names}
+    fields |= {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
+    return other.select(other.descriptor_type(**fields), preference=plan.backend)
+
+
+class RepackedPlan(Plan):
+    """A plan of rows whose codes are packed in a second step, where they are of 4 bits and rows share their bytes."""
+
+    stages = StagePlans()
+
+    @cached_property
+    def second(self) -> Repacked:
+        """The form in two steps."""
+        return Repacked(self)
+
+    @cached_property
+    def _may_repack(self) -> bool:
+        """Whether some operands of these sizes and types are served in two steps."""
+        kernels = self._kernels
+        return kernels.packed and (bool(kernels.bytes_shared()) or kernels.inner_axes > 1)
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
+        return self.second.workspace if self.backend is BackendKind.CUDA and self._may_repack else 0
+
+    def _launch(self, checked: Sequence[View | int | float]) -> Launch | Repacked:
+        geometry = self._geometry(checked)
+        return self.second if geometry.variant is STAGES else Launch(self, geometry)
+
+    def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        try:
+            return super()._geometry(checked)
+        except Unsupported:
+            if not self._may_repack:
+                raise
+        self.second.packed(checked, 0)  # what cannot be served so either is refused here
+        return self.second.geometry

@@ -1,0 +1,112 @@
+"""Plans that have two forms, a kernel of rows and stages: which of them serves a call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from math import prod
+from typing import TYPE_CHECKING
+
+from skuda.arrays.views import View
+from skuda.errors import Unsupported
+from skuda.launch.prepared import Launch
+from skuda.model.sku import BackendKind
+from skuda.plans.plan import Plan
+from skuda.schedules.table import STAGES, ClusterVariant, RowMode, RowVariant
+
+if TYPE_CHECKING:
+    from skuda.plans.multi_kernel import Stages
+    from skuda.schedules.elementwise import Geometry
+
+
+class StagePlans:
+    """The plan classes of a second form's stages, in order, imported when they are asked for: most calls need none."""
+
+    def __get__(self, plan, cls: type[Plan]) -> tuple[type[Plan], ...]:
+        operation = cls.operation
+        every = import_module(f"{cls.package}.plans._{operation.name}").PLANS
+        return tuple(each for each in every if each.operation.direction is operation.direction)
+
+
+class TwoFormsPlan(Plan):
+    """A plan of rows that runs in stages where blocks which hold rows do badly; the bits are the same.
+
+    That is where elements beside each other in memory belong to different rows, which the stages reduce beside each
+    other; and where there are a few rows that no block holds, of which several blocks take a part each.
+
+    Attributes:
+        much: elements from which on rows that lie so are worth several launches; four times as many where they are
+            short, and blocks that hold several do better.
+        short: elements of rows that are.
+        long: elements of a row that are worth several launches, where there are few.
+        few: blocks that leave most of a GPU idle; a row that a cluster holds has several.
+    """
+
+    stages = StagePlans()
+    much = 1 << 21
+    short = 1 << 10
+    long = 1 << 17
+    few = 48
+
+    @cached_property
+    def second(self) -> Stages:
+        """The second form."""
+        from skuda.plans.multi_kernel import Stages
+
+        return Stages(self, self.stages)
+
+    @property
+    def workspace_size(self) -> int:
+        """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
+        if self.backend is not BackendKind.CUDA or not (self._is_much or self._is_long(1)):
+            return 0
+        return self.second.workspace
+
+    @cached_property
+    def _extents(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Those of the axes that are kept, and of those that rows lie along: the space is `[*kept, *along]`."""
+        kept, along = self.operation.space
+        return self.sizes[kept.name], self.sizes[along.name]
+
+    @property
+    def _is_much(self) -> bool:
+        rows, length = map(prod, self._extents)
+        return rows * length >= self.much * (4 if length < self.short else 1)
+
+    def _is_long(self, blocks: int) -> bool:
+        """Whether rows that so many blocks take are long and few."""
+        rows, length = map(prod, self._extents)
+        return rows * blocks <= self.few and length >= self.long
+
+    def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
+        geometry = self._geometry(checked)
+        return self.second if geometry.variant is STAGES else Launch(self, geometry)
+
+    def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
+        geometry = super()._geometry(checked)
+        variant = geometry.variant
+        if isinstance(variant, ClusterVariant):
+            idle, apart = self._is_long(variant.blocks), False
+        elif isinstance(variant, RowVariant):
+            idle = not variant.keep and self._is_long(1)
+            apart = variant.mode is RowMode.STEPPED and self._is_much and self._lie_apart(checked)
+        else:
+            return geometry
+        return self.second.geometry if (idle or apart) and self._serves(checked) else geometry
+
+    def _lie_apart(self, checked: Sequence[View | int | float]) -> bool:
+        """Whether the elements next to each other in the first input belong to different rows."""
+        strides, extents = checked[self.full.index(True)].strides, [each for part in self._extents for each in part]
+        steps = [abs(step) if extent != 1 else 1 << 63 for step, extent in zip(strides, extents, strict=True)]
+        rank = len(self._extents[0])
+        return min(steps[:rank], default=1 << 63) < min(steps[rank:], default=1 << 63)
+
+    def _serves(self, checked: Sequence[View | int | float]) -> bool:
+        """Whether the stages can take operands that lie so: they walk over fewer axes."""
+        try:
+            for stage, operands in self.second.each(checked):
+                stage.launch_for(operands)
+        except Unsupported:
+            return False
+        return True

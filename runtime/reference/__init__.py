@@ -1,0 +1,1 @@
+"""The CPU backend: NumPy formulas to the bits of the kernels."""

@@ -1,0 +1,322 @@
+"""erf, erfc, the normal distribution and the slope of gelu, in steps that CPU and GPU have in common.
+
+runtime/cuda/erf.cuh is the same text in C++, and says what the steps are for; skuda.reference.elementary has what
+they are made of. A name in `..._rest` is what a step lost where it was rounded.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skuda.reference.elementary import (
+    F32,
+    F64,
+    RAISED,
+    fma32,
+    integer,
+    nearest_power,
+    polynomial,
+    product_rest,
+    reduced,
+    remainder,
+    rise,
+    step_of,
+    sum_rest,
+)
+
+
+def _all(*numbers: str) -> tuple[float, ...]:
+    return tuple(map(float.fromhex, numbers))
+
+
+# Polynomials, highest power first.
+_ERF = {
+    np.float32: _all(
+        "0x1.4ece88p-14", "-0x1.a5e1d2p-11", "0x1.544658p-8", "-0x1.b800dp-6", "0x1.ce2d62p-4", "-0x1.81274p-2",
+        "0x1.06eba8p-3",
+    ),
+    np.float64: _all(
+        "0x1.5ac6a479a0485p-26", "-0x1.80b874122e7a8p-23", "0x1.be31a32166c8ap-20", "-0x1.f51ea719099fdp-17",
+        "0x1.f9a65780aef08p-14", "-0x1.c02dc9456ba92p-11", "0x1.565bcd660ec93p-8", "-0x1.b82ce314320dcp-6",
+        "0x1.ce2f21a04703p-4", "-0x1.812746b037a3p-2", "0x1.06eba8214db69p-3",
+    ),
+}  # fmt: skip
+_ERFC = {
+    np.float32: _all(
+        "0x1.77bd8p-13", "-0x1.033bd8p-13", "-0x1.d38cdep-10", "0x1.31d682p-14", "0x1.3a273ep-7", "-0x1.224d8p-7",
+        "-0x1.c290c8p-5", "0x1.e65d3cp-3", "-0x1.10912cp-1", "0x1.ae61b6p-1",
+    ),
+    np.float64: _all(
+        "-0x1.9bb939899462fp-27", "-0x1.ffcfa92d59758p-25", "-0x1.73c3730c201b6p-26", "0x1.156e8531be2afp-22",
+        "-0x1.d234037316d25p-23", "-0x1.4f0e01c237c65p-20", "0x1.1757b55b23afbp-18", "0x1.c5cb16243879p-27",
+        "-0x1.1d9e3bc35769bp-15", "0x1.b03bfd236dfbp-14", "-0x1.66bf296454f62p-15", "-0x1.c6c5420ac831ap-11",
+        "0x1.2d5ebeb87f275p-8", "-0x1.f4545ff23649fp-7", "0x1.466a83957ae33p-5", "-0x1.686bb7e27a063p-4",
+        "0x1.5d01c681858cap-3", "-0x1.2e95cf5dc7d1ap-2", "0x1.dc1ab147314b5p-2", "-0x1.570d530544eddp-1",
+        "0x1.c7cea29ceb7d6p-1",
+    ),
+}  # fmt: skip
+_ERF_POWER = _all(
+    "0x1.5de5b2p-17", "-0x1.4a1aaep-12", "0x1.d9319cp-9", "-0x1.843504p-6", "0x1.b2d38ap-4", "0x1.4538b2p-1",
+    "0x1.0772dcp-3",
+)  # fmt: skip
+_NDTR_NEAR = {
+    np.float32: _all(
+        "0x1.9d2fd6p-10", "0x1.342a54p-7", "0x1.46b162p-5", "0x1.1057b6p-3", "0x1.988452p-2",
+    ),
+    np.float64: _all(
+        "0x1.32b775b041602p-21", "0x1.63692772e2a9p-18", "0x1.65a1ae0c3cf7ap-15", "0x1.3ce9ac9d14081p-12",
+        "0x1.e42b12d3b857ep-10", "0x1.37403f776c0cp-7", "0x1.46d04297829p-5", "0x1.1058377e2d045p-3",
+        "0x1.9884533d43651p-2",
+    ),
+}  # fmt: skip
+_NDTR = _all(
+    "-0x1.96af92p-13", "-0x1.44c822p-16", "0x1.b13a6ep-10", "-0x1.47af2ep-9", "-0x1.28eeeep-7", "0x1.d1bc86p-5",
+    "-0x1.55283cp-3", "0x1.5e6004p-2", "-0x1.178e2cp-1", "0x1.69a2e4p-1",
+)  # fmt: skip
+_SLOPE = {
+    np.float32: _all(
+        "-0x1.f9a002p-15", "0x1.1f2a6ap-14", "0x1.dd9c5ep-12", "-0x1.0e5abcp-10", "-0x1.3dd368p-10", "0x1.ed50b6p-8",
+        "-0x1.87806cp-8", "-0x1.1f39fp-5", "0x1.2ca82p-3", "-0x1.460014p-2", "0x1.6997ccp-6",
+    ),
+    np.float64: _all(
+        "-0x1.3b041867cee1ep-34", "-0x1.65cec54f3ea1ep-31", "-0x1.236c4c2fb3ac7p-29", "-0x1.979a8e1bdd3b5p-30",
+        "0x1.054e06f3b58dap-27", "0x1.d4eb5b6e42fe4p-27", "-0x1.989f64c8f29ebp-26", "-0x1.07f2d34915fb7p-24",
+        "0x1.f6720d13d3813p-24", "0x1.29baa646d2c23p-22", "-0x1.99cce9e4df14cp-21", "-0x1.276e032846e3ep-20",
+        "0x1.87f67b5a6d6bcp-18", "0x1.2fa66f1135867p-22", "-0x1.7890d3626a296p-15", "0x1.8b00b238c8816p-14",
+        "0x1.69d85621adfdep-13", "-0x1.c76b58974f954p-10", "0x1.b059ebdd69cdbp-8", "-0x1.2345a094d034ep-6",
+        "0x1.3d42d11091024p-5", "-0x1.2769bc2e7436fp-4", "0x1.bce75df69b09ap-2",
+    ),
+}  # fmt: skip
+_SQRT_HALF = _all("0x1.6a09e667f3bcdp-1", "-0x1.bdd3413b26456p-55")
+_ZERO_OF_SLOPE = {
+    np.float32: _all("0x1.80ead2p-1", "-0x1.a03fd4p-27"),
+    np.float64: _all("0x1.80ead197f00b4p-1", "-0x1.13e74c58cada8p-56"),
+}
+
+
+def erfc(x):
+    """1 - erf(x) of f32 or f64, within 1 unit in the last place; subnormal results are rounded once more.
+
+    NaN gives NaN, inf gives 0, -inf gives 2.
+    """
+    x = np.asarray(x)
+    C = x.dtype.type
+    size = np.abs(x)
+    t = np.minimum(size, C(11 if C is np.float32 else 28))
+    square = t * t
+    first = C(1) - x
+    if C is np.float32:
+        near = first + fma32(-x, polynomial(_ERF[C], square), (C(1) - first) - x)
+        value, end = _tail_f32(t, square), C(0.65)
+    else:
+        near = first + (((1 - first) - x) - x * polynomial(_ERF[C], square))
+        value, end = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)), C(0.65)
+    value = value * np.ldexp(C(1), -RAISED[C])
+    return np.where(size < end, near, np.where(x < 0, C(2) - value, value))
+
+
+def erf(x):
+    """The error function of f32 or f64, within 1 unit in the last place.
+
+    NaN gives NaN, inf gives 1, -inf gives -1; -0 keeps its sign.
+    """
+    x = np.asarray(x)
+    C, step = x.dtype.type, step_of(x.dtype.type)
+    t = np.minimum(np.abs(x), C(4 if C is np.float32 else 28))
+    square = t * t
+    near = step(polynomial(_ERF[C], square), t, t)
+    if C is np.float64:
+        value = _tail_f64(t, np.zeros_like(t), -square, -product_rest(t, t, square)) * np.ldexp(C(1), -RAISED[C])
+        return np.copysign(np.where(t < 0.65, near, 1 - value), x)
+    minus = fma32(-polynomial(_ERF_POWER, t), t, -t)
+    k = nearest_power(minus, F32)
+    grown, two = rise(reduced(minus, k, F32), F32), np.ldexp(C(1), integer(k))
+    return np.copysign(np.where(t < C(0.921875), near, fma32(-two, grown, C(1) - two)), x)
+
+
+def ndtr(x):
+    """The normal distribution below x, of f32 or f64: within 1.5 units in the last place; subnormal results are rounded
+    once more.
+
+    NaN gives NaN, inf gives 1, -inf gives 0.
+    """
+    x = np.asarray(x)
+    C = x.dtype.type
+    t = np.minimum(np.abs(x), C(16 if C is np.float32 else 40))
+    back = C(-0.5) * t
+    minus = back * t
+    if C is np.float32:
+        value = _ndtr_tail(t, back, minus) * np.ldexp(C(1), -RAISED[C])
+    else:
+        z = t * _SQRT_HALF[0]
+        z_rest = product_rest(t, np.float64(_SQRT_HALF[0]), z) + t * _SQRT_HALF[1]
+        value = _tail_f64(z, z_rest, minus, product_rest(back, t, minus)) * np.ldexp(C(1), -RAISED[C] - 1)
+    *inner, c0 = _NDTR_NEAR[C]
+    bent = x * minus * polynomial(tuple(inner), minus)
+    if C is np.float32:
+        near = fma32(x, C(c0), bent) + C(0.5)
+    else:
+        near = (x * c0 + (bent + product_rest(x, np.float64(c0), x * c0))) + 0.5
+    return np.where(t < C(0.8203125 if C is np.float32 else 0.6640625), near, np.where(x < 0, value, C(1) - value))
+
+
+def gelu_slope(x):
+    """The derivative of x ndtr(x), of f32 or f64: within 1.5 units in the last place, next to its zero too; subnormal
+    results are rounded once more.
+
+    NaN gives NaN, inf gives 1, -inf gives 0.
+    """
+    x = np.asarray(x)
+    C = x.dtype.type
+    t = np.minimum(np.abs(x), C(16 if C is np.float32 else 40))
+    below = _slope_f32(t) if C is np.float32 else _slope_f64(t)
+    return np.where(x < 0, below, C(1) - below)
+
+
+def _last_steps(p, q, c1: float, c0: float):
+    """c0 + q (c1 + q p), and what that lost."""
+    C = q.dtype.type
+    c1, c0 = C(c1), C(c0)
+    if C is np.float32:
+        p1 = fma32(p, q, c1)
+        value = fma32(p1, q, c0)
+        return value, fma32(fma32(p, q, c1 - p1), q, fma32(p1, q, c0 - value))
+    m = p * q
+    p1 = c1 + m
+    p1_rest = sum_rest(c1, m, p1) + product_rest(p, q, m)
+    n = p1 * q
+    value = c0 + n
+    return value, (sum_rest(c0, n, value) + product_rest(p1, q, n)) + p1_rest * q
+
+
+def _last_step(p, q, c0: float):
+    """c0 + q p of f32, and what that lost."""
+    value = fma32(p, q, np.float32(c0))
+    return value, fma32(p, q, np.float32(c0) - value)
+
+
+def _off(t, c: float, s, y):
+    """What s = t + c and y = 1 / s lost, relative to s."""
+    C = t.dtype.type
+    return fma32(-(t - (s - C(c))), y, remainder(C(1), s, y))
+
+
+def _raised(k):
+    """2^k, raised."""
+    C = k.dtype.type
+    return np.ldexp(C(1), integer(k) + RAISED[C])
+
+
+def _reduced(minus, k, more):
+    """minus + more - k ln 2, as a large and a small part."""
+    return fma32(k, np.float32(-F32.ln2[0]), minus), fma32(k, np.float32(-F32.ln2[1]), more)
+
+
+def _tail_f32(t, square):
+    """erfc(t) from 0.64 on, raised."""
+    C = np.float32
+    s = t + C(2)
+    y = C(1) / s
+    q = fma32(C(-4), y, C(float.fromhex("0x1.678p-1")))
+    *inner, c1, c0 = _ERFC[C]
+    smooth, smooth_rest = _last_steps(polynomial(tuple(inner), q), q, c1, c0)
+    g = smooth * y
+    g_rest = fma32(smooth_rest, y, product_rest(smooth, y, g))
+    more = fma32(_off(t, 2, s, y), fma32(C(-0.7208), q, C(1.48)), -product_rest(t, t, square))
+    k = nearest_power(-square, F32)
+    large, small = _reduced(-square, k, more)
+    r = large + small
+    curved = fma32(r * r, polynomial(F32.polynomial, r), (large - r) + small)
+    value = fma32(g, r, g)
+    rest = fma32(g, r, g - value) + fma32(g, curved, fma32(g_rest, r, g_rest))
+    return (value + rest) * _raised(k)
+
+
+def _tail_f64(z, z_rest, minus, more):
+    """erfc(z + z_rest) from 0.46 on, raised, where minus + more is -(z + z_rest)^2."""
+    s = z + 4
+    y = 1 / s
+    q = float.fromhex("0x1.7ep-1") - 8 * y
+    *inner, c2, c1, c0 = _ERFC[np.float64]
+    p = polynomial(tuple(inner), q)
+    m = p * q
+    p2 = c2 + m
+    p2_rest = ((c2 - p2) + m) + product_rest(p, q, m)
+    smooth, steps_rest = _last_steps(p2, q, c1, c0)
+    smooth_rest = steps_rest + p2_rest * (q * q)
+    g = smooth * y
+    g_rest = product_rest(smooth, y, g) + smooth_rest * y
+    off = remainder(1, s, y) - ((z - (s - 4)) + z_rest) * y
+    return _times_exponential(g, g_rest, minus, off * ((0.9055 * q + -1.1792) * q + 1.5394) + more)
+
+
+def _times_exponential(g, g_rest, minus, more):
+    """(g + g_rest) e^(minus + more), raised; |more| is far below 1."""
+    k = nearest_power(minus, F64)
+    large, small = minus - k * F64.ln2[0], more - k * F64.ln2[1]
+    r = large + small
+    curved = r * r * polynomial(F64.polynomial, r)
+    grown = g * r
+    value = g + grown
+    of_rest = g_rest + g_rest * (r + curved)
+    rest = (g * (curved + sum_rest(large, small, r)) + of_rest) + product_rest(g, r, grown)
+    return (value + (sum_rest(g, grown, value) + rest)) * _raised(k)
+
+
+def _ndtr_tail(t, back, minus):
+    """ndtr(-t) of f32 from 0.82 on, raised."""
+    C = np.float32
+    s = t + C(4)
+    y = C(1) / s
+    q = fma32(C(-8), y, C(float.fromhex("0x1.d48p-1")))
+    *inner, c0 = _NDTR
+    smooth, smooth_rest = _last_step(polynomial(tuple(inner), q), q, c0)
+    g = smooth * y
+    g_rest = fma32(smooth_rest, y, product_rest(smooth, y, g))
+    more = fma32(_off(t, 4, s, y), fma32(C(-1.2134), q, C(1.7338)), product_rest(back, t, minus))
+    k = nearest_power(minus, F32)
+    large, small = _reduced(minus, k, more)
+    r = large + small
+    curved = fma32(g * (r * r), polynomial(F32.polynomial, r), fma32(g_rest, r, g_rest))
+    return (g + fma32(g, r, curved)) * _raised(k)
+
+
+def _slope_f32(t):
+    C = np.float32
+    back = C(-0.5) * t
+    minus = back * t
+    s = t + C(4)
+    y = C(1) / s
+    q = fma32(C(-8), y, C(1.375))
+    *inner, c0 = _SLOPE[C]
+    smooth, smooth_rest = _last_step(polynomial(tuple(inner), q), q, c0)
+    varied = fma32(fma32(C(0.3706), q, C(-0.7445)), q, C(0.4453))
+    more = fma32(_off(t, 4, s, y), varied, product_rest(back, t, minus))
+    k = nearest_power(minus + smooth, F32)
+    large, small = _reduced(minus, k, more)
+    r = large + (smooth + (small + smooth_rest))
+    zero, zero_rest = map(C, _ZERO_OF_SLOPE[C])
+    g = zero - t
+    g_rest = sum_rest(zero, -t, g) + zero_rest
+    square, p = r * r, polynomial(F32.polynomial, r)
+    grown = fma32(square, p, r)
+    value = g + fma32(g, r, fma32(g * square, p, fma32(g_rest, grown, g_rest)))
+    return value * _raised(k) * np.ldexp(C(1), -RAISED[C] - 1)
+
+
+def _slope_f64(t):
+    back = -0.5 * t
+    minus = back * t
+    s = t + 4
+    y = 1 / s
+    q = float.fromhex("0x1.5cp-1") - 8 * y
+    *inner, c1, c0 = _SLOPE[np.float64]
+    smooth, smooth_rest = _last_steps(polynomial(tuple(inner), q), q, c1, c0)
+    zero, zero_rest = _ZERO_OF_SLOPE[np.float64]
+    start = zero - t
+    start_rest = sum_rest(zero, -t, start) + zero_rest
+    g = smooth * start
+    g_rest = product_rest(smooth, start, g) + (smooth_rest * start + smooth * start_rest)
+    off = remainder(1, s, y) - (t - (s - 4)) * y
+    more = off * ((0.3235 * q + -0.2889) * q + 0.0996) + product_rest(back, t, minus)
+    return _times_exponential(g, g_rest, minus, more) * np.ldexp(1.0, -RAISED[np.float64])

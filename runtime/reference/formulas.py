@@ -1,0 +1,273 @@
+"""The CPU backend: generated NumPy formulas over any arrays, in the steps and to the bits of the kernels.
+
+The functions of the formula language that NumPy lacks, or has with another rule, are here; a generated
+reference is plain expressions over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib import import_module
+
+import numpy as np
+
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types
+from skuda.reference.elementary import exp as exp  # for the formulas
+from skuda.reference.elementary import log as log
+from skuda.reference.elementary import sigmoid as sigmoid
+from skuda.reference.elementary import tanh as tanh
+from skuda.reference.error_functions import erf as erf
+from skuda.reference.error_functions import erfc as erfc
+from skuda.reference.error_functions import gelu_slope as gelu_slope
+from skuda.reference.error_functions import ndtr as ndtr
+from skuda.reference.reductions import Rows
+
+where = np.where
+
+_CHUNK = 1 << 16  # elements evaluated at a time, so that the steps of a formula stay in the cache
+_INTEGER_LIMIT = float(1 << 53)
+
+
+def round_to_int(x):
+    """Nearest integer, ties to even, saturating at +-2^53; NaN gives 0."""
+    nearest = np.clip(np.rint(x), -_INTEGER_LIMIT, _INTEGER_LIMIT)
+    return np.where(nearest == nearest, nearest, 0).astype(np.int64)
+
+
+def to_real(i, C):
+    """An integer in the compute type, rounded to nearest even once."""
+    return np.asarray(i).astype(C)
+
+
+def minimum(a, b):
+    """The smaller; NaN if either is NaN; the second of equals."""
+    return np.where((a < b) | (a != a), a, b)
+
+
+def maximum(a, b):
+    """The larger; NaN if either is NaN; the second of equals."""
+    return np.where((a > b) | (a != a), a, b)
+
+
+def minimum_number(a, b):
+    """The smaller; the other one if one is NaN; the second of equals."""
+    return np.where((a < b) | (b != b), a, b)
+
+
+def maximum_number(a, b):
+    """The larger; the other one if one is NaN; the second of equals."""
+    return np.where((a > b) | (b != b), a, b)
+
+
+def clamp(x, low, high):
+    """min(max(x, low), high); NaN if any is NaN."""
+    return minimum(maximum(x, low), high)
+
+
+def weighted(x, weight):
+    """x * weight; 0 where the weight is 0, also of an infinity or NaN."""
+    return np.where(weight == 0, np.zeros_like(weight), x * weight)
+
+
+def sign(x):
+    """1, -1, or x itself where it is a zero or NaN."""
+    return np.where(x > 0, np.ones_like(x), np.where(x < 0, -np.ones_like(x), x))
+
+
+def remainder(a, b):
+    """a - floor(a / b) * b, with the sign of the divisor, exact where `fmod` is."""
+    r = np.fmod(a, b)
+    return np.where(r != 0, np.where((r < 0) != (b < 0), r + b, r), np.copysign(r, b))
+
+
+# Functions by their module, which is imported when a formula asks for one.
+_FAMILIES = {
+    "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
+    "hyperbolic": ("acosh", "asinh", "atanh", "cosh", "sinh"),
+    "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
+}
+_MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
+
+# What a generated reference module imports by one line.
+FORMULA_NAMES = (
+    "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
+    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where", *_MODULE_OF,
+)  # fmt: skip
+
+
+def __getattr__(name: str):
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"skuda.reference.{_MODULE_OF[name]}"), name)
+
+
+def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:
+    """Codes of a packed 4-bit array, one to an element.
+
+    Args:
+        packed: uint8, the last axis half as long as the shape's, rounded up; element 2i in the low nibble.
+        shape: the logical shape.
+        word: "s4" or "u4".
+
+    Returns:
+        int64 codes of the logical shape.
+    """
+    low, high = packed & 15, packed >> 4
+    codes = np.stack([low, high], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.int64)
+    codes = codes[..., : shape[-1]] if shape else codes[0]
+    return np.where(codes > 7, codes - 16, codes) if DTYPES[word].signed else codes
+
+
+def pack(codes: np.ndarray) -> np.ndarray:
+    """4-bit codes two to a byte, low nibble first; the nibble that pads an odd last axis is 0."""
+    flat = codes if codes.ndim else codes[None]
+    nibbles = (flat & 15).astype(np.uint8)
+    if nibbles.shape[-1] % 2:
+        nibbles = np.concatenate([nibbles, np.zeros((*nibbles.shape[:-1], 1), np.uint8)], axis=-1)
+    packed = nibbles[..., 0::2] | nibbles[..., 1::2] << 4
+    return packed if codes.ndim else packed[0]
+
+
+def narrow(values: np.ndarray, word: str) -> np.ndarray:
+    """Values as stored: rounded once, every NaN the canonical one (sign clear, all other bits set)."""
+    dtype = DTYPES[word]
+    if dtype.packed:
+        return pack(values)
+    if dtype.kind != "float":
+        return np.asarray(values).astype(dtype.storage)
+    stored = dtype.rounded(values)
+    nan = np.isnan(stored)
+    if nan.any():
+        stored = np.array(stored)
+        stored.view(f"u{dtype.bits // 8}")[nan] = (1 << (dtype.bits - 1)) - 1
+    return stored
+
+
+def run(
+    operation: Operation,
+    formula: Callable[..., Mapping[str, np.ndarray]],
+    types: Types,
+    sizes: Mapping[str, int | tuple[int, ...]],
+    inputs: Mapping[str, np.ndarray | int | float],
+    attributes: Mapping[str, int | float],
+    outputs: Mapping[str, np.ndarray],
+) -> None:
+    """Evaluates an operation's generated reference.
+
+    Args:
+        operation: what to evaluate.
+        formula: its generated reference.
+        types: element types.
+        sizes: lengths of dimensions and blocks.
+        inputs: arrays as they travel (packed ones as uint8), or numbers.
+        attributes: values of the attributes that formulas use.
+        outputs: arrays that are written; they may be inputs too.
+    """
+    C = DTYPES[types[COMPUTE]].storage.type
+    space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
+    values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
+    axes = _axes(operation.space, sizes)
+    along, block = operation.along, operation.block
+    with np.errstate(all="ignore"):
+        operands = []
+        for operand in operation.inputs:
+            word = operation.word(operand, types)
+            operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
+        rows_along = tuple(axis for dim in along for axis in axes[dim])
+        whole = 0 in rows_along  # the first axis is not cut then
+        for rows in _chunks(space, whole):
+            arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
+            chunk = (rows.stop - rows.start, *space[1:]) if space else ()
+            if operation.takes_row:
+                arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C)
+            results = formula(C=C, **arguments, **values)
+            for operand in operation.outputs:
+                word = operation.word(operand, types)
+                part = _of(operand, results[operand.name], chunk, axes, sizes)
+                place = ... if whole else _stored(rows, part.ndim, word)
+                outputs[operand.name][place] = narrow(part, word)
+
+
+def _lengths(size: int | tuple[int, ...]) -> tuple[int, ...]:
+    return size if isinstance(size, tuple) else (size,)
+
+
+def _of(operand: Operand, values, chunk: tuple[int, ...], axes: Mapping[str, range], sizes) -> np.ndarray:
+    """An output's elements out of values that broadcast over a chunk of the index space."""
+    blocks = {dim.name: sizes[dim.block] if dim.block else 1 for dim in operand.dims}
+    shape, index = list(chunk), [slice(None)] * len(chunk)
+    for name, spanned in axes.items():
+        for axis in spanned:
+            if name in blocks:
+                index[axis] = slice(None, None, blocks[name])
+            else:  # the values are the same all along it
+                shape[axis], index[axis] = 1, 0
+    return np.broadcast_to(values, shape)[tuple(index)]
+
+
+def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
+    """The axes of the index space that each dimension takes."""
+    axes, start = {}, 0
+    for dim in space:
+        count = len(sizes[dim.name]) if dim.many else 1
+        axes[dim.name] = range(start, start + count)
+        start += count
+    return axes
+
+
+def _stored(rows: slice, rank: int, word: str):
+    """The chunk within an output as it travels: where the first axis is packed, two elements are one byte."""
+    if rank == 0:
+        return ...
+    if rank == 1 and DTYPES[word].packed:
+        return slice(rows.start // 2, -(-rows.stop // 2))  # chunks start at even elements
+    return rows
+
+
+def _chunks(space: tuple[int, ...], whole: bool):
+    """Slices of the first axis, each about a chunk of elements; one of all where it is to stay whole."""
+    if not space or whole:
+        yield slice(0, space[0] if space else 0)
+        return
+    inner = 1
+    for extent in space[1:]:
+        inner *= extent
+    step = max(1, _CHUNK // max(inner, 1))
+    for start in range(0, space[0], step):
+        yield slice(start, min(start + step, space[0]))
+
+
+def _widened(operand: Operand, word: str, operation: Operation, sizes, value, C):
+    """The operand in the compute type or as int64; arrays of floats stay so until their chunk's turn."""
+    dtype = DTYPES[word]
+    if not isinstance(value, np.ndarray):
+        return C(dtype.storage.type(value)) if dtype.kind == "float" else int(value)
+    if operand.scalar:
+        value = value.reshape(())
+    if dtype.packed:
+        return unpack(value, operation.shape_of(operand, sizes), word)
+    return value
+
+
+def _part(operand: Operand, value, axes, sizes, rows: slice, rank: int, C):
+    """The chunk of an operand, widened and shaped so that it broadcasts over the index space."""
+    if not isinstance(value, np.ndarray):
+        return value
+    shape = [1] * rank
+    source = 0
+    for dim in operand.dims:
+        for axis in axes[dim.name]:
+            taken: slice | np.ndarray = slice(None)
+            if dim.block is not None:
+                span = range(rows.start, rows.stop) if axis == 0 else range(sizes[dim.name])
+                taken = np.arange(span.start, span.stop) // sizes[dim.block]
+            elif axis == 0:
+                taken = rows
+            value = value[(slice(None),) * source + (taken,)]
+            shape[axis] = value.shape[source]
+            source += 1
+    value = value.reshape(shape)
+    if value.dtype.kind in "iu":
+        return value.astype(np.int64)
+    return value if value.dtype == np.bool_ else value.astype(C)

@@ -1,0 +1,195 @@
+"""Reductions of the CPU reference, in the order that every kernel keeps.
+
+A row is what a reduction is over: an operand's elements along some axes, or those of one block along an axis.
+Sums and products are made in one order, which depends on the row's length alone:
+
+1. eight elements are added as a tree: neighbours, then neighbours among these sums, three times;
+2. these groups are dealt in turn to `places(length)` places, and each place adds its groups one after the other;
+3. the places are added as a tree of neighbours;
+4. a row of more than 65536 elements is cut in segments of so many, whose sums are added as a tree of neighbours.
+
+What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
+of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units in the last place of the sum of their
+magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be
+added apart, by another block or another kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Types
+
+PLACED = ("argmax", "argmin")  # reductions that go on with a value and its place
+GROUP = 8  # neighbours that are added first
+SEGMENT = 1 << 16  # elements
+PLACE_GROUPS = 4  # of a place, at most, until there are all places
+MOST_PLACES = 1024  # of a row; like the fewest a power of two
+_FEWEST_PLACES = 4
+
+
+def places(length: int) -> int:
+    """To how many places the groups of a row of this length are dealt. A thread of a kernel is one place, or two."""
+    wanted = 1 << (-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length() if length else 0
+    return min(MOST_PLACES, max(_FEWEST_PLACES, wanted))
+
+
+def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
+    """A sum or product of each row, in the order above.
+
+    Args:
+        rows: in the compute type, of shape (..., length).
+        combine: np.add or np.multiply.
+        identity: what missing elements count as.
+
+    Returns:
+        Shape (...).
+    """
+    length = rows.shape[-1]
+    lead = rows.shape[:-1]
+    count = places(length)
+    segments = []
+    for start in range(0, length, SEGMENT):
+        part = rows[..., start : start + SEGMENT]
+        turns = -(-part.shape[-1] // (count * GROUP))
+        dealt = count
+        if turns == 1:  # places without a group leave the others' sum as it is, so they take no memory
+            dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
+        padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
+        padded[..., : part.shape[-1]] = part
+        groups = _joined(padded.reshape(*lead, turns, dealt, GROUP), combine)
+        placed = groups[..., 0, :]
+        for turn in range(1, turns):
+            placed = combine(placed, groups[..., turn, :])
+        segments.append(_joined(placed, combine))
+    if not segments:
+        return np.full(lead, abs(identity), rows.dtype)
+    missing = (1 << (len(segments) - 1).bit_length()) - len(segments)
+    segments += [np.full(lead, identity, rows.dtype)] * missing
+    return _joined(np.stack(segments, axis=-1), combine)
+
+
+def _joined(values: np.ndarray, combine: Callable) -> np.ndarray:
+    """The last axis, a power of two long, made one by adding neighbours."""
+    while values.shape[-1] > 1:
+        values = combine(values[..., ::2], values[..., 1::2])
+    return values[..., 0]
+
+
+class Rows:
+    """What a generated reference calls: reductions of values over the rows of a chunk.
+
+    Args:
+        shape: of the chunk.
+        axes: what a row lies along, ascending: its elements are counted in row-major order of these.
+        block: length of the blocks along the one axis, or None.
+        types: element types by letter.
+        C: the compute type.
+    """
+
+    def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
+        self.shape = shape
+        self.axes = axes
+        # A block that is longer than its axis is a short one: no memory may follow from its length.
+        self.block = block and min(block, max(shape[axes[0]], 1))
+        self._types = types
+        self._C = C
+
+    @property
+    def count(self):
+        """How many elements a row has, in the compute type, as an array that broadcasts."""
+        if self.block is None:
+            return self._C(np.prod([self.shape[axis] for axis in self.axes], dtype=np.int64))
+        length = self.shape[self.axes[0]]
+        starts = np.arange(length) // self.block * self.block
+        counts = np.minimum(starts + self.block, length) - starts
+        return counts.astype(self._C).reshape([-1 if axis in self.axes else 1 for axis in range(len(self.shape))])
+
+    def sum(self, values):
+        """The sum, in the order of this module, of integers exactly; of nothing 0."""
+        if np.asarray(values).dtype.kind == "i":
+            return self._reduced(values, lambda rows: rows.sum(axis=-1))
+        return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
+
+    def prod(self, values):
+        """The product, in the order of this module; of nothing 1."""
+        return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
+
+    def max(self, values):
+        """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""
+        return self._reduced(values, lambda rows: _extreme(rows, np.max, np.logical_and))
+
+    def min(self, values):
+        """The smallest; NaN if any is NaN; -0 is below +0."""
+        return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
+
+    def argmax(self, values):
+        """The place of the first of the largest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmax(axis=-1))
+
+    def argmin(self, values):
+        """The place of the first of the smallest in its row; the first NaN if any is NaN."""
+        return self._reduced(values, lambda rows: rows.argmin(axis=-1))
+
+    def any(self, values):
+        """Whether some element is true."""
+        return self._reduced(values, lambda rows: rows.any(axis=-1))
+
+    def all(self, values):
+        """Whether each element is true."""
+        return self._reduced(values, lambda rows: rows.all(axis=-1))
+
+    def stored(self, values, element: str):
+        """Values as an output holds them: rounded to its element type, and widened again."""
+        dtype = DTYPES[self._types.get(element, element)]
+        if dtype.kind != "float":
+            return values
+        return dtype.rounded(values).astype(self._C)
+
+    def smallest(self, element: str):
+        """The least positive value of an element type, in the compute type."""
+        return self._C(DTYPES[self._types.get(element, element)].smallest)
+
+    def saturated(self, values, element: str):
+        """Integers as the nearest of an integer type."""
+        dtype = DTYPES[self._types.get(element, element)]
+        return np.clip(np.asarray(values, np.int64), dtype.lowest, dtype.highest)
+
+    def wrapped(self, values, element: str):
+        """The lowest bits of integers, as many as an integer type has: in two's complement where it has a sign."""
+        dtype = DTYPES[self._types.get(element, element)]
+        above = 64 - dtype.bits
+        shifted = np.left_shift(np.asarray(values, np.int64), above)
+        return np.right_shift(shifted if dtype.signed else shifted.view(np.uint64), above).astype(np.int64)
+
+    def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+        full = np.broadcast_to(values, self.shape)
+        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
+        lead = [full.shape[axis] for axis in kept]
+        length = prod(full.shape[axis] for axis in self.axes)
+        rows = full.transpose(*kept, *self.axes).reshape(*lead, length)
+        if self.block is None:
+            return np.expand_dims(reduce(rows), tuple(self.axes))
+        whole = length // self.block * self.block
+        parts = [reduce(rows[..., :whole].reshape(*rows.shape[:-1], -1, self.block))]
+        if whole < length:
+            parts.append(reduce(rows[..., whole:])[..., None])
+        each = np.concatenate(parts, axis=-1)[..., np.arange(length) // self.block]
+        return np.moveaxis(each, -1, self.axes[0])
+
+
+def _extreme(rows: np.ndarray, reduce: Callable, joined: np.ufunc) -> np.ndarray:
+    """np.max or np.min. Where that is a zero, it is -0 if all signs are minus (max), or if any is (min)."""
+    if not rows.shape[-1]:
+        limits = np.iinfo(rows.dtype) if rows.dtype.kind == "i" else np.finfo(rows.dtype)
+        nothing = limits.min if reduce is np.max else limits.max
+        return np.full(rows.shape[:-1], nothing * (1 if rows.dtype.kind == "i" else np.inf), rows.dtype)
+    value = reduce(rows, axis=-1)
+    if rows.dtype.kind != "f" or not np.any(value == 0):
+        return value
+    minus = joined.reduce(np.signbit(rows), axis=-1)
+    return np.where(value == 0, np.where(minus, -np.zeros_like(value), np.zeros_like(value)), value)

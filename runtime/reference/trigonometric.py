@@ -1,0 +1,268 @@
+"""Trigonometric functions and their inverses in steps that CPU and GPU have in common, so that both give the same bits.
+
+runtime/cuda/trigonometric.cuh is the same text in C++.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from skuda.reference.double_double import (
+    Pair,
+    elementary,
+    fast_two_sum,
+    hexadecimal,
+    horner,
+    pair_quotient,
+    pair_root,
+    table,
+    two_product,
+    two_sum,
+)
+
+_QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
+_PARTS = hexadecimal("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104")  # 33 bits each
+_TWO_OVER_PI = float.fromhex("0x1.45f306dc9c883p-1")
+# 2 / pi in binary, 64 bits a word, after a word of zeros.
+_WORDS = np.array([
+    0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
+    0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E,
+    0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B,
+    0x1FF897FFDE05980F, 0xEF2F118B5A0A6D1F, 0x6D367ECF27CB09B7, 0x4F463F669E5FEA2D,
+    0x7527BAC7EBE5F17B, 0x3D0739F78A5292EA, 0x6BFB5FB11F8D5D08, 0x56033046FC7B6BAB,
+], np.uint64)  # fmt: skip
+_SINE = hexadecimal(
+    "0x1.5d9f2d4cc5302p-33", "-0x1.ae5e95829ce29p-26", "0x1.71de35bd0064ep-19", "-0x1.a01a019c6fc66p-13",
+    "0x1.111111110fc18p-7", "-0x1.555555555554cp-3",
+)  # fmt: skip
+_COSINE = hexadecimal(
+    "-0x1.8ff91c6f1d7d2p-37", "0x1.1eea850bdc83ep-29", "-0x1.27e4f8fb2b255p-22", "0x1.a01a019e19deap-16",
+    "-0x1.6c16c16c1612ap-10", "0x1.5555555555554p-5",
+)  # fmt: skip
+_ARCTANGENT = hexadecimal(
+    "0x1.3a1c7ffb92d73p-4", "-0x1.745cc0149fa83p-4", "0x1.c71c71b817039p-4", "-0x1.2492492491a3dp-3",
+    "0x1.9999999999999p-3", "-0x1.5555555555555p-2",
+)  # fmt: skip
+# arctan of sixteenths, in two parts.
+_SIXTEENTHS = table("""
+    0x0p+0 0x0p+0
+    0x1.ff55bb72cfdeap-5 -0x1.c934d86d23f1dp-60
+    0x1.fd5ba9aac2f6ep-4 -0x1.cd37686760c17p-59
+    0x1.7b97b4bce5b02p-3 0x1.347b0b4f881cap-58
+    0x1.f5b75f92c80ddp-3 0x1.8ab6e3cf7afbdp-57
+    0x1.362773707ebccp-2 -0x1.963a544b672d8p-57
+    0x1.6f61941e4def1p-2 -0x1.c63aae6f6e918p-56
+    0x1.a64eec3cc23fdp-2 -0x1.24dec1b50b7ffp-56
+    0x1.dac670561bb4fp-2 0x1.a2b7f222f65e2p-56
+    0x1.0657e94db30dp-1 -0x1.d5b495f6349e6p-56
+    0x1.1e00babdefeb4p-1 -0x1.928df287a668fp-58
+    0x1.345f01cce37bbp-1 0x1.1021137c71102p-55
+    0x1.4978fa3269ee1p-1 0x1.2419a87f2a458p-56
+    0x1.5d58987169b18p-1 0x1.0028e4bc5e7cap-57
+    0x1.700a7c5784634p-1 -0x1.8c34d25aadef6p-56
+    0x1.819d0b7158a4dp-1 -0x1.bf76229d3b917p-56
+    0x1.921fb54442d18p-1 0x1.1a62633145c07p-55
+""")
+
+
+# ---- |x| = quadrant pi / 2 + high + low, the last two up to pi / 4 ----
+
+
+def _high_product(a, b):
+    """The upper 64 bits of the product of two uint64."""
+    half, mask = np.uint64(32), np.uint64(0xFFFFFFFF)
+    a_high, a_low, b_high, b_low = a >> half, a & mask, b >> half, b & mask
+    middle = a_high * b_low + (a_low * b_low >> half)
+    other = a_low * b_high + (middle & mask)
+    return a_high * b_high + (middle >> half) + (other >> half)
+
+
+def _angle_beyond(size):
+    """(high, low, quadrant) of a finite size from 2^20 on, by Payne and Hanek: 192 bits of 2 / pi decide."""
+    u64, half, mask = np.uint64, np.uint64(32), np.uint64(0xFFFFFFFF)
+    bits = size.view(np.int64)
+    mantissa = (bits & 0xFFFFFFFFFFFFF | 0x10000000000000).astype(u64)
+    start = (bits >> 52) - 1013
+    word, shift = start >> 6, (start & 63).astype(u64)
+    part = [_WORDS[word + i] << shift | (_WORDS[word + i + 1] >> u64(1)) >> (u64(63) - shift) for i in range(3)]
+    low, middle = mantissa * part[2], mantissa * part[1] + _high_product(mantissa, part[2])
+    carry = (middle < mantissa * part[1]).astype(u64)
+    high = mantissa * part[0] + _high_product(mantissa, part[1]) + carry
+    above, below = high << u64(2) | middle >> u64(62), middle << u64(2) | low >> u64(62)  # a fraction of a quadrant
+    beyond = above >> u64(63) != 0  # it is above a half: the next quadrant less
+    above, below = np.where(beyond, ~above, above), np.where(beyond, ~below, below)
+    first = fast_two_sum((above >> half) * 2.0**-32, (above & mask) * 2.0**-64)
+    second = fast_two_sum(first[0], (below >> half) * 2.0**-96)
+    share = fast_two_sum(second[0], (first[1] + second[1]) + (below & mask) * 2.0**-128)
+    product = two_product(share[0], _QUARTER[0])
+    angle = fast_two_sum(product[0], product[1] + (share[0] * _QUARTER[1] + share[1] * _QUARTER[0]))
+    sign = np.where(beyond, -1.0, 1.0)
+    return sign * angle[0], sign * angle[1], (high >> u64(62)).astype(np.int64) + beyond
+
+
+def _angle(x):
+    """(high, low, quadrant) of |x|, finite."""
+    size = np.where(np.isfinite(x), np.abs(x), 0.0)
+    far = size >= 2.0**20
+    near = np.where(far, 0.0, size)
+    quadrant = np.rint(near * _TWO_OVER_PI)
+    first = two_sum(near - quadrant * _PARTS[0], -(quadrant * _PARTS[1]))
+    second = two_sum(first[0], -(quadrant * _PARTS[2]))
+    high, low = fast_two_sum(second[0], (first[1] + second[1]) - quadrant * _PARTS[3])
+    quadrant = quadrant.astype(np.int64)
+    if far.any():
+        high[far], low[far], quadrant[far] = _angle_beyond(size[far])
+    return high, low, quadrant
+
+
+def _sine_near(r, rest) -> Pair:
+    """The sine of an angle up to pi / 4, in two parts."""
+    z = r * r
+    return r, r * (z * horner(_SINE, z)) + (rest - 0.5 * z * rest)
+
+
+def _cosine_near(r, rest) -> Pair:
+    """The cosine of an angle up to pi / 4, in two parts."""
+    z = two_product(r, r)
+    one = fast_two_sum(1.0, -0.5 * z[0])
+    return one[0], one[1] + (z[0] * z[0] * horner(_COSINE, z[0]) - (0.5 * z[1] + r * rest))
+
+
+def _turned_sine(high, low, quadrant):
+    sine, cosine = sum(_sine_near(high, low)), sum(_cosine_near(high, low))
+    value = np.where(quadrant & 1, cosine, sine)
+    return np.where(quadrant & 2, -value, value)
+
+
+@elementary
+def sin(x, single):
+    """The sine of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
+    return np.where(np.isfinite(x), _turned_sine(*_angle(x)) * np.copysign(1.0, x), np.nan)
+
+
+@elementary
+def cos(x, single):
+    """The cosine of f32 or f64, within 1 unit in the last place; infinities give NaN."""
+    high, low, quadrant = _angle(x)
+    return np.where(np.isfinite(x), _turned_sine(high, low, quadrant + 1), np.nan)
+
+
+@elementary
+def tan(x, single):
+    """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
+    high, low, quadrant = _angle(x)
+    s, c = _sine_near(high, low), _cosine_near(high, low)
+    turned = quadrant & 1 != 0
+    if single:
+        sine, cosine = sum(s), sum(c)
+        value = np.where(turned, -cosine / sine, sine / cosine) * np.copysign(1.0, x)
+    else:
+        s, c = fast_two_sum(*s), fast_two_sum(*c)
+        above = [np.where(turned, *each) for each in zip(c, s, strict=True)]
+        below = [np.where(turned, *each) for each in zip(s, c, strict=True)]
+        value = sum(pair_quotient(above, below)) * np.copysign(1.0, np.where(turned, -x, x))
+    return np.where(np.isfinite(x), value, np.nan)
+
+
+# ---- inverses ----
+
+
+def _arctangent(n: Pair, d: Pair) -> Pair:
+    """arctan(n / d) for 0 <= n <= d, d > 0."""
+    step = np.rint(16.0 * (n[0] / d[0]))
+    c = 0.0625 * step
+    less, more = two_product(c, d[0]), two_product(c, n[0])
+    over, under = two_sum(n[0], -less[0]), two_sum(d[0], more[0])
+    t = pair_quotient(
+        fast_two_sum(over[0], over[1] + ((n[1] - less[1]) - c * d[1])),
+        (under[0], under[1] + ((d[1] + more[1]) + c * n[1])),
+    )
+    place = np.where(np.isnan(step), 0, step).astype(np.int64)
+    z = t[0] * t[0]
+    total = fast_two_sum(_SIXTEENTHS[0][place], t[0])
+    return total[0], total[1] + (_SIXTEENTHS[1][place] + (t[1] + t[0] * (z * horner(_ARCTANGENT, z))))
+
+
+def _angle_of_point(n: Pair, d: Pair, negative):
+    """The angle of the point (d, n), n >= 0, d negative if so said and given by its size."""
+    steep = n[0] > d[0]
+    least = np.where(steep, d[0], n[0]), np.where(steep, d[1], n[1])
+    most = np.where(steep, n[0], d[0]), np.where(steep, n[1], d[1])
+    angle = _arctangent(least, most)
+    turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
+    sign = np.where(steep != negative, -1.0, 1.0)
+    high, low = two_sum(turn * _QUARTER[0], sign * angle[0])
+    return high + (low + (turn * _QUARTER[1] + sign * angle[1]))
+
+
+def _angle_of_point_near(n, d, negative):
+    """The same in f64 alone, within 2^-48."""
+    steep = n > d
+    least, most = np.where(steep, d, n), np.where(steep, n, d)
+    step = np.rint(16.0 * (least / most))
+    c = 0.0625 * step
+    t = (least - c * most) / (most + c * least)
+    z = t * t
+    place = np.where(np.isnan(step), 0, step).astype(np.int64)
+    angle = _SIXTEENTHS[0][place] + (t + t * (z * horner(_ARCTANGENT, z)))
+    turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
+    return turn * _QUARTER[0] + np.where(steep != negative, -angle, angle)
+
+
+def _other_leg(x) -> Pair:
+    """cos(arcsin(x)) for |x| <= 1."""
+    square = two_product(x, x)
+    rest = two_sum(1.0, -square[0])
+    return pair_root(fast_two_sum(rest[0], rest[1] - square[1]))
+
+
+@elementary
+def asin(x, single):
+    """The arcsine of f32 or f64, within 1 unit in the last place; beyond 1 NaN; zeros keep their sign."""
+    size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
+    if single:
+        value = _angle_of_point_near(size, np.sqrt((1.0 - size) * (1.0 + size)), False)
+    else:
+        value = _angle_of_point((size, np.zeros_like(size)), _other_leg(size), False)
+    return np.copysign(value, x)
+
+
+@elementary
+def acos(x, single):
+    """The arccosine of f32 or f64, within 1 unit in the last place; beyond 1 NaN."""
+    size = np.where(np.abs(x) <= 1, np.abs(x), np.nan)
+    if single:
+        return _angle_of_point_near(np.sqrt((1.0 - size) * (1.0 + size)), size, x < 0)
+    return _angle_of_point(_other_leg(size), (size, np.zeros_like(size)), x < 0)
+
+
+@elementary
+def atan2(y, x, single):
+    """The angle of the point (x, y), of f32 or f64, within 1 unit in the last place, with the special values of C's
+    atan2."""
+    y, x = np.broadcast_arrays(y, x)
+    n, d = np.abs(y), np.abs(x)
+    infinite = np.isinf(n) | np.isinf(d)
+    n = np.where(infinite, np.where(np.isinf(n), 1.0, 0.0), n)
+    d = np.where(infinite, np.where(np.isinf(d), 1.0, 0.0), d)
+    d = np.where((n == 0) & (d == 0), 1.0, d)
+    negative = np.signbit(x)
+    if single:
+        angle = _angle_of_point_near(n, d, negative)
+    else:
+        small = n < d * 2.0**-60
+        ratio = n / d  # rounded once where it is subnormal too
+        n = np.where(small, 0.0, n)
+        d = np.where(d < n * 2.0**-60, 0.0, d)
+        most = np.maximum(n, d)
+        scale = np.where(most > 2.0**500, 2.0**-700, np.where(most < 2.0**-400, 2.0**700, 1.0))
+        zero = np.zeros_like(scale)
+        angle = _angle_of_point((n * scale, zero), (d * scale, zero), negative)
+        angle = np.where(small & ~negative, ratio, angle)
+    return np.where(np.isnan(x) | np.isnan(y), np.nan, np.copysign(angle, y))
+
+
+def atan(x):
+    """The arctangent of f32 or f64, within 1 unit in the last place; zeros keep their sign."""
+    x = np.asarray(x)
+    return atan2(x, x.dtype.type(1))

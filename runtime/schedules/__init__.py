@@ -1,0 +1,1 @@
+"""The schedules of kernels, and the geometry of a launch of each."""

@@ -1,0 +1,76 @@
+"""The host side of templates/map/columns.cu.jinja: parameters that differ along the last axis."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import gcd
+
+from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise import MOST, SECTOR, Geometry, Layouts, MapKernels, divide_slots
+from skuda.schedules.table import BLOCK, COLUMNS, COLUMNS_SMALL, Variant, lanes_of
+
+
+def in_columns(kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
+    """The launch for operands in the output's shape that run along the last axis, in tables of rows."""
+    *tables, inner = axes
+    rows = Axis(1, (0,) * len(arrays))
+    if tables and not any(tables[-1].strides[place] for place, index in enumerate(arrays) if not kernels.full[index]):
+        rows = tables.pop()  # the parameters are the same all along this axis
+    found = _whole(kernels, layouts, arrays, tables, rows, inner)
+    if found is None:
+        from skuda.schedules import strided
+
+        found = strided.in_columns(kernels, arrays, tables, rows, inner)
+    return found
+
+
+def _whole(
+    kernels: MapKernels, layouts: Layouts, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+) -> Geometry | None:
+    """Tables of whole aligned vectors, or one without gaps; None where the operands are not so."""
+    lanes, width, extent = kernels.boundaries[-1], inner.extent, rows.extent
+    if len(tables) > 1 or width < lanes:
+        return None
+    full = [place for place, index in enumerate(arrays) if kernels.full[index]]
+    gapless = extent == 1 or all(rows.strides[place] == width for place in full)
+    lead = behind = length = edges = 0
+    if layouts.aligned and width % lanes == 0 and kernels.keep_aligned(arrays, [*tables, rows], lanes):
+        chunks = last = width // lanes
+        count, apart = extent, rows.strides
+    elif gapless and not tables and layouts.lead is not None and not (kernels.packed and width % 2 and extent > 1):
+        length = width * extent
+        lead = layouts.lead if length >= 4 * SECTOR else layouts.lead % lanes
+        vectors = (length - lead) // lanes
+        if vectors < 1 or length >= MOST:
+            return None
+        behind = lead + vectors * lanes
+        edges = int(length - vectors * lanes > 0)
+        chunks = min(width // gcd(width, lanes), vectors)
+        count, last = -(-vectors // chunks), (vectors - 1) % chunks + 1
+        apart = (chunks * lanes,) * len(arrays)
+    else:
+        return None
+    variant, depth = _variant(kernels, chunks * count * (tables[0].extent if tables else 1))
+    slabs = -(-count // depth)
+    units = chunks * slabs * (tables[0].extent if tables else 1)
+    table = tables[0] if tables else Axis(1, (0,) * len(arrays))
+    strides = {}
+    for place, index in enumerate(arrays):
+        each = apart[place] if kernels.full[index] else inner.strides[place]
+        own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[place], each))
+        if any(abs(step) >= 1 << 31 for step in own):
+            return None
+        strides[kernels.operation.operands[index].name] = own
+    if chunks * lanes >= MOST or count >= MOST:
+        return None
+    blocks = -(-units // BLOCK)
+    head = [units, blocks, count, last, *divide_slots(chunks), *divide_slots(slabs), *divide_slots(width)]
+    return Geometry(variant, blocks + edges, (*head, lead, behind, length), strides)
+
+
+def _variant(kernels: MapKernels, vectors: int) -> tuple[Variant, int]:
+    """The variant for so many vectors, and the rows that a thread of it takes."""
+    depth, less = (lanes_of(kernels.operation, kernels.types, variant)[1] for variant in (COLUMNS, COLUMNS_SMALL))
+    if depth == less or vectors >= kernels.few_blocks * BLOCK * depth:
+        return COLUMNS, depth
+    return COLUMNS_SMALL, less

@@ -1,0 +1,284 @@
+"""The host side of templates/map.cu.jinja: which variant serves some arguments, and the parameters that it takes.
+
+Selection goes by structure: are the operands contiguous, on 16-byte boundaries, in runs that share parameters? The
+slots are written in the order in which the template declares the kernel's arguments, eight bytes each.
+
+What most calls need is here, `vec` in one row. The others are imported when something lies so: `columns`, `lines`,
+`tiles`, and `walk` for whatever is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operation, Types
+from skuda.model.records import Record
+from skuda.schedules.axes import Axis, index_space
+from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, VEC, VEC_SMALL, Variant, lanes_of, tile_of, variants
+
+AXES = 8  # of a kernel's index space
+_SHORTEST = 8  # shorter rows and runs would be prepared more often than used
+MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
+NEVER = 0  # the period of parameters that do not repeat
+MOST = (1 << 31) - (1 << 12)  # threads, shares to a row and rows that 32-bit numbers reach
+SECTOR = 32  # elements, of which even the narrowest fill a sector of memory, or half of one where they are packed
+MARGIN = 32  # elements around a shifted vector that its words may reach: flat.cuh
+_STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
+_STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
+
+
+def divide_slots(divisor: int) -> tuple[int, int, int, int]:
+    """Divisor, multipliers for n < 2^63 and for n < 2^31, and shift: walk.cuh's Divide."""
+    shift = (divisor - 1).bit_length()
+    narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
+    return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift
+
+
+class Layouts(Record):
+    """How the operands of one call lie, in the operation's operand order.
+
+    Attributes:
+        strides: of each operand that is an array, as in Axis; None for a single value.
+        aligned: whether every array in the output's shape starts on a 16-byte boundary.
+        lead: elements of each before the first one of a vector, counted from one of `MapKernels.boundaries`; None where
+            the arrays differ in that.
+    """
+
+    strides: tuple[tuple[int, ...] | None, ...]
+    aligned: bool
+    lead: int | None
+
+
+class Geometry(Record):
+    """Everything of a launch but pointers and numbers.
+
+    Attributes:
+        variant: what runs.
+        grid: blocks.
+        head: slots before the operands'.
+        strides: slots that follow each array operand's pointer, by operand name.
+        block: threads of a block.
+        finish: blocks, and threads of one, of the kernel that joins what the blocks of this one leave in the workspace;
+            None where there is nothing to join.
+        workspace: bytes of that.
+        shared: bytes of shared memory that a block has beside what its kernel declares.
+    """
+
+    variant: Variant
+    grid: int
+    head: tuple[int, ...]
+    strides: Mapping[str, tuple[int, ...]]
+    block: int = BLOCK
+    finish: tuple[int, int] | None = None
+    workspace: int = 0
+    shared: int = 0
+
+
+class MapKernels:
+    """Geometry of one operation at fixed types and sizes.
+
+    Attributes:
+        operation, types, sizes: what of.
+        space: extents of the index space.
+        bits: of an element of each operand.
+        packed: whether some operand has two elements to a byte.
+        full: of each operand, whether it has an element for each of the space; the others are parameters.
+        vectors: operands that vectors are taken of.
+        boundaries: elements whose multiples vectors of a columns kernel are counted from, where arrays lie askew:
+            the first of these that all of them have in common. That of sectors saves memory transactions.
+        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
+            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+        served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
+    """
+
+    few_blocks = 512
+    workspace = 0
+
+    def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
+        self.operation = operation
+        self.types = types
+        self.sizes = sizes
+        self.space = operation.shape_of(operation.outputs[0], sizes)
+        self.bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+        self.packed = any(bits < 8 for bits in self.bits)
+        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self.vectors = self.full
+        self.served = variants(operation, types) if operation.of_second else None
+        if self.served:
+            self.few_blocks = 0
+        self.boundaries = SECTOR, lanes_of(operation, types, COLUMNS)[0]
+
+    def geometry(self, layouts: Layouts) -> Geometry:
+        """The launch that serves operands which lie so."""
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        axes = index_space(
+            self.operation,
+            self.sizes,
+            [self.operation.operands[index] for index in arrays],
+            [layouts.strides[index] for index in arrays],
+            self.packed,
+        )
+        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
+            axes[-1].strides[place] == 1 for place in full
+        ):
+            row = self._best_row(axes, full, parameters, layouts.aligned)
+            found = None
+            if row is not None:
+                found = self._in_lines(layouts.aligned, arrays, axes, *row)
+            elif all(axis.block == 1 for axis in axes):
+                from skuda.schedules import columns
+
+                found = columns.in_columns(self, layouts, arrays, axes)
+            if found is not None and found.head[0] < MOST and (not self.served or found.variant in self.served):
+                return found
+        return self._in_any_order(arrays, axes, full, parameters)
+
+    def _in_lines(self, aligned: bool, arrays, axes: list[Axis], start: int, length: int, run: int, period: int, steps):
+        """Lines along the axes from `start` on, as `row` describes them."""
+        found = None if start else self._flat(arrays, aligned, length, run, period, steps)
+        if found is None:
+            from skuda.schedules import groups
+
+            found = groups.pitched(self, arrays, axes, start, length) if start and aligned else None
+            found = found or groups.in_groups(self, arrays, axes)
+        if found is None:
+            from skuda.schedules import strided
+
+            found = strided.in_rows(self, arrays, axes, start, length, run, period, steps)
+        return found
+
+    def _in_any_order(self, arrays, axes: list[Axis], full: list[int], parameters: list[int]) -> Geometry:
+        """Operands of which some run along another axis than the output, or along none."""
+        found, tile = None, tile_of(self.operation, self.types)
+        # Where the last axis has one element, it is not the one whose pairs share bytes.
+        if tile is not None and not (self.packed and self.space and self.space[-1] == 1):
+            from skuda.schedules import tiles
+
+            found = tiles.in_tiles(self, arrays, axes, full, parameters, tile)
+        if found is None:
+            from skuda.schedules import strided
+
+            found = strided.strided(self, arrays, axes)
+        return found
+
+    # ---- rows ----
+
+    def _best_row(self, axes: list[Axis], full: list[int], parameters: list[int], aligned: bool):
+        """(start, length, run, period, step of each parameter): the axes that make the longest row, from `start` on,
+        or a shorter one where vectors of that straddle too many runs; None where none do."""
+        lanes = lanes_of(self.operation, self.types, ROWS)[0]
+        best = None
+        for start in range(len(axes)):
+            if any(axis.block > 1 for axis in axes[:start]):
+                break  # the rows' places are found without blocks
+            row = self.row(axes[start:], full, parameters)
+            if row is None or max(-(-row[0] // lanes), product(axes[:start])) > MOST:
+                continue
+            best = best or (start, *row)
+            length, run = row[:2]
+            flat = aligned and not start and length < MOST_FLAT  # all of it by `vec`
+            if run >= length or run % lanes == 0 or run >= (_STRADDLE_ALIGNED * lanes if flat else _STRADDLE):
+                return start, *row
+        return best
+
+    def row(self, axes: list[Axis], full: list[int], parameters: list[int]):
+        """(length, run, period, step of each parameter) where these axes are one row; None where they are not.
+
+        A row is gapless for the operands in the output's shape. Along it the parameters are constant over an outer
+        part, then step from run to run, then are constant over a run.
+        """
+        length = 1
+        for axis in reversed(axes):
+            if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
+                return None
+            length *= axis.extent
+        return self.runs(axes, parameters)
+
+    def runs(self, axes: list[Axis], parameters: list[int]):
+        """The same for axes that are taken for one row, whether it has gaps or not."""
+        length = product(axes)
+        steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
+        if axes[-1].block > 1:
+            return (length, axes[-1].block, NEVER, steps[-1]) if len(axes) == 1 else None
+        if any(axis.block > 1 for axis in axes):
+            return None
+        run = 1
+        while steps and not any(steps[-1]):
+            run *= axes[len(steps) - 1].extent
+            steps.pop()
+        if not steps:
+            return length, run, NEVER, (0,) * len(parameters)
+        step, runs = steps.pop(), axes[len(steps)].extent
+        while steps and steps[-1] == tuple(each * runs for each in step):
+            steps.pop()
+            runs *= axes[len(steps)].extent
+        if any(any(each) for each in steps) or run < _SHORTEST:
+            return None
+        return length, run, runs if steps else NEVER, step
+
+    def _flat(self, arrays, aligned: bool, length: int, run: int, period: int, steps) -> Geometry | None:
+        """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
+        variant = VEC if aligned else SHIFTED
+        lanes, groups = lanes_of(self.operation, self.types, variant)
+        if not aligned:
+            if length < lanes + 2 * MARGIN or (run < length and run < _STRADDLE):
+                return None
+        elif length < self.few_blocks * BLOCK * lanes * groups:
+            small = lanes_of(self.operation, self.types, VEC_SMALL)
+            if small != (lanes, groups):
+                variant, (lanes, groups) = VEC_SMALL, small
+        gaps = dict.fromkeys(arrays, 0)
+        return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
+
+    def one_row(
+        self, variant, lanes: int, groups: int, arrays, length: int, run: int, period: int, steps, line: int, gaps
+    ) -> Geometry | None:
+        """A launch of templates/map/vec.cu.jinja; None as of `_flat`.
+
+        Args:
+            variant, lanes, groups: which, elements of a vector, and vectors that a thread takes.
+            arrays: places of the operands that are arrays.
+            length, run, period, steps: as of `row`.
+            line: elements from one gap to the next.
+            gaps: elements of them, of each operand in the output's shape.
+        """
+        parameters = [index for index in arrays if not self.full[index]]
+        apart = [step * self.bits[index] // 8 for index, step in zip(parameters, steps, strict=True)]
+        run = min(run, length)
+        ends = -(-length // run) * run  # the last run may end beyond the row
+        if length < lanes or ends >= MOST_FLAT or any(abs(each) >= 1 << 31 for each in apart):
+            return None
+        strides = {self.operation.operands[index].name: (gaps.get(index, 0),) for index in arrays}
+        for index, each in zip(parameters, apart, strict=True):
+            strides[self.operation.operands[index].name] = (each,)
+        head = (length, *divide_slots(run), *repeats(period), *divide_slots(line))
+        covered = length + (lanes - 1 if variant is SHIFTED else 0)
+        return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
+
+    def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
+        """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""
+        return all(
+            axis.strides[place] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
+            for axis in axes
+            for place, index in enumerate(arrays)
+            if self.full[index]
+        )
+
+
+NO_DIVISION = (0, 0, 0, 0)
+
+
+def repeats(period: int) -> tuple[int, int, int, int]:
+    """Slots of the division by a number of runs, if they repeat."""
+    return NO_DIVISION if period == NEVER else divide_slots(period)
+
+
+def product(axes: Sequence[Axis]) -> int:
+    """The elements along some axes."""
+    result = 1
+    for axis in axes:
+        result *= axis.extent
+    return result

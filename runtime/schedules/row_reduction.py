@@ -1,0 +1,261 @@
+"""Programs whose rows one kernel reduces (row.cuh, cluster_row.cuh): which variant serves a call, how it is called."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import prod
+
+from skuda.errors import Unsupported
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation, Types
+from skuda.model.records import Record
+from skuda.reference.reductions import GROUP, MOST_PLACES, SEGMENT, places
+from skuda.schedules.axes import Axis, merged, step_along
+from skuda.schedules.elementwise import AXES, Geometry, Layouts, divide_slots
+from skuda.schedules.split_reduction import PartKernels
+from skuda.schedules.table import (
+    CLUSTER_SEGMENTS,
+    PORTABLE_CLUSTER,
+    STATE_BYTES,
+    ClusterVariant,
+    RowMode,
+    cluster_variants,
+    part_variants,
+    row_variants,
+)
+
+LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
+_RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
+_ALONE = 1 << 15  # elements of a row that one block does better than a cluster
+_FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
+INNER = 4  # axes that the elements of a row may lie along: row_moves.cuh
+
+
+class _Rows(Record):
+    """The rows of a call.
+
+    Attributes:
+        axes: outside of a row.
+        inner: what a row lies along: its elements are counted in row-major order of these.
+        last: those of the last block of a blocked axis, which may be fewer.
+        blocks: which of `axes` counts the blocks, where the last one is shorter; else None.
+    """
+
+    axes: list[Axis]
+    inner: list[Axis]
+    last: int
+    blocks: int | None
+
+    @property
+    def length(self) -> int:
+        """Elements of a row."""
+        return prod(axis.extent for axis in self.inner)
+
+    def steps(self, place: int) -> tuple[int, ...]:
+        """Slots of row_moves.cuh's Along of an operand."""
+        free = INNER - len(self.inner)
+        slots = [len(self.inner), *[0] * free, *(axis.strides[place] for axis in self.inner)]
+        for extent in [1] * free + [axis.extent for axis in self.inner]:
+            slots += divide_slots(extent or 1)
+        return tuple(slots)
+
+
+class RowKernels:
+    """Geometry of an operation with reductions at fixed types and sizes.
+
+    Attributes:
+        parts: that of several blocks to a row, where rows come apart.
+        workspace: bytes of scratch memory that a launch needs at most.
+        cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
+            has devices sets it; the same for all of them, so that no call asks for its own.
+    """
+
+    cluster_shared = LARGE_SHARED
+    boundaries = ()  # as of MapKernels; rows are not counted from one
+
+    def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
+        self.operation = operation
+        self.types = types
+        self.sizes = sizes
+        self.along, self.block = operation.along, operation.block
+        words = [operation.word(operand, types) for operand in operation.operands]
+        self.bits = tuple(DTYPES[word].bits for word in words)
+        self.packed = any(bits < 8 for bits in self.bits)
+        self.full = tuple(operand.dims == operation.space for operand in operation.operands)
+        self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
+        self._variants = row_variants(operation, types)
+        self._clusters = cluster_variants(operation)
+        self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
+        # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
+        # little room, hence few threads that wait for what rows share.
+        self._alone = SEGMENT if self._columns and operation.kept else _ALONE
+        inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
+        self._slot = self._slot_bytes(inputs)
+        self.parts = PartKernels(operation, types, sizes) if part_variants(operation, types) else None
+        self.workspace = self.parts.workspace if self.parts else 0
+
+    def geometry(self, layouts: Layouts) -> Geometry:
+        """The launch that serves operands which lie so."""
+        if self.packed and (reason := self.bytes_shared()):
+            raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
+        parts = self.parts.geometry(layouts) if self.parts else None
+        if parts is not None:
+            return parts
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        rows = self._rows(operands, [layouts.strides[index] for index in arrays])
+        if len(rows.axes) > AXES:
+            raise Unsupported(
+                f"{self.operation.class_name}Plan: strides that need {len(rows.axes)} axes after merging, at most "
+                f"{AXES} are served; copy an operand to a contiguous array"
+            )
+        along = [self.operation.runs_along(operand) for operand in operands]
+        mode = self._mode(layouts, arrays, rows, along)
+        free = AXES - len(rows.axes)
+        count = prod(axis.extent for axis in rows.axes)
+        blocks = AXES if rows.blocks is None else free + rows.blocks
+        head = [count, rows.length, blocks, rows.last, free]
+        for extent in [1] * free + [axis.extent for axis in rows.axes]:
+            head += divide_slots(extent)
+        strides = {
+            operand.name: (0,) * free
+            + tuple(axis.strides[place] for axis in rows.axes)
+            + (rows.steps(place) if runs else ())
+            + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
+            for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
+        }
+        variants = [variant for variant in self._variants if variant.mode is mode]
+        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
+        alone = variant.keep and rows.length <= self._alone
+        if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
+            cluster, shared = held
+            threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
+            return Geometry(cluster, count * cluster.blocks, tuple(head), strides, threads, shared=shared)
+        return Geometry(variant, -(-count // variant.rows), tuple(head), strides, variant.block)
+
+    def _slot_bytes(self, inputs: Sequence[int]) -> int:
+        """Bytes of shared memory that a cluster needs for a group of elements, of inputs of so many bits."""
+
+        def words(bits: Sequence[int]) -> int:
+            return sum(-(-GROUP * each // 128) for each in bits)
+
+        def bits(element: str) -> int:
+            return DTYPES[self.types.get(element, element)].bits
+
+        return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.kept)])
+
+    def _held_by_cluster(self, rows: _Rows) -> tuple[ClusterVariant, int] | None:
+        """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
+
+        A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
+        blocks also have twice the threads of eight, which wait for what rows share; but some GPUs have too few
+        multiprocessors beside each other for sixteen that need one each.
+        """
+        segments = -(-rows.length // SEGMENT)
+        if places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
+            return None
+        found = None
+        for cluster in self._clusters:
+            shared = self._shared(cluster, rows)
+            several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
+            if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
+                found = cluster, shared
+                if several and (segments <= _FEW_SEGMENTS or not self._columns):
+                    break
+            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= LARGE_SHARED:
+                found = cluster, shared
+        return found
+
+    def _shared(self, cluster: ClusterVariant, rows: _Rows) -> int:
+        """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
+        chunks = -(-rows.length // (MOST_PLACES * GROUP))
+        warps = -(-rows.length // SEGMENT) * MOST_PLACES // 32
+        return chunks * cluster.team * self._slot + self.operation.reductions * (warps + 1) * STATE_BYTES
+
+    def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
+        """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""
+        low, high = 0, rows.length  # the elements between which the input lies
+        for axis in rows.axes:
+            step = axis.strides[place] * (axis.extent - 1)
+            low, high = low + min(step, 0), high + max(step, 0)
+        if rows.blocks is not None:  # the last block is shorter
+            high -= rows.length - rows.last
+        share = GROUP * self.bits[index] // 8
+        first, last = low * self.bits[index] // 8, -(-high * self.bits[index] // 8) - share - min(16, share)
+        return first, max(0, last - first + 1)
+
+    def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
+        """How the elements of the rows lie."""
+        steps = [step for step, runs in zip(rows.inner[-1].strides, along, strict=True) if runs]
+        if len(rows.inner) > 1 or (rows.length > 1 and any(step != 1 for step in steps)):
+            return RowMode.STEPPED
+        if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
+            return RowMode.UNIT
+        for place, (index, runs) in enumerate(zip(arrays, along, strict=True)):
+            bits = min(128, GROUP * self.bits[index])
+            if runs and any(axis.strides[place] * self.bits[index] % bits for axis in rows.axes):
+                return RowMode.UNIT
+        return RowMode.WHOLE
+
+    def _rows(self, operands: Sequence[Operand], strides: Sequence[tuple[int, ...]]) -> _Rows:
+        inner: list[Axis] = []
+        outer: list[Axis] = []
+        ragged: Axis | None = None
+        last = 0
+        for dim in self.operation.space:
+            extents = self.sizes[dim.name] if dim.many else (self.sizes[dim.name],)
+            for part, extent in enumerate(extents):
+                steps = tuple(
+                    step_along(operand, of, dim.name, part, self.sizes)[0]
+                    for operand, of in zip(operands, strides, strict=True)
+                )
+                if dim.name not in self.along:
+                    outer.append(Axis(extent, steps))
+                elif not self.block:
+                    inner.append(Axis(extent, steps))
+                else:
+                    block = max(1, min(self.sizes[self.block], extent))
+                    blocks = -(-extent // block)
+                    last = extent - (blocks - 1) * block if extent else 0
+                    blocked = [not self.operation.runs_along(operand) for operand in operands]
+                    pairs = list(zip(steps, blocked, strict=True))
+                    across = Axis(blocks, tuple(step if each else step * block for step, each in pairs))
+                    outer.append(across)
+                    ragged = across if last != block else None
+                    inner.append(Axis(block, tuple(0 if each else step for step, each in pairs)))
+        inner = merged(inner, 1) if prod(axis.extent for axis in inner) else [Axis(0, (0,) * len(operands))]
+        inner = [axis for axis in inner if axis.extent != 1] or [Axis(1, (0,) * len(operands))]
+        inner = merged(inner, 1)
+        if len(inner) > (1 if self.packed else INNER):
+            most = "4-bit codes are packed along one" if self.packed else f"at most {INNER} are served"
+            raise Unsupported(
+                f"{self.operation.class_name}Plan: {', '.join(self.along)} are {len(inner)} axes that do not follow "
+                f"each other in memory, {most}; copy the operands to contiguous arrays"
+            )
+        axes = []
+        for axis in outer:
+            if axis.extent != 1 or axis is ragged:
+                mergeable = axes and axis is not ragged and axes[-1] is not ragged
+                axes = [*axes[:-1], *merged([axes[-1], axis], 1)] if mergeable else [*axes, axis]
+        where = next((index for index, axis in enumerate(axes) if axis is ragged), None)
+        return _Rows(axes, inner, last, where)
+
+    @property
+    def inner_axes(self) -> int:
+        """Axes that the elements of a row lie along, at most."""
+        sizes = [self.sizes[name] for name in self.along]
+        return sum(len(size) if isinstance(size, tuple) else 1 for size in sizes)
+
+    def bytes_shared(self) -> str:
+        """Why two elements of a byte may belong to different rows; empty where they do not: they are neighbours along a
+        row, and rows start at bytes."""
+        last = self.operation.space[-1]
+        after = [d for d in reversed(self.operation.space) if not d.many or self.sizes[d.name]]
+        if after and after[0].name not in self.along and last.name not in self.along:
+            along = ", ".join(self.along)
+            return f"4-bit codes are packed along the last axis, which {along} is not"
+        if self.block and self.sizes[self.block] % 2:
+            return (
+                f"{self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
+            )
+        return ""

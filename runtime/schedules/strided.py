@@ -1,0 +1,173 @@
+"""The host side of walk.cuh: kernels that find an element's place by divisions, along up to AXES axes.
+
+The moves of templates/map/rows.cu.jinja and columns_unaligned.cu.jinja, whose threads take shares of rows, and of
+strided.cu.jinja, which serves what nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skuda.errors import Unsupported
+from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise import AXES, NO_DIVISION, Geometry, MapKernels, divide_slots, product, repeats
+from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
+
+BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
+_DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
+_LONGEST = 8  # shares that a thread of a rows kernel takes
+
+
+def strided(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
+    """Any axes: an element, or a byte of packed output, a thread."""
+    if not axes or (kernels.packed and kernels.space[-1] == 1):  # an extent-1 last axis holds one nibble a byte
+        axes = [*axes, Axis(1, (0,) * len(arrays))]
+    lanes = strided_lanes(kernels.operation, kernels.types)
+    extents = [axis.extent for axis in axes[:-1]] + [-(-axes[-1].extent // lanes)]
+    blocked = [index for index, axis in enumerate(axes) if axis.block > 1]
+    free = _free(kernels, axes)
+    units = 1
+    for extent in extents:
+        units *= extent
+    head = [units, free, axes[-1].extent, free + blocked[0] if blocked else -1]
+    for extent in [axes[blocked[0]].block if blocked else 1, *[1] * free, *extents]:
+        head += divide_slots(extent)
+    return Geometry(STRIDED, -(-units // BLOCK), tuple(head), outer_strides(kernels, arrays, axes))
+
+
+# ---- shares of rows ----
+
+
+def in_rows(
+    kernels: MapKernels,
+    arrays: Sequence[int],
+    axes: list[Axis],
+    start: int,
+    length: int,
+    run: int,
+    period: int,
+    steps: Sequence[int],
+) -> Geometry:
+    """Rows along the axes from `start` on, as `MapKernels._row` describes them; any strides outside."""
+    lanes, groups = lanes_of(kernels.operation, kernels.types, ROWS)
+    chunks = -(-length // lanes)
+    depth = _depth(chunks * product(axes[:start]), _LONGEST, groups)
+    stretches = -(-chunks // (32 * depth))
+    # Below each other where too many lanes would have no share of a row.
+    below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
+    outer, rows = axes[: max(0, start - 1)], axes[start - 1] if start else Axis(1, (0,) * len(arrays))
+    depth = min(depth, rows.extent) if below else depth
+    across = chunks if below else 32 * stretches
+    whole = run // lanes if run % lanes == 0 else chunks if run >= length else 0  # a run in shares
+    runs = [*divide_slots(run), *(divide_slots(whole) if whole else NO_DIVISION), *repeats(period)]
+    strides = _strides(kernels, arrays, axes, outer, rows, None if below else 32 * lanes, lanes, depth)
+    _add_steps(kernels, strides, arrays, steps)
+    return _shares(kernels, ROWS, length, chunks, rows.extent, depth, below, across, runs, outer, strides)
+
+
+def in_columns(
+    kernels: MapKernels, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+) -> Geometry:
+    """Columns whose parameters are the same in all rows; any strides outside."""
+    lanes, together = lanes_of(kernels.operation, kernels.types, COLUMNS_UNALIGNED)
+    length = inner.extent
+    chunks = -(-length // lanes)
+    depth = min(_depth(chunks * rows.extent * product(tables), _DEEPEST, together), rows.extent)
+    strides = _strides(kernels, arrays, [*tables, rows, inner], tables, rows, None, lanes, depth)
+    steps = [inner.strides[place] for place, index in enumerate(arrays) if not kernels.full[index]]
+    _add_steps(kernels, strides, arrays, steps)
+    runs = NO_DIVISION * 3
+    return _shares(
+        kernels, COLUMNS_UNALIGNED, length, chunks, rows.extent, depth, True, chunks, runs, tables, strides
+    )
+
+
+def _depth(shares: int, most: int, together: int) -> int:
+    """How many shares a thread takes, `together` at a time."""
+    depth = max(1, min(most, shares // BUSY))
+    return depth - depth % together if depth > together else depth
+
+
+def _shares(
+    kernels: MapKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
+) -> Geometry:
+    """A launch of walk.cuh's Shares."""
+    slabs = -(-rows // depth) if below else rows
+    units = across * slabs * product(outer)
+    head = [units, length, chunks, rows, depth, int(below), *divide_slots(across), *divide_slots(slabs)]
+    return Geometry(variant, -(-units // BLOCK), (*head, *runs, *outer_slots(kernels, outer)), strides)
+
+
+def _strides(
+    kernels: MapKernels, arrays, axes: list[Axis], outer: list[Axis], rows: Axis, apart, lanes: int, depth: int
+) -> dict[str, tuple[int, ...]]:
+    """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
+    thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
+    strides = outer_strides(kernels, arrays, outer)
+    for place, index in enumerate(arrays):
+        bits, full = kernels.bits[index], kernels.full[index]
+        row = rows.strides[place] * bits // 8
+        strides[kernels.operation.operands[index].name] += (
+            row,
+            row if apart is None else apart * bits // 8 if full else 0,
+        )
+    _add_spans(kernels, strides, arrays, axes, lanes, depth)
+    return strides
+
+
+def _add_steps(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
+    """The slot behind a parameter's strides: its step from run to run."""
+    parameters = [kernels.operation.operands[index].name for index in arrays if not kernels.full[index]]
+    for name, step in zip(parameters, steps, strict=True):
+        strides[name] += (step,)
+
+
+def _add_spans(kernels: MapKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int) -> None:
+    """Slots of shift.cuh's Span, of each input in the output's shape."""
+    for place, index in enumerate(arrays):
+        if not kernels.full[index] or index >= len(kernels.operation.inputs):
+            continue
+        bits, low, high = kernels.bits[index], 0, 1  # the elements between which the input lies
+        for axis in axes:
+            step = axis.strides[place] * (axis.extent - 1)
+            low, high = low + min(step, 0), high + max(step, 0)
+        first, last = low * bits // 8, -(-high * bits // 8)
+        name = kernels.operation.operands[index].name
+        share, apart = lanes * bits // 8, strides[name][-1]
+        width = min(16, share)
+        reach = (depth - 1) * apart  # from a thread's first share to its last
+        slack = width if apart % width else 0  # its shares begin at different places in a word
+        first += slack - min(reach, 0)
+        last -= share + width + slack + max(reach, 0)
+        strides[name] += (first, max(0, last - first + 1))
+
+
+# ---- outer axes ----
+
+
+def outer_slots(kernels: MapKernels, axes: list[Axis]) -> list[int]:
+    """Slots of walk.cuh's Outer."""
+    free = _free(kernels, axes)
+    slots = [free]
+    for extent in [1] * free + [axis.extent for axis in axes]:
+        slots += divide_slots(extent)
+    return slots
+
+
+def outer_strides(kernels: MapKernels, arrays: Sequence[int], axes: list[Axis]) -> dict[str, tuple[int, ...]]:
+    """Each operand's strides along Outer's axes, by name."""
+    free = (0,) * _free(kernels, axes)
+    return {
+        kernels.operation.operands[index].name: free + tuple(axis.strides[place] for axis in axes)
+        for place, index in enumerate(arrays)
+    }
+
+
+def _free(kernels: MapKernels, axes: list[Axis]) -> int:
+    """Axes that a kernel has and these are not."""
+    if len(axes) > AXES:
+        raise Unsupported(
+            f"{kernels.operation.class_name}Plan: strides that need {len(axes)} axes after merging, at most {AXES} "
+            "are served; copy an operand to a contiguous array"
+        )
+    return AXES - len(axes)

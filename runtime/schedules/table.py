@@ -1,0 +1,403 @@
+"""The schedules of templates/map.cu.jinja: which a call can reach, what they are called, how much a thread takes."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from functools import cache
+
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation, Types
+from skuda.model.records import Record
+from skuda.model.sku import Layout
+from skuda.reference.reductions import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
+
+BLOCK = 128  # threads
+_TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
+
+
+class Variant(Record):
+    """One schedule of the map template.
+
+    Attributes:
+        kernel: suffix of the kernel's name.
+        layout: what it serves.
+        suffix: what the name of the more special form ends in.
+    """
+
+    kernel: str
+    layout: Layout
+    suffix: str = ""
+
+
+VEC = Variant("vec", Layout.CONTIGUOUS)
+VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
+SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
+PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
+ROWS = Variant("rows", Layout.STRIDED)
+COLUMNS = Variant("columns", Layout.STRIDED)
+COLUMNS_SMALL = Variant("columns", Layout.STRIDED, suffix="_small")
+COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
+GROUPS = Variant("groups", Layout.STRIDED)
+TILE = Variant("tile", Layout.STRIDED)
+STRIDED = Variant("strided", Layout.STRIDED)
+STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
+
+
+class RowMode(IntEnum):
+    """How the elements of rows lie; as in runtime/cuda/row_moves.cuh."""
+
+    WHOLE = 0  # neighbours, rows on 16-byte boundaries and of a multiple of GROUP elements
+    UNIT = 1  # neighbours
+    STEPPED = 2  # some distance apart
+
+
+class RowVariant(Variant):
+    """One schedule of the row template.
+
+    Attributes:
+        threads: that hold a row.
+        chunks: groups of a row that each of them holds.
+        keep: whether they hold all of it.
+        mode: how its elements lie.
+    """
+
+    threads: int = 32
+    chunks: int = 1
+    keep: bool = True
+    mode: RowMode = RowMode.WHOLE
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return max(self.threads, BLOCK)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a block takes."""
+        return self.block // self.threads
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+    @property
+    def places(self) -> int:
+        """Places of a thread in the order of sums; as in runtime/cuda/reduce.cuh."""
+        return 2 if self.keep and self.chunks > PLACE_GROUPS and self.threads < MOST_PLACES else 1
+
+
+class ClusterVariant(Variant):
+    """One schedule of the kernel of rows that a cluster of blocks holds in shared memory.
+
+    Attributes:
+        blocks: of a cluster.
+    """
+
+    blocks: int = 8
+
+    @property
+    def team(self) -> int:
+        """Threads of a block that have a place of the row each: a block has as many or a multiple."""
+        return MOST_PLACES // self.blocks
+
+    @property
+    def teams(self) -> int:
+        """How many times as many, at most: each takes other segments of the row."""
+        return CLUSTER_THREADS // self.team
+
+
+class PartVariant(Variant):
+    """One schedule of the template of parts.
+
+    Attributes:
+        lanes: rows beside each other that a thread takes; 0: threads lie along a row.
+        mode: how the elements of rows lie, or how those of neighbouring rows do.
+    """
+
+    lanes: int = 0
+    mode: RowMode = RowMode.WHOLE
+
+
+# Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
+# its elements, so there are few threads; the order of sums says how many, or half as many of two places each.
+_CHUNKS = (*((1 << log, PLACE_GROUPS) for log in range(2, 11)), (1024, 8))
+_REREAD = (1024, 8)
+_HALVED = 512  # threads, and more: a multiprocessor has room for few such rows
+_NARROW = 16  # bits
+_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in (8, 16))
+CLUSTER_ARCH = 90  # sm_90 and newer have clusters
+CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
+CLUSTER_THREADS = 256  # of a block of one, at most: cluster.cuh
+PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
+STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
+SHORT = 1024  # elements: rows up to so long are no work for several blocks
+_REGISTERS = 1 << 16  # of a block, 32 bits each
+_OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
+_OTHERS_UNALIGNED = 48  # where elements do not lie in whole vectors
+assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _CHUNKS)
+
+
+def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
+    """The schedules of an operation with reductions, the smallest first.
+
+    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
+    the rows lie; and only short ones where there is one row. Stages of a second form reduce in parts alone.
+    """
+    bits = sum(
+        DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
+    )
+    if operation.of_second:
+        return ()
+    found = _row_variants(bits, bool(operation.kept))
+    if not part_variants(operation, types):
+        return found
+    last = operation.space[-1]
+    if last.name not in operation.along and not last.many:
+        return ()
+    held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
+    longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
+    if all(dim.name in operation.along for dim in operation.space):
+        longest = min(longest, SHORT)
+    return tuple([variant for variant in held if variant.elements <= longest])
+
+
+@cache
+def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
+    """Of inputs of so many bits an element; costly: values are held beside them.
+
+    Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
+    half as often. Where values are held, or rows are not in whole words, there are too few registers for that.
+    """
+    found = []
+    for mode in RowMode:
+        suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
+        layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
+        for threads, chunks in _CHUNKS:
+            long = threads >= _HALVED and chunks == PLACE_GROUPS
+            if long and mode is RowMode.WHOLE and bits <= _NARROW and not costly:
+                threads, chunks = threads // 2, chunks * 2
+            most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
+            if chunks * GROUP * bits // 32 <= most:
+                found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
+            elif threads < _REREAD[0]:
+                found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
+        found.append(RowVariant("row", layout, f"_reread{suffix}", *_REREAD, False, mode))
+    return tuple(found)
+
+
+def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
+    once = operation.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    return _CLUSTERS if operation.over and not operation.reduced and not once else ()
+
+
+def least_arch(variant: Variant) -> int:
+    """The oldest architecture that has what a schedule needs, as in `sm_90`; 0 where all have."""
+    return CLUSTER_ARCH if isinstance(variant, ClusterVariant) else 0
+
+
+def runs_on(variant: Variant, arch: str) -> bool:
+    """Whether an architecture, such as `sm_90`, has what a schedule needs."""
+    return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
+
+
+def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
+    if not operation.reduced or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+        return ()
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    return _part_variants(*across_lanes(operation, types) if rows else (0, 0))
+
+
+@cache
+def _part_variants(lanes: int, apart: int) -> tuple[PartVariant, ...]:
+    found = [
+        PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
+        PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
+        PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
+        PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
+    ]
+    if lanes:
+        found += [
+            PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+            PartVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
+        ]
+    return tuple(found)
+
+
+def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
+    """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
+    and where rows do not lie in whole vectors."""
+    full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
+    values = len(operation.reduced) + 2 * (len(full) - 1)
+    values += 2 * sum(each.startswith(PLACED) for each in operation.reduced)
+    lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
+    return lanes, min(4, lanes)
+
+
+# Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
+_SECOND = VEC, COLUMNS, TILE, STRIDED
+_REPACK = VEC, TILE, STRIDED  # a map without parameters
+
+
+def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
+    """The schedules that some call of an operation at these types can reach.
+
+    Groups need parameters, columns those that change along the last axis. With an unpacked element any axis may be the
+    last that counts, those after it having one element; a packed row of one element has a gap, so there it must be the
+    last one. Tiles need two axes.
+    """
+    if operation.stages:
+        return (STAGES,)
+    if operation.over:
+        rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
+        packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
+        second = (STAGES,) if operation.second and not operation.stage and (packed or not operation.repacked) else ()
+        return tuple([variant for each in (*rows, second) for variant in each])
+    if operation.of_second:
+        return _REPACK if operation.repacked else _SECOND
+    parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
+    groups = (GROUPS,) if parameters else ()
+    if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
+        ends = set()
+        for dim in reversed(operation.space):
+            ends.add(dim.name)
+            if not dim.many:
+                break
+        parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
+    small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
+    flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
+    less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
+    columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
+    planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
+    planes = planes if tile_of(operation, types) else planes[:1]
+    return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
+
+
+def is_parameter(operation: Operation, operand: Operand) -> bool:
+    """Whether several output elements share each of its elements, and it has more than one."""
+    return operand.dims != operation.space and not operand.scalar
+
+
+def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
+    """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
+    if isinstance(variant, RowVariant):
+        return f"{variant.kernel}{variant.threads}{variant.suffix}"
+    if isinstance(variant, ClusterVariant):
+        return f"{variant.kernel}{variant.blocks}{variant.suffix}"
+    if isinstance(variant, PartVariant):
+        return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
+    if variant in (TILE, STRIDED, STAGES):
+        return variant.kernel
+    lanes = lanes_of(operation, types, variant)[0]
+    return f"{variant.kernel}{lanes}{variant.suffix}"
+
+
+def entry(operation: Operation, types: Types, variant: Variant) -> str:
+    """The NVRTC name expression of a variant's kernel."""
+    arguments = [types[letter] for letter in operation.kernel_letters]
+    if isinstance(variant, RowVariant | ClusterVariant | PartVariant):
+        return f"{variant.kernel}<{', '.join((_program(operation, types), *map(str, _of_rows(variant))))}>"
+    if variant is STRIDED:
+        arguments.append(str(strided_lanes(operation, types)))
+    elif variant is TILE:
+        arguments += map(str, tile_of(operation, types))
+    else:
+        arguments += map(str, lanes_of(operation, types, variant))
+    if variant.kernel == "vec":
+        arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
+    kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
+    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
+
+
+def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
+    """The NVRTC name expressions of the kernels of its own that a variant may launch, in this order."""
+    if variant is STAGES:
+        return ()
+    first = entry(operation, types, variant)
+    if not isinstance(variant, PartVariant):
+        return (first,)
+    return first, f"finish<{_program(operation, types)}>"
+
+
+def _program(operation: Operation, types: Types) -> str:
+    """The struct of an operation with reductions, at these types."""
+    return f"{operation.function}_program<{', '.join(types[letter] for letter in operation.kernel_letters)}>"
+
+
+def _of_rows(variant: RowVariant | ClusterVariant | PartVariant) -> tuple[int | str, ...]:
+    """What a kernel of rows takes behind the program."""
+    if isinstance(variant, ClusterVariant):
+        return (variant.blocks,)
+    if isinstance(variant, PartVariant):
+        whole = str(variant.mode is RowMode.WHOLE).lower()
+        return (variant.lanes, whole) if variant.lanes else (int(variant.mode),)
+    return variant.threads, variant.chunks, str(variant.keep).lower(), int(variant.mode)
+
+
+def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
+    """Neighbours that a thread takes at once, and how often (columns: rows; groups: turns; else groups).
+
+    A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
+    beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
+    it is one thread's way from its first load to its store that takes the time.
+
+    Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs: 128 bytes of
+    loads. But where more is written than read memory wants a GPU's writes close together, so there they are few.
+    """
+    words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
+    if variant is VEC_SMALL:
+        return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
+    widest = max(words[operand] for operand in operation.outputs)
+    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
+    inputs = inputs or [widest]  # a value that is spread over elements is stored as it would be copied
+    if variant is COLUMNS_UNALIGNED:  # each lane's parameters stay in registers
+        lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
+        return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+    if variant.kernel == "columns":
+        lanes = min(4 if len(inputs) == 1 else 2, 128 // max(widest, *inputs))
+        rows = 256 // (lanes * widest) if widest > max(inputs) else 1024 // (lanes * sum(inputs))
+        rows = max(1, min(16, rows))
+        return lanes, min(2, rows) if variant is COLUMNS_SMALL else rows
+    lanes = min(16, 128 // widest, 512 // max(inputs))
+    if variant is ROWS:
+        return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
+    if variant is GROUPS:  # what a warp prepares serves all of its turns
+        most = 1024 if len(inputs) == 1 else 512  # bits under way
+        return lanes, max(1, 8 // lanes, min(4, 32 // lanes, most // (lanes * sum(inputs))))
+    return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+
+
+def strided_lanes(operation: Operation, types: Types) -> int:
+    """Neighbours that a thread of the strided kernel takes: a packed output is written a byte at a time."""
+    return 2 if any(DTYPES[operation.word(o, types)].packed for o in operation.outputs) else 1
+
+
+def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
+    """Elements of a tile along and across, and neighbours along that a thread takes at once; None where so many wide
+    operands leave no room for one, or where no input could lie across.
+
+    A tile costs a thread some hundred instructions, so it is as large as shared memory allows, and as square as can be.
+    In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
+    there a thread keeps to 32 neighbours: to prepare a second group costs more than a larger tile saves.
+    """
+    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
+    outputs = [bits[operand] for operand in operation.outputs]
+    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    if not inputs:
+        return None
+    most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
+
+    def fits(along: int, across: int) -> bool:
+        padded = along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
+        return padded <= _TILE_BYTES and along * across <= most
+
+    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    if not sizes:
+        return None
+    along, across = max(
+        sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
+    )
+    return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8

@@ -1,0 +1,1 @@
+"""What records of runs on GPUs say about the kernels of today."""

@@ -1,0 +1,332 @@
+"""What was verified and measured on which GPU: records that a run on that GPU writes, and that nobody edits.
+
+They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what
+`make test-gpu` found: for each source, which kernels gave the reference's bits, when, and with which text of the source
+and its headers. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
+elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
+header is now decides what counts: a record of another text says nothing of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from enum import StrEnum
+from functools import cached_property
+from importlib import resources
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from skuda.bench import targets
+from skuda.launch.compiler import OPTIONS, included
+from skuda.launch.registry import Catalog, make_sku
+from skuda.model.operation import Operation
+from skuda.schedules import table
+
+
+class State(StrEnum):
+    """What the records say of a kernel as its source is now."""
+
+    VERIFIED = "verified"
+    DIFFERS = "not bit-equal"
+    CHANGED = "source changed since"
+    NEVER = "never run"
+
+
+@dataclass(frozen=True)
+class Run:
+    """When and where kernels were compared with the reference, and with which source.
+
+    Attributes:
+        digest: of the source, as `Records.digest` gives it.
+        date: as ISO 8601 has it.
+        driver: its version, such as "580.65.06".
+        cuda: the newest CUDA that it runs, such as "13.0".
+        cupy, python: their versions.
+    """
+
+    digest: str
+    date: str
+    driver: str
+    cuda: str
+    cupy: str
+    python: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of it.
+
+    Attributes:
+        cases: calls that were compared.
+        bit_equal: whether every byte was the reference's, those between elements too.
+        worst_ulp: largest distance of an element from the reference's, in steps between neighbours of its type; None
+            where there is none, because one of the two is NaN or the kernel did not run.
+        finite: elements of float outputs that are finite numbers in the reference, over all calls: NaN against NaN says
+            little. None in records of runs that did not count them.
+    """
+
+    cases: int
+    bit_equal: bool
+    worst_ulp: int | None
+    finite: int | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one GPU's record says of one kernel."""
+
+    gpu: str
+    run: Run
+    result: Result
+
+
+@dataclass(frozen=True)
+class Share:
+    """One row of the bench that a kernel served.
+
+    Attributes:
+        gpu: what it was measured on.
+        shape: shape, layout and attributes, as the bench prints them.
+        share: time of a copy of the same bytes over the kernel's.
+    """
+
+    gpu: str
+    shape: str
+    share: float
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How far a function in common steps was off, over all arguments or many.
+
+    Attributes:
+        where: what it ran on: a GPU, or the CPU's reference, which has the same bits.
+        arguments: how many there were.
+        worst_ulp: the largest distance from the exact value, in units in the last place.
+        at: the argument, or arguments, where that was, as a hexadecimal number.
+        steps_down: how often the function fell where it must rise (or rose where it must fall); None if it may do both.
+        wrong: how many NaN, infinities and signs of zero are not what they must be; None if none was looked at.
+        digest: of the header that has it, as `header_digest` gives it.
+    """
+
+    where: str
+    arguments: int
+    worst_ulp: float
+    at: str
+    steps_down: int | None
+    wrong: int | None
+    digest: str
+
+
+def header_digest(name: str) -> str:
+    """What a device header means: its code, that of the headers that it includes, and the compiler's options."""
+    parts = [*map(_code, included(f'#include "{name}"\n').values()), *OPTIONS]
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def kernels(operations: Iterable[Operation]) -> dict[str, Operation]:
+    """The operation of each CUDA kernel, by symbol."""
+    return {
+        make_sku(operation, types, variant).symbol: operation
+        for operation in operations
+        for types in operation.kernel_combinations()
+        for variant in table.variants(operation, types)
+    }
+
+
+def families(symbols: Iterable[str]) -> dict[str, list[str]]:
+    """The variants of each operation at each choice of types: `quantize_per_token_f16_s8` has vec16, rows16, ..."""
+    found: dict[str, list[str]] = {}
+    for symbol in symbols:
+        family, _, variant = symbol.partition("__")
+        found.setdefault(family, []).append(variant)
+    return found
+
+
+def package_of(catalog: Catalog) -> Path:
+    """The folder of a generated package."""
+    return Path(str(resources.files(catalog.package)))
+
+
+def _code(text: str) -> str:
+    """A text without the lines that are comments, such as the one that says what it was generated from."""
+    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("//"))
+
+
+class Records:
+    """The records of one catalog; read once.
+
+    Args:
+        package: the folder of the generated package.
+    """
+
+    def __init__(self, package: Path):
+        self._package = package
+        beside, inside = package.parent / "evidence", package / "evidence"
+        self.folder = inside if inside.is_dir() and not beside.is_dir() else beside
+        self._digests: dict[str, str | None] = {}
+
+    def digest(self, source: str) -> str | None:
+        """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
+        if source not in self._digests:
+            try:
+                text = (self._package / "cuda" / source).read_text(encoding="utf-8")
+            except FileNotFoundError:
+                self._digests[source] = None
+            else:
+                parts = [*map(_code, (text, *included(text).values())), *OPTIONS]
+                self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        return self._digests[source]
+
+    def path(self, kind: str, gpu: str) -> Path:
+        """Where the record of a GPU is, without the suffix: `evidence/bench-nvidia-h200`."""
+        return self.folder / f"{kind}-{re.sub(r'[^a-z0-9]+', '-', gpu.lower()).strip('-')}"
+
+    @cached_property
+    def verified(self) -> list[dict[str, Any]]:
+        """Every record of `make test-gpu`, in the order of the files' names."""
+        return list(self._read("gpu-*.json"))
+
+    @cached_property
+    def measured(self) -> list[dict[str, Any]]:
+        """Every record of `skuda bench`, in the order of the files' names."""
+        return list(self._read("bench-*.json"))
+
+    @cached_property
+    def growth(self) -> dict[str, Any] | None:
+        """What tests/growth.py measured, if it has been run."""
+        return next(self._read("growth.json"), None)
+
+    @cached_property
+    def bounds(self) -> dict[tuple[str, str], list[Bound]]:
+        """By function and compute type what tests/gpu/sweep_elementary.py found, whatever the steps were then."""
+        found: dict[tuple[str, str], list[Bound]] = {}
+        for record in self._read("elementary-*.json"):
+            for name, by_type in record["functions"].items():
+                for word, each in by_type.items():
+                    found.setdefault((name, word), []).append(Bound(where=record["where"], **each))
+        return found
+
+    def _read(self, pattern: str) -> Iterator[dict[str, Any]]:
+        for path in sorted(self.folder.glob(pattern)):
+            yield json.loads(path.read_text(encoding="utf-8"))
+
+    @cached_property
+    def _findings(self) -> dict[tuple[str, str], list[Finding]]:
+        """By source and symbol."""
+        found: dict[tuple[str, str], list[Finding]] = {}
+        for record in self.verified:
+            for source, symbol, run, result in statements(record):
+                found.setdefault((source, symbol), []).append(Finding(record["gpu"], run, result))
+        return found
+
+    @cached_property
+    def _rows(self) -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
+        """By symbol: the rows of the bench that it served, each after its record."""
+        found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        for record in self.measured:
+            for row in record.get("rows", ()):
+                if "ours_us" in row:
+                    found.setdefault(row.get("sku"), []).append((record, row))
+        return found
+
+    def findings(self, source: str, symbol: str) -> list[Finding]:
+        """What each GPU's record says of a kernel, whatever its source was then."""
+        return self._findings.get((source, symbol), [])
+
+    def current(self, source: str, symbol: str) -> list[Finding]:
+        """What was found with the source as it is now."""
+        return [each for each in self.findings(source, symbol) if each.run.digest == self.digest(source)]
+
+    def shares(self, source: str, symbol: str) -> list[Share]:
+        """The rows of the bench that a kernel served with its source as it is now, in the order of the bench."""
+        return [
+            Share(record["machine"]["gpu"], f"{row['shape']} {row['variant']}".strip(), targets.share(row))
+            for record, row in self._rows.get(symbol, ())
+            if record["sources"][source] == self.digest(source)
+        ]
+
+    def state(self, source: str, symbol: str) -> State:
+        """What all records together say: a difference on one GPU outweighs what others say."""
+        current = self.current(source, symbol)
+        if current:
+            return State.VERIFIED if all(each.result.bit_equal for each in current) else State.DIFFERS
+        return State.CHANGED if self.findings(source, symbol) else State.NEVER
+
+    def unverified(self, wanted: Mapping[str, Operation]) -> list[str]:
+        """Of some `kernels` those that no GPU has verified as they are, or that differed on one."""
+        return [symbol for symbol, each in wanted.items() if self.state(each.source, symbol) is not State.VERIFIED]
+
+    def merge(self, catalog: Catalog, machine: Mapping[str, str], results: Mapping[str, Result]) -> Path:
+        """Writes what a run found into the record of its GPU; what that says of other kernels of the catalog stays.
+
+        Args:
+            catalog: what was run.
+            machine: "gpu", and the fields of `Run` but the digest.
+            results: by symbol.
+
+        Returns:
+            The record's path.
+        """
+        sources = {symbol: operation.source for symbol, operation in kernels(catalog.operations).items()}
+        run = {name: value for name, value in machine.items() if name != "gpu"}
+        path = self.path("gpu", machine["gpu"]).with_suffix(".json")
+        found: dict[str, tuple[Run, Result]] = {}
+        if path.exists():
+            for _, symbol, *statement in statements(json.loads(path.read_text(encoding="utf-8"))):
+                found[symbol] = tuple(statement)
+        for symbol, result in results.items():
+            found[symbol] = Run(self.digest(sources[symbol]), **run), result
+        by_source: dict[str, dict[tuple[Run, Result], list[str]]] = {}
+        for symbol in sorted(found.keys() & sources.keys()):
+            run_of, result = found[symbol]
+            alike = run_of, replace(result, finite=None)  # each kernel has a count of its own
+            by_source.setdefault(sources[symbol], {}).setdefault(alike, []).append(symbol)
+        record = {
+            "gpu": machine["gpu"],
+            "sources": {
+                source: [
+                    {
+                        **vars(run),
+                        **{name: value for name, value in vars(result).items() if name != "finite"},
+                        "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
+                        **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
+                    }
+                    for (run, result), symbols in by_source[source].items()
+                ]
+                for source in sorted(by_source)
+            },
+        }
+        self.folder.mkdir(exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        return path
+
+
+def _counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:
+    """The finite elements of kernels as a record has them, in the order of its kernels; `-` where none were counted."""
+    if all(count is None for count in finite.values()):
+        return {}
+    return {
+        "finite": {
+            family: " ".join("-" if (count := finite[f"{family}__{variant}"]) is None else str(count) for variant in of)
+            for family, of in families(finite).items()
+        }
+    }
+
+
+def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Result]]:
+    """What a record of `make test-gpu` says: source, symbol, run, result."""
+    for source, listed in record["sources"].items():
+        for each in listed:
+            run = Run(**{field.name: each[field.name] for field in fields(Run)})
+            result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
+            for family, variants in each["kernels"].items():
+                counts = each.get("finite", {}).get(family, "").split()
+                for variant, count in zip_longest(variants.split(), counts, fillvalue="-"):
+                    counted = result if count == "-" else replace(result, finite=int(count))
+                    yield source, f"{family}__{variant}", run, counted

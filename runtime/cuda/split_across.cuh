@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   Accumulator<P> totals[LANES];
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane)
-    passes[lane] = pass_for<typename P::InParts>(given.of_row(args, part.row + part.columns.step(lane)));
+    passes[lane] = given.pass(args, part.row + part.columns.step(lane));
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
 #pragma unroll 1

@@ -197,7 +197,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
   const i64 last = args.rows.rows * args.rows.parts.divisor - 1;
   const PartAlong part(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);
   const Operands operands(args, part.row, stretches);
-  const auto pass = pass_for<typename P::InParts>(Given<P>(args).of_row(args, part.row));
+  const auto pass = Given<P>(args).pass(args, part.row);
   Accumulator<P> total[1] = {Accumulator<P>::nothing()};
   bool has_total = threadIdx.x == 0;
   if constexpr (seeks_index<P>()) {

@@ -72,8 +72,8 @@ template <int Output> struct Store {
   static constexpr int output = Output;
 };
 
-// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if that
-// matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
+// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if
+// that matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
 template <typename How_, typename Joined_, int Raw> struct Extreme {
   using How = How_;
   using Joined = Joined_;

@@ -105,7 +105,9 @@ template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MO
 
  private:
   // Shared memory of the outputs before one.
-  template <int I> static __device__ constexpr int before() { return ((S < I ? OutputAlong<P, S, MODE>::bytes : 0) + ... + 0); }
+  template <int I> static __device__ constexpr int before() {
+    return ((S < I ? OutputAlong<P, S, MODE>::bytes : 0) + ... + 0);
+  }
 };
 template <typename P, int MODE>
 using OperandsAlong = OperandsAlongOf<P, MODE, make_seq<operands_of<P>::elements>, stores_of<P>>;
@@ -154,8 +156,8 @@ template <typename P> using FoundExtremes = FoundExtremesOf<P, typename P::Extre
 template <typename P, int MODE>
 __device__ inline void take_groups(
     Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::InParts& pass,
-    const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups, const PartAlong& part,
-    i32 start) {
+    const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups,
+    const PartAlong& part, i32 start) {
   using Operands = OperandsAlong<P, MODE>;
   constexpr bool STRETCHES = SplitTraits<P>::stores && MODE == UNIT;
 #pragma unroll

@@ -1,5 +1,5 @@
-// What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each a
-// part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
+// What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each
+// a part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
 #pragma once
 #include "parts.cuh"
 #include "row_args.cuh"

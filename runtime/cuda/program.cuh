@@ -73,8 +73,8 @@ template <int Output> struct Store {
   static constexpr int output = Output;
 };
 
-// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if that
-// matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
+// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if
+// that matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
 template <typename How_, typename Joined_, int Raw> struct Extreme {
   using How = How_;
   using Joined = Joined_;
@@ -90,9 +90,10 @@ constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 // What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
 // (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first to
 // make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all numbers.
+// PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }

@@ -3,7 +3,7 @@
 #include "small_floats.cuh"
 
 // One of the two elements of a byte, the first of which is in the low half.
-template <typename E> __device__ inline compute_t<E> half_of(u8 byte, bool high) {
+template <typename E> __device__ inline compute_t<E> half_of(const u8& byte, bool high) {
   if constexpr (Format<E>::real) {
     return widen_of(E{}, byte, high);
   } else if constexpr (Format<E>::has_sign) {

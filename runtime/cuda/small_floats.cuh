@@ -1,6 +1,6 @@
-// Floats of at most 8 bits, by what types.cuh says of them. A value is stored as the nearest element, ties to even; what
-// is beyond the largest finite element, infinities too, is stored as that, and so is a NaN where the type has none. The
-// same bits on every GPU: by its instructions, or by integers where it has none.
+// Floats of at most 8 bits, by what types.cuh says of them. A value is stored as the nearest element, ties to even.
+// What is beyond the largest finite element, infinities too, is stored as that, and so is a NaN where the type has
+// none. The same bits on every GPU: by its instructions, or by integers where it has none.
 #pragma once
 #include "numbers.cuh"
 
@@ -25,7 +25,7 @@ template <typename E> __device__ inline u32 nearest_code(f32 x) {
   const f32 size = fminf(fabsf(x), F::highest);
   const u32 bits = __float_as_uint(size);
   u32 code;
-  if constexpr (F::mantissa == 0) {  // a power of two. Ties go up; there is no zero, and 2^-126 is the least normal f32
+  if constexpr (F::mantissa == 0) {  // a power of two, ties up; there is no zero. 2^-126 is the least normal f32
     static_assert(F::exponent == 8);
     code = bits < 1u << 23 ? u32(bits >= 3u << 21) : (bits + (1u << 22)) >> 23;
   } else {
@@ -40,8 +40,8 @@ template <typename E> __device__ inline u32 nearest_code(f32 x) {
   return nan ? F::size : (__float_as_uint(x) >> (31 - F::size_bits) & F::sign) | code;
 }
 
-// With 5 bits of exponent a code is the upper bits of an f16. With fewer, the f16 that has its fields is worth a power of
-// two of it.
+// With 5 bits of exponent a code is the upper bits of an f16. With fewer, the f16 that has its fields is worth a power
+// of two of it.
 __device__ inline f32 value_of_half(u32 bits) {
   f32 y;
   asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"((unsigned short)bits));
@@ -50,16 +50,17 @@ __device__ inline f32 value_of_half(u32 bits) {
 template <typename E> __device__ inline f32 value_of_code(E x) {
   using F = Fields<E>;
   static_assert(F::has_infinities == (F::exponent == 5) && (F::exponent <= 5 || F::mantissa == 0));
-  const u32 size = x.bits & F::size;
-  f32 y;
-  if constexpr (F::mantissa == 0) {
-    y = __uint_as_float(size == 0 ? 1u << 22 : size << 23);
-  } else if constexpr (F::exponent == 5) {
+  if constexpr (F::exponent == 5) {
     return value_of_half(u32(x.bits) << (15 - F::size_bits));
   } else {
-    y = value_of_half((x.bits & F::sign) << (15 - F::size_bits) | size << (10 - F::mantissa)) * f32(1 << (15 - F::bias));
+    const u32 size = x.bits & F::size, sign = (x.bits & F::sign) << (15 - F::size_bits);
+    f32 y = 0;
+    if constexpr (F::mantissa == 0)
+      y = __uint_as_float(size == 0 ? 1u << 22 : size << 23);
+    else
+      y = value_of_half(sign | size << (10 - F::mantissa)) * f32(1 << (15 - F::bias));
+    return F::has_nan && size == F::size ? __uint_as_float(0x7fffffffu) : y;
   }
-  return F::has_nan && size == F::size ? __uint_as_float(0x7fffffffu) : y;
 }
 
 // ---- two elements at once, the first in the low half ----

@@ -1,4 +1,4 @@
-"""Operations of one's own that store to and read from floats of 4 bits and powers of two, and what they are given."""
+"""Operations of one's own over the floats that tests/oracles/small_floats.py lists, and what they are given."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ import numpy as np
 from oracles import small_floats
 from oracles.floats import F32, F64, FORMATS, Format, decode, encode_fraction
 
-SPEC = """\
-ops:
-  to_fp4:
+_OPERATIONS = """\
+  WORD_store:
     kind: elementwise.cast
-    types: {T: [f32, f64, f16, bf16], Q: [e2m1]}
+    types: {T: [f32, f64, f16, bf16], Q: [WORD]}
     inputs: {input: "T[*d]"}
     outputs: {output: "Q[*d] = input"}
 
-  to_power:
+  WORD_read:
     kind: elementwise.cast
-    types: {T: [f32, f64, f16, bf16], Q: [e8m0]}
-    inputs: {input: "T[*d]"}
-    outputs: {output: "Q[*d] = input"}
-
-  from_fp4:
-    kind: elementwise.cast
-    types: {T: [f32, f64, f16, bf16], Q: [e2m1], S: [e8m0, T]}
+    types: {T: [f32, f64, f16, bf16], Q: [WORD], S: [e8m0, T]}
     inputs: {input: "Q[*n, d]", scale: "S[*n]"}
     outputs: {output: "T[*n, d] = input * scale"}
 
-  from_power:
-    kind: elementwise.cast
+  WORD_product:
     types: {T: [f32, f64, f16, bf16]}
-    inputs: {input: "e8m0[*d]", factor: "e2m1[]"}
+    inputs: {input: "T[*d]", factor: "WORD[]"}
     outputs: {output: "T[*d] = input * factor"}
+
 """
-STORES = {"to_fp4": "e2m1", "to_power": "e8m0"}
+SPEC = "ops:\n" + "".join(_OPERATIONS.replace("WORD", word) for word in small_floats.SIZES)
+STORES = {f"{word}_store": word for word in small_floats.SIZES}
 STORAGE = {"f32": np.float32, "f64": np.float64, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 E8M0 = np.dtype(ml_dtypes.float8_e8m0fnu)
+
+
+def codes_of(word: str) -> np.ndarray:
+    """All codes of a small float, ascending."""
+    count = len(small_floats.SIZES[word]) * (2 if word in small_floats.SIGN else 1) + (word in small_floats.NAN_CODE)
+    return np.arange(count, dtype=np.uint8)
 
 
 def patterns(word: str, element: str) -> np.ndarray:
@@ -64,9 +64,13 @@ def patterns(word: str, element: str) -> np.ndarray:
 
 
 def stored(bits: np.ndarray, form: Format, word: str) -> np.ndarray:
-    """The codes that patterns are stored as, by the oracle; those of e2m1 two to a byte."""
-    codes = np.array([small_floats.encode(decode(int(each), form), word) for each in bits], np.uint8)
-    return pack(codes) if word == "e2m1" else codes
+    """The codes that patterns are stored as, by the oracle, as an array holds them."""
+    return held(np.array([small_floats.encode(decode(int(each), form), word) for each in bits], np.uint8), word)
+
+
+def held(codes: np.ndarray, word: str) -> np.ndarray:
+    """Codes as the bytes of an array: those of 4 bits two to a byte."""
+    return pack(codes) if len(codes_of(word)) <= 16 else codes
 
 
 def pack(codes: np.ndarray) -> np.ndarray:

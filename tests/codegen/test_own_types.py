@@ -1,4 +1,4 @@
-"""Operations of one's own over e2m1 and e8m0: what is stored and read on the CPU, by oracles that list all values."""
+"""Operations of one's own over small floats: what is stored and read on the CPU, by oracles that list all values."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 from catalogs import forget_catalog, make_catalog
-from small_float_calls import E8M0, SPEC, STORAGE, STORES, pack, patterns, stored
+from small_float_calls import E8M0, SPEC, STORAGE, STORES, codes_of, held, pack, patterns, stored
 
 from oracles import small_floats
-from oracles.floats import FORMATS, compute_format, encode, multiply, rounded
+from oracles.floats import FORMATS, NAN, compute_format, encode, multiply, rounded
 from skuda import dispatch, schedules
 from skuda.codegen import element_types
 from skuda.compile import compile_cubin
@@ -32,47 +32,56 @@ def ours(tmp_path_factory):
 def test_a_store_takes_the_nearest(ours, name, element):
     bits = patterns(STORES[name], element)
     output = getattr(ours, name)(bits.view(STORAGE[element]))
-    assert output.dtype == (np.uint8 if name == "to_fp4" else E8M0)
+    assert output.dtype == DTYPES[STORES[name]].storage
     np.testing.assert_array_equal(output.view(np.uint8), stored(bits, FORMATS[element], STORES[name]))
 
 
 @pytest.mark.parametrize("element", FORMATS)
-def test_every_code_times_every_scale(ours, element):
-    form, wide = FORMATS[element], compute_format(element)
-    codes = np.arange(16, dtype=np.uint8)
-    expected = [
-        [
-            encode(multiply(small_floats.decode(code, "e2m1"), small_floats.decode(scale, "e8m0"), wide), form)
-            for code in range(16)
-        ]
-        for scale in range(256)
+@pytest.mark.parametrize("word", small_floats.SIZES)
+def test_every_code_is_read(ours, word, element):
+    """Times every scale where the codes are few, else times every fifth."""
+    form, wide, codes = FORMATS[element], compute_format(element), codes_of(word)
+    scales = codes_of("e8m0")[:: 1 if len(codes) <= 64 else 5]
+    products = [
+        [multiply(small_floats.decode(code, word), small_floats.decode(scale, "e8m0"), wide) for code in codes.tolist()]
+        for scale in scales.tolist()
     ]
-    scales = np.arange(256, dtype=np.uint8)
-    for given in (scales.view(E8M0), scales):  # CuPy has no arrays of e8m0: they may travel as bytes
-        output = ours.from_fp4(np.tile(pack(codes), (256, 1)), given, dtype=element)
-        np.testing.assert_array_equal(output.view(f"u{form.bits // 8}"), np.array(expected, f"u{form.bits // 8}"))
-    for code in codes:  # one element as an array, and as a number
-        column = [each[code] for each in expected]
-        value = small_floats.decode(int(code), "e2m1")
-        for factor in (np.array(code), (-1.0 if value.negative else 1.0) * float(value.magnitude)):
-            output = ours.from_power(scales.view(E8M0), factor, dtype=element)
-            np.testing.assert_array_equal(output.view(f"u{form.bits // 8}"), np.array(column, f"u{form.bits // 8}"))
+    expected = np.array([[encode(each, form) for each in row] for row in products], f"u{form.bits // 8}")
+    given = np.tile(held(codes, word), (len(scales), 1))
+    for scale in (scales.view(E8M0), scales):  # CuPy has no arrays of e8m0: they may travel as bytes
+        options = {"shape": expected.shape} if DTYPES[word].packed else {}
+        output = getattr(ours, f"{word}_read")(given, scale, dtype=element, input_dtype=word, **options)
+        np.testing.assert_array_equal(output.view(expected.dtype), expected)
+
+
+@pytest.mark.parametrize("word", small_floats.SIZES)
+def test_one_element_as_an_array_and_as_a_number(ours, word):
+    x = np.array([1.0, -3.0, 0.0], np.float32)
+    for code in codes_of(word):
+        value = small_floats.decode(int(code), word)
+        number = np.float32(-value.magnitude if value.negative else value.magnitude) if value is not NAN else np.nan
+        number = np.copysign(number, -1.0 if value.negative else 1.0)
+        array = np.array(code).view(DTYPES[word].storage)
+        for factor in (array, float(number)):
+            with np.errstate(over="ignore"):
+                expected = x * np.float32(number)
+            np.testing.assert_array_equal(getattr(ours, f"{word}_product")(x, factor), expected)
 
 
 def test_a_scale_of_another_type(ours):
     codes = np.array([[0x21, 0x0F]], np.uint8)  # 0.5, 1, -6
-    output = ours.from_fp4(codes, np.array([1.5], np.float16), shape=(1, 3))
+    output = ours.e2m1_read(codes, np.array([1.5], np.float16), shape=(1, 3))
     np.testing.assert_array_equal(output, np.array([[0.75, 1.5, -9]], np.float16))
     with pytest.raises(ElementMismatch, match="input is e2m1, which travels as uint8"):
-        ours.from_fp4(codes.view(np.int8), np.ones(1, np.float32), input_dtype="e2m1")
+        ours.e2m1_read(codes.view(np.int8), np.ones(1, np.float32), input_dtype="e2m1")
 
 
 def test_ml_dtypes_stores_the_same_where_it_has_the_same_rules(ours):
     x = np.random.default_rng(3).normal(0, 4, 10000).astype(np.float32)
     x[:5] = 0.25, 0.75, 5, -5, -0.0
-    np.testing.assert_array_equal(ours.to_fp4(x), pack(x.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)))
+    np.testing.assert_array_equal(ours.e2m1_store(x), pack(x.astype(ml_dtypes.float4_e2m1fn).view(np.uint8)))
     x = np.ldexp(np.where(x == 0, 1, x), np.arange(len(x)) % 240 - 120)
-    np.testing.assert_array_equal(ours.to_power(x).view(np.uint8), x.astype(E8M0).view(np.uint8))
+    np.testing.assert_array_equal(ours.e8m0_store(x).view(np.uint8), x.astype(E8M0).view(np.uint8))
 
 
 @pytest.mark.parametrize("word", small_floats.SIZES)
@@ -108,7 +117,7 @@ def test_kernels_compile(ours, arch):
         entry = dispatch.entry_of(sku)
         if entry.catalog.package == PACKAGE and sku.backend is BackendKind.CUDA and entry.types["T"] == "f16":
             kernels.setdefault(entry.operation.source, {})[entry.variant.kernel] = entry
-    assert len(kernels) == 4
+    assert len(kernels) == 3 * len(small_floats.SIZES)
     for source, found in kernels.items():
         names = [schedules.entry(entry.operation, entry.types, entry.variant) for entry in found.values()]
         text = next(iter(found.values())).catalog.source(source)

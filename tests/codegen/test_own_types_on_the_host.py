@@ -1,4 +1,4 @@
-"""Kernels that store and read e2m1 and e8m0, run on the CPU: the bits of the reference, by each schedule."""
+"""Kernels that store and read small floats, run on the CPU: the bits of the reference, by each schedule."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from skuda.codegen.names import LONGEST, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.tree_reader import TreeReader
 from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.model.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES, WORD_OF_NAME
 from skuda.model.operation import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand
 
 DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
@@ -27,8 +27,7 @@ _ATTRIBUTE = re.compile(
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 # What NumPy, torch and C call the element types.
-_WORDS = {row.storage.name: word for word, row in DTYPES.items() if not row.packed}
-_WORDS |= {"int4": "s4", "uint4": "u4", "half": "f16", "fp16": "f16", "float": "f32", "fp32": "f32", "double": "f64"}
+_WORDS = {**WORD_OF_NAME, "half": "f16", "fp16": "f16", "float": "f32", "fp32": "f32", "double": "f64"}
 _WORDS |= {"fp64": "f64", "bf": "bf16", "int": "i32", "i8": "s8", "byte": "u8", "long": "i64", "boolean": "bool"}
 del _WORDS["bool"]
 

@@ -13,7 +13,7 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, sp
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.model.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation, may_be_bytes
 from skuda.model.sku import Direction
 from skuda.reference.formulas import FORMULA_NAMES
 
@@ -132,7 +132,7 @@ class DescribedProgram:
         """Keyword arguments that the function hands on, `stream` aside."""
         names = []
         names += self.operation.asked.values()
-        if self.reads_bytes:
+        if self.operation.told:
             names.append("input_dtype")
         if self.reads_packed or self.operation.shaped:
             names.append("shape")
@@ -150,12 +150,6 @@ class DescribedProgram:
         """Whether some input may hold two elements to a byte."""
         op = self.operation
         return any(op.may_be_packed(operand.element) for operand in op.inputs)
-
-    @cached_property
-    def reads_bytes(self) -> bool:
-        """Whether some input may be an array of uint8 that does not show its element type."""
-        op = self.operation
-        return any(op.may_be_bytes(operand.element) for operand in op.inputs)
 
     @cached_property
     def signature(self) -> str:
@@ -233,11 +227,11 @@ class DescribedProgram:
             names = " or ".join(f'"{name}"' for name in self.unread)
             meaning = f"{names} where the forward pass went without: no gradient of it is made."
             rows.append(("without", "str", meaning))
-        if self.reads_packed:
-            meaning = "element type of packed codes, which travel as uint8: s4 or u4; u8 if not given."
-            rows.append(("input_dtype", "str", meaning))
-        elif self.reads_bytes:
-            rows.append(("input_dtype", "str", "element type of codes in an array of uint8: e4m3 or e5m2."))
+        if op.told:
+            words = op.words_of(op.told)
+            what = "packed codes, which travel as uint8" if self.reads_packed else "codes in an array of uint8"
+            names = " or ".join(filter(may_be_bytes, words)) + ("; u8 if not given" if "u8" in words else "")
+            rows.append(("input_dtype", "str", f"element type of {what}: {names}."))
         if self.reads_packed:
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
         if op.analysis.keeps:

@@ -25,9 +25,9 @@ RESERVED = frozenset(
     volatile while and_eq bitand bitor compl not_eq or_eq xor xor_eq concept consteval constinit decltype
     co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert
     thread_local linux unix
-    f64 f32 f16 bf16 e4m3 e5m2 s8 u8 s4 u4 i32 i64 self
+    self
     dtype input_dtype keepdims np out reference row shape stream without""".split()
-) | frozenset(
+) | frozenset(DTYPES) | frozenset(
     word
     for row in INTRINSICS.values()
     for text in (row.cuda, row.numpy)

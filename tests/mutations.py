@@ -323,14 +323,14 @@ MUTATIONS = (
     ),
     # ---- headers: numbers ----
     Mutation(
-        CUDA + "fp8.cuh",
+        CUDA + "small_floats.cuh",
         'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(high), "f"(low));',
         'asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(pair) : "f"(low), "f"(high));',
         moves("pairs to e4m3"),
         "the elements of a pair are swapped",
     ),
     Mutation(
-        CUDA + "fp8.cuh",
+        CUDA + "small_floats.cuh",
         "(1u << (lost - 1)) - 1 + (bits >> lost & 1)",
         "(1u << (lost - 1))",
         ("tests/host/test_moves_on_the_host.py", "-k", "integers"),

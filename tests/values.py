@@ -15,7 +15,7 @@ import numpy as np
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
-from skuda.model.dtypes import DTYPES
+from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import Operand, Operation
 from skuda.model.sku import BackendKind, Direction, KernelSku
 from skuda.plans.plan import Plan
@@ -163,13 +163,20 @@ def _same_source(package: str, source: str) -> list[Operation]:
     return sorted(found, key=lambda each: (each.direction is Direction.BACKWARD, each.analysis.stage))
 
 
+def _bits(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The bits of each element; of packed ones first those in the low halves."""
+    if dtype.packed:
+        return np.concatenate([array.reshape(-1) & 15, array.reshape(-1) >> 4])
+    return array.view(f"u{array.itemsize}")
+
+
 def _finite(array: np.ndarray, word: str) -> np.ndarray:
-    if DTYPES[word].kind != "float":
-        return np.ones(array.shape, bool)
-    bits = array.view(f"u{array.itemsize}")
-    size = bits & bits.dtype.type((1 << (8 * array.itemsize - 1)) - 1)
-    largest = np.array(ml_dtypes.finfo(array.dtype).max, array.dtype).view(bits.dtype)
-    return size <= largest
+    dtype = DTYPES[word]
+    bits = _bits(array, dtype)
+    if dtype.kind != "float":
+        return np.ones(bits.shape, bool)
+    largest = np.array(dtype.highest).astype(dtype.element).view(bits.dtype)
+    return bits & bits.dtype.type(dtype.canonical_nan) <= largest
 
 
 def usual(array: np.ndarray, word: str, alike: bool = False) -> float:
@@ -179,15 +186,11 @@ def usual(array: np.ndarray, word: str, alike: bool = False) -> float:
     dtype = DTYPES[word]
     if array.size <= 4:  # few may be alike, or at a limit, by chance
         return float(_finite(array, word).mean()) if array.size else 1.0
-    if dtype.packed:
-        array = np.concatenate([array.reshape(-1) & 15, array.reshape(-1) >> 4])
-        limits = np.array([dtype.lowest & 15, dtype.highest & 15], np.uint8)
-    else:
-        limits = np.array([dtype.lowest, dtype.highest], array.dtype)
-    wanted = _finite(array, word)
+    bits, wanted = _bits(array, dtype), _finite(array, word)
     if dtype.code:
-        wanted &= ~np.isin(array.view(f"u{array.itemsize}"), limits.view(f"u{array.itemsize}"))
-    values = array[wanted]
+        limits = np.array([dtype.lowest, dtype.highest]).astype(dtype.element)
+        wanted &= ~np.isin(bits, limits.view(bits.dtype) & bits.dtype.type((1 << dtype.bits) - 1))
+    values = (bits if dtype.packed else array)[wanted]
     if not len(values) or (not alike and (values == values[0]).all()):
         return 0.0
     return float(wanted.mean())

@@ -8,6 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from skuda.codegen import element_types
 from skuda.codegen.commands import places
 from skuda.codegen.output import Change, changes
 
@@ -65,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
             f"mend: {places.command(args)}"
         )
     complaints = _oracle_complaints(args.spec, spec)
+    if element_types.stale():
+        complaints.append(f"{element_types.header()}: not what the table of types makes; mend: {places.command(args)}")
     for complaint in complaints:
         print(complaint)
     unverified = _unverified(args, spec) if args.evidence else 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from skuda.codegen import output
+from skuda.codegen import element_types, output
 from skuda.codegen.commands import places
 
 
@@ -26,6 +26,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs `skuda generate`."""
     start = time.perf_counter()
     places.require_spec(args.spec)
+    element_types.bring_up_to_date()
     if output.up_to_date(args.out, args.spec):
         print(f"{args.out}: up to date ({time.perf_counter() - start:.2f} s)")
         return 0

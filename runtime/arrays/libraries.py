@@ -12,18 +12,18 @@ import ml_dtypes
 import numpy as np
 
 from skuda.errors import MissingDependency, NotAnArray, NotAStream, shown
+from skuda.model.dtypes import WORD_OF_STORAGE
 
 CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
 
-_NAMES = (
-    "bool uint8 uint16 uint32 uint64 int8 int16 int32 int64 float16 float32 float64 bfloat16 "
-    "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"
-).split()
+_NAMES = "uint16 uint32 uint64 int16 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
 _STORAGES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
+_STORAGES |= {storage.name: storage for storage in WORD_OF_STORAGE}
+_BYTE = np.dtype(np.uint8)
 # The elements that a view may have. Byte-swapped dtypes are not equal to these, so a look-up refuses them.
 READABLE = frozenset(_STORAGES.values())
 # What CuPy has no arrays of: such elements travel as bytes there.
-_BYTES_IN_CUPY = {storage: np.dtype(np.uint8) for name, storage in _STORAGES.items() if name.startswith("float8")}
+_BYTES_IN_CUPY = {each: _BYTE for name, each in _STORAGES.items() if name[:5] == "float" and each.itemsize == 1}
 
 
 def library_name(cls: type) -> str | None:

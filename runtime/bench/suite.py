@@ -276,7 +276,7 @@ def cases(
 
 
 def _is_narrow_float(word: str) -> bool:
-    return word in DTYPES and DTYPES[word].kind == "float" and DTYPES[word].bits == 8
+    return word in DTYPES and DTYPES[word].narrow_float
 
 
 def _rows(

@@ -179,11 +179,11 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
       : args(args), place(args.rows.place(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(place))),
         thread(length), memory(shared, thread),
-        inputs(row_of<element_in<P, N>>(
-            args.template elements<N>().array, args.rows, place, args.template elements<N>().strides)...),
-        outputs(row_of<element_out<P, O>>(
-            args.template output<O>().array, args.rows, place, args.template output<O>().strides)...),
-        buffers(Buffer<S>{memory}...) {
+        inputs{row_of<element_in<P, N>>(
+            args.template elements<N>().array, args.rows, place, args.template elements<N>().strides)...},
+        outputs{row_of<element_out<P, O>>(
+            args.template output<O>().array, args.rows, place, args.template output<O>().strides)...},
+        buffers{Buffer<S>{memory}...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
     (get<I>(results).begin(free, segments_of(args.rows.length)), ...);
   }

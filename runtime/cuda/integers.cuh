@@ -3,14 +3,10 @@
 
 #include "numbers.cuh"
 
-template <typename E> struct integer { static constexpr bool negative = true; };  // whether it has negative values
-template <> struct integer<u8> { static constexpr bool negative = false; };
-template <> struct integer<u4> { static constexpr bool negative = false; };
-
 // The nearest integer of the type.
 template <typename E> __device__ inline i64 saturated(i64 x) {
-  constexpr i64 high = i64(~u64(0) >> (64 - storage<E>::bits + int(integer<E>::negative)));
-  constexpr i64 low = integer<E>::negative ? -high - 1 : 0;
+  constexpr i64 high = i64(~u64(0) >> (64 - storage<E>::bits + int(Format<E>::has_sign)));
+  constexpr i64 low = Format<E>::has_sign ? -high - 1 : 0;
   return clamp(x, low, high);
 }
 
@@ -18,5 +14,5 @@ template <typename E> __device__ inline i64 saturated(i64 x) {
 template <typename E> __device__ inline i64 wrapped(i64 x) {
   constexpr int above = 64 - storage<E>::bits;
   const u64 shifted = u64(x) << above;
-  return integer<E>::negative ? i64(shifted) >> above : i64(shifted >> above);
+  return Format<E>::has_sign ? i64(shifted) >> above : i64(shifted >> above);
 }

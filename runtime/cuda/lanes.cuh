@@ -1,9 +1,32 @@
 // Neighbouring elements in registers: wide loads and stores where alignment allows, packed types included.
 #pragma once
-#include "fp8.cuh"
+#include "small_floats.cuh"
+
+// One of the two elements of a byte, the first of which is in the low half.
+template <typename E> __device__ inline compute_t<E> half_of(const u8& byte, bool high) {
+  if constexpr (Format<E>::real) {
+    return widen_of(E{}, byte, high);
+  } else if constexpr (Format<E>::has_sign) {
+    return s8(high ? byte : byte << 4) >> 4;
+  } else {
+    return high ? byte >> 4 : byte & 15;
+  }
+}
+template <typename E, typename V> __device__ inline u32 half_code(V value) {
+  if constexpr (Format<E>::real) {
+    return narrow_to<E>::from(value).bits;
+  } else {
+    return u32(i64(value)) & 15;
+  }
+}
+
+// How neighbours are held in registers: an element each, two elements a conversion, two elements to a byte.
+enum Holding { ONE_EACH, IN_PAIRS, PACKED };
+template <typename E> constexpr Holding holding = Format<E>::bits < 8 ? PACKED : small_float<E> ? IN_PAIRS : ONE_EACH;
 
 // N neighbours of element type E as they are stored.
-template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N * storage<E>::bits / 8) Lanes {
+template <typename E, int N, Holding = holding<E>>
+struct alignas(N * storage<E>::bits >= 128 ? 16 : N * storage<E>::bits / 8) Lanes {
   static constexpr int units = N * storage<E>::bits / 8 / int(sizeof(storage_t<E>));
   storage_t<E> data[units];
 
@@ -12,7 +35,7 @@ template <typename E, int N> struct alignas(N * storage<E>::bits >= 128 ? 16 : N
 };
 
 // Two elements to a 32-bit word: one operation widens each, where the compiler would take a word apart first.
-template <int N> struct alignas(N >= 8 ? 16 : N * 2) Lanes<bf16, N> {
+template <int N> struct alignas(N >= 8 ? 16 : N * 2) Lanes<bf16, N, ONE_EACH> {
   static constexpr int units = N;
   bf16 data[units];
 
@@ -27,7 +50,7 @@ template <int N> struct alignas(N >= 8 ? 16 : N * 2) Lanes<bf16, N> {
 };
 
 // One conversion widens two elements.
-template <typename E, int N> struct alignas(N >= 16 ? 16 : N) LanesOfFp8 {
+template <typename E, int N> struct alignas(N >= 16 ? 16 : N) Lanes<E, N, IN_PAIRS> {
   static constexpr int units = N;
   E data[units];
 
@@ -37,27 +60,15 @@ template <typename E, int N> struct alignas(N >= 16 ? 16 : N) LanesOfFp8 {
   }
   template <typename V> __device__ void set(int lane, V value) { data[lane] = narrow_to<E>::from(value); }
 };
-template <int N> struct Lanes<e4m3, N> : LanesOfFp8<e4m3, N> {};
-template <int N> struct Lanes<e5m2, N> : LanesOfFp8<e5m2, N> {};
 
 // Two elements to a byte.
-template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<s4, N> {
+template <typename E, int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<E, N, PACKED> {
   static constexpr int units = N / 2;
   u8 data[units];
 
-  __device__ i64 get(int lane) const { return i64(s8(lane & 1 ? data[lane / 2] : data[lane / 2] << 4) >> 4); }
-  __device__ void set(int lane, i64 value) {
-    const u32 code = u32(value) & 15, byte = data[lane / 2];
-    data[lane / 2] = u8(lane & 1 ? (byte & 15) | code << 4 : (byte & 240) | code);
-  }
-};
-template <int N> struct alignas(N >= 32 ? 16 : N / 2) Lanes<u4, N> {
-  static constexpr int units = N / 2;
-  u8 data[units];
-
-  __device__ i64 get(int lane) const { return lane & 1 ? data[lane / 2] >> 4 : data[lane / 2] & 15; }
-  __device__ void set(int lane, i64 value) {
-    const u32 code = u32(value) & 15, byte = data[lane / 2];
+  __device__ compute_t<E> get(int lane) const { return half_of<E>(data[lane / 2], lane & 1); }
+  template <typename V> __device__ void set(int lane, V value) {
+    const u32 code = half_code<E>(value), byte = data[lane / 2];
     data[lane / 2] = u8(lane & 1 ? (byte & 15) | code << 4 : (byte & 240) | code);
   }
 };
@@ -68,9 +79,9 @@ template <> struct word<4> { using type = u32; };
 template <> struct word<2> { using type = unsigned short; };
 template <> struct word<1> { using type = u8; };
 
-// All lanes at once. Nibbles are put together four at a time, as bytes; floats of 8 bits two at a time.
+// All lanes at once. Integers of 4 bits are put together four at a time, as bytes; small floats two at a time.
 template <typename E, int N, typename V> __device__ inline void set_all(Lanes<E, N>& lanes, const V (&values)[N]) {
-  if constexpr (storage<E>::bits < 8 && N % 8 == 0) {
+  if constexpr (storage<E>::bits < 8 && !Format<E>::real && N % 8 == 0) {
 #pragma unroll
     for (int word = 0; word < N / 8; ++word) {
       u32 low = 0, high = 0;
@@ -81,12 +92,14 @@ template <typename E, int N, typename V> __device__ inline void set_all(Lanes<E,
       }
       reinterpret_cast<u32*>(lanes.data)[word] = (low & 0x0f0f0f0fu) | (high << 4 & 0xf0f0f0f0u);
     }
-  } else if constexpr (is_fp8<E>::value && sizeof(V) == sizeof(f32) && N % 4 == 0) {
+  } else if constexpr (small_float<E> && sizeof(V) == sizeof(f32) && N * storage<E>::bits % 32 == 0) {
+    constexpr int bits = storage<E>::bits;
+    using W = typename word<bits / 2>::type;  // four elements
 #pragma unroll
     for (int word = 0; word < N / 4; ++word) {
       const V* four = values + 4 * word;
-      reinterpret_cast<u32*>(lanes.data)[word] =
-          narrow_pair<E>(four[0], four[1]) | narrow_pair<E>(four[2], four[3]) << 16;
+      reinterpret_cast<W*>(lanes.data)[word] =
+          narrow_pair<E>(four[0], four[1]) | narrow_pair<E>(four[2], four[3]) << 2 * bits;
     }
   } else {
 #pragma unroll
@@ -203,14 +216,13 @@ template <typename E> struct Scalar {
 
   __device__ compute_t<E> value() const;
 };
-template <typename E> struct is_real { static constexpr bool value = false; };
-template <> struct is_real<f64> { static constexpr bool value = true; };
-template <> struct is_real<f32> { static constexpr bool value = true; };
-template <> struct is_real<f16> { static constexpr bool value = true; };
-template <> struct is_real<bf16> { static constexpr bool value = true; };
-template <> struct is_real<e4m3> { static constexpr bool value = true; };
-template <> struct is_real<e5m2> { static constexpr bool value = true; };
 template <typename E> __device__ inline compute_t<E> Scalar<E>::value() const {
-  if (array != nullptr) return widen(*array);
-  return is_real<E>::value ? compute_t<E>(real) : compute_t<E>(integer);
+  if (array != nullptr) {
+    if constexpr (storage<E>::bits < 8) {
+      return half_of<E>(*array, false);
+    } else {
+      return widen(*array);
+    }
+  }
+  return Format<E>::real ? compute_t<E>(real) : compute_t<E>(integer);
 }

@@ -10,38 +10,37 @@ using i64 = long long;
 using u64 = unsigned long long;
 using f32 = float;
 using f64 = double;
-struct f16 { unsigned short bits; };
-struct bf16 { unsigned short bits; };
-struct e4m3 { u8 bits; };  // 4 bits of exponent, 3 of fraction, no infinities, one NaN of either sign
-struct e5m2 { u8 bits; };  // 5 and 2, as IEEE has it
-struct s4;  // two to a byte, low nibble first
-struct u4;
+
+// What is known of an element type: `Format` of it. A float's fields are a sign, an exponent and a mantissa. Without
+// infinities the largest exponent is one as others; a NaN, if there is one, has all bits but the sign set.
+template <typename Stored, typename Compute, int BITS> struct FloatFormat {
+  using storage = Stored;
+  using compute = Compute;
+  static constexpr int bits = BITS;
+  static constexpr bool real = true;
+};
+template <typename Stored, typename Compute, int BITS, bool SIGN> struct ExactFormat {
+  using storage = Stored;
+  using compute = Compute;
+  static constexpr int bits = BITS;
+  static constexpr bool real = false, has_sign = SIGN;
+  static constexpr Compute smallest = 1;
+};
+template <typename E> struct Format : ExactFormat<E, i64, 8 * int(sizeof(E)), true> {};  // of what is no element type
+#include "types.cuh"
 
 // What an element is computed in: f32 for narrower floats and f32, f64 for f64, an exact 64-bit integer for codes.
-template <typename E> struct compute { using type = i64; };
-template <> struct compute<f16> { using type = f32; };
-template <> struct compute<bf16> { using type = f32; };
-template <> struct compute<e4m3> { using type = f32; };
-template <> struct compute<e5m2> { using type = f32; };
-template <> struct compute<f32> { using type = f32; };
-template <> struct compute<f64> { using type = f64; };
-template <> struct compute<bool> { using type = bool; };
-template <typename E> using compute_t = typename compute<E>::type;
+template <typename E> using compute_t = typename Format<E>::compute;
 
 // What an element is stored in.
-template <typename E> struct storage { using type = E; static constexpr int bits = 8 * sizeof(E); };
-template <> struct storage<s4> { using type = u8; static constexpr int bits = 4; };
-template <> struct storage<u4> { using type = u8; static constexpr int bits = 4; };
-template <typename E> using storage_t = typename storage<E>::type;
+template <typename E> using storage_t = typename Format<E>::storage;
+template <typename E> struct storage { static constexpr int bits = Format<E>::bits; };
 
-// The least positive value of a type, subnormal.
-template <typename E> constexpr compute_t<E> smallest = 0;
-template <> constexpr f32 smallest<e4m3> = 0x1p-9f;
-template <> constexpr f32 smallest<e5m2> = 0x1p-16f;
-template <> constexpr f32 smallest<f16> = 0x1p-24f;
-template <> constexpr f32 smallest<bf16> = 0x1p-133f;
-template <> constexpr f32 smallest<f32> = 0x1p-149f;
-template <> constexpr f64 smallest<f64> = 0x1p-1074;
+// The least positive value of a type, of floats subnormal.
+template <typename E> constexpr compute_t<E> smallest = Format<E>::smallest;
+
+// Whether it is a float of at most 8 bits: small_floats.cuh.
+template <typename E> constexpr bool small_float = Format<E>::real && Format<E>::bits <= 8;
 
 __device__ inline i64 widen(s8 x) { return x; }
 __device__ inline i64 widen(u8 x) { return x; }
@@ -65,7 +64,7 @@ __device__ inline f32 to_odd(f64 x) {
 
 // A NaN is stored as the canonical one of its type, sign clear and all other bits set, so that every kernel and the
 // reference write the same bits. The conversions to narrower types do that by themselves.
-template <typename E> struct narrow_to {
+template <typename E, bool SMALL = small_float<E>> struct narrow_to {
   __device__ static E from(i64 x) { return E(x); }
 };
 template <> struct narrow_to<bool> {

@@ -20,8 +20,8 @@ template <int... I, typename... V> struct TupleOf<Seq<I...>, V...> : Slot<I, V>.
   static constexpr int size = sizeof...(V);
 };
 template <typename... V> using Tuple = TupleOf<make_seq<sizeof...(V)>, V...>;
-template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
-template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ __forceinline__ V& get(Slot<I, V>& slot) { return slot.value; }
+template <int I, typename V> __device__ __forceinline__ const V& get(const Slot<I, V>& slot) { return slot.value; }
 
 // Calls a function with 0, 1 .. N - 1, each a constant that can stand in template arguments.
 template <int I> struct Constant {
@@ -35,7 +35,7 @@ template <int N, typename F> __device__ inline void each(const F& function) { ea
 // What a formula takes of an element: its compute type C where it is a float, else an integer or a bool.
 template <bool REAL, typename C, typename E> struct in_formula { using type = compute_t<E>; };
 template <typename C, typename E> struct in_formula<true, C, E> { using type = C; };
-template <typename C, typename E> using formula_t = typename in_formula<is_real<E>::value, C, E>::type;
+template <typename C, typename E> using formula_t = typename in_formula<Format<E>::real, C, E>::type;
 
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };

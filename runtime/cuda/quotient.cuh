@@ -65,10 +65,10 @@ template <typename C> __device__ __noinline__ bool general_inside(C x, C s, i64 
 }
 
 // Whether all values of an element type, widened, are in the range of dividends, or 0, infinite or NaN.
-template <typename E> constexpr bool NARROW = false;
-template <> constexpr bool NARROW<f16> = true;
-template <> constexpr bool NARROW<e4m3> = true;
-template <> constexpr bool NARROW<e5m2> = true;
+template <typename E, bool = Format<E>::real> constexpr bool NARROW = false;
+template <typename E>
+constexpr bool NARROW<E, true> =
+    Format<E>::smallest >= limits<f32>::value_low && Format<E>::highest <= limits<f32>::value_high;
 
 // How an element is computed: in general forms, whatever the shared values are; in fast ones; in fast ones and `within`
 // their range, so that not each of them has to look.

@@ -182,25 +182,19 @@ __device__ inline void store_at(storage_t<E>* array, i64 offset, i64 stride, i64
 
 // One element at any offset; a packed one by its nibble.
 template <typename E> __device__ inline compute_t<E> read(const storage_t<E>* array, i64 offset) {
-  return widen(array[offset]);
-}
-template <> __device__ inline i64 read<s4>(const u8* array, i64 offset) {
-  const u8 byte = array[offset >> 1];
-  return s8(offset & 1 ? byte : byte << 4) >> 4;
-}
-template <> __device__ inline i64 read<u4>(const u8* array, i64 offset) {
-  const u8 byte = array[offset >> 1];
-  return offset & 1 ? byte >> 4 : byte & 15;
+  if constexpr (storage<E>::bits < 8) {
+    return half_of<E>(array[offset >> 1], offset & 1);
+  } else {
+    return widen(array[offset]);
+  }
 }
 // `last`: nothing follows it, so that the nibble which pads an odd row becomes 0; until then a low nibble leaves its
 // neighbour alone, which may be an input's that is yet to be read.
 template <typename E, typename V> __device__ inline void write(storage_t<E>* array, i64 offset, bool last, V value) {
-  array[offset] = narrow_to<E>::from(value);
-}
-template <> __device__ inline void write<u4, i64>(u8* array, i64 offset, bool last, i64 value) {
-  const u32 code = u32(value) & 15, byte = last ? 0 : array[offset >> 1];
-  array[offset >> 1] = u8(offset & 1 ? (array[offset >> 1] & 15) | code << 4 : (byte & 240) | code);
-}
-template <> __device__ inline void write<s4, i64>(u8* array, i64 offset, bool last, i64 value) {
-  write<u4>(array, offset, last, value);
+  if constexpr (storage<E>::bits < 8) {
+    const u32 code = half_code<E>(value), byte = last ? 0 : array[offset >> 1];
+    array[offset >> 1] = u8(offset & 1 ? (array[offset >> 1] & 15) | code << 4 : (byte & 240) | code);
+  } else {
+    array[offset] = narrow_to<E>::from(value);
+  }
 }

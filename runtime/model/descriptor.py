@@ -29,7 +29,7 @@ def rounded_number(value, dtype: DType) -> float | None:
     """A number as an element of a float type; None for an integer that is beyond the type's largest value."""
     try:
         with np.errstate(over="ignore"):
-            rounded = float(dtype.storage.type(float(value)))
+            rounded = dtype.number(float(value))
     except OverflowError:
         return None
     return None if isinf(rounded) and is_integer(value) else rounded

@@ -2,7 +2,8 @@
 
 A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message
 and in the name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
-e4m3 is OCP's form of it: no infinities, the largest value is 448.
+e4m3 is OCP's form of it: no infinities, the largest value is 448. `runtime/cuda/types.cuh` says the same to kernels:
+`skuda generate` writes it from this table.
 """
 
 from __future__ import annotations
@@ -18,24 +19,39 @@ from skuda.model.records import Record
 class DType(Record):
     """One element type.
 
+    A float is a sign where it is `signed`, an exponent and a mantissa, biased and with subnormal numbers as IEEE has
+    them. Without a mantissa it is a power of two: there is no zero.
+
     Attributes:
-        word: its name, the same everywhere.
+        word: its name, the same everywhere; of its C++ type too.
         kind: "float", "int" or "bool".
-        bits: width of one element; 4 for the packed types.
-        storage: the NumPy dtype that an array of it travels as (uint8 for the packed types).
-        cuda: the C++ type of one stored element (see runtime/cuda/numbers.cuh).
-        compute: the word of the type that formulas are evaluated in: f32 or f64 for floats, "int" for
-            integers.
-        signed: whether an integer type has negative values.
+        bits: width of one stored element; 4 for the packed types.
+        element: the NumPy dtype (ml_dtypes' where NumPy has none) of one element that is not packed.
+        exponent, mantissa: the bits of a float's two fields.
+        signed: whether it has negative values.
+        infinities: whether the largest exponent is that of infinities and NaNs.
+        nan: whether it has a NaN: without infinities, the code of which all bits but the sign are set.
     """
 
     word: str
     kind: str
     bits: int
-    storage: np.dtype
-    cuda: str
-    compute: str
+    element: np.dtype
+    exponent: int = 0
+    mantissa: int = 0
     signed: bool = True
+    infinities: bool = True
+    nan: bool = True
+
+    @cached_property
+    def storage(self) -> np.dtype:
+        """The NumPy dtype that an array of it travels as: uint8 for the packed types."""
+        return np.dtype(np.uint8) if self.packed else self.element
+
+    @property
+    def compute(self) -> str:
+        """The word of the type that formulas are evaluated in: f32 or f64 for floats, else the kind."""
+        return ("f64" if self.bits > 32 else "f32") if self.kind == "float" else self.kind
 
     @property
     def packed(self) -> bool:
@@ -44,8 +60,8 @@ class DType(Record):
 
     @property
     def narrow_float(self) -> bool:
-        """Whether it is a float of 8 bits, which is stored saturated; an array of uint8 may hold it too."""
-        return self.kind == "float" and self.bits == 8
+        """Whether it is a float of at most 8 bits, which is stored saturated; an array of uint8 may hold it too."""
+        return self.kind == "float" and self.bits <= 8
 
     @property
     def code(self) -> bool:
@@ -56,42 +72,68 @@ class DType(Record):
         """Whether a finite number is a value of this type."""
         if not self.lowest <= value <= self.highest:
             return False
-        return float(self.storage.type(value)) == value if self.kind == "float" else int(value) == value
+        return float(self.element.type(value)) == value if self.kind == "float" else int(value) == value
 
     def travels_as(self, storage: np.dtype) -> bool:
         """Whether an array of this NumPy dtype may hold it."""
         return storage == self.storage or (self.narrow_float and storage == np.uint8)
+
+    @property
+    def bias(self) -> int:
+        """What a float's exponent field is above the exponent."""
+        return (1 << (self.exponent - 1)) - 1
+
+    @property
+    def canonical_nan(self) -> int:
+        """The code that a NaN is stored as: all bits but the sign. Where there is no NaN, the largest value has it."""
+        return (1 << (self.exponent + self.mantissa)) - 1
 
     @cached_property
     def lowest(self) -> int | float:
         """The smallest finite value."""
         if self.kind == "int":
             return -(1 << (self.bits - 1)) if self.signed else 0
-        return False if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).min)
+        return False if self.kind == "bool" else -self.highest if self.signed else self.smallest
 
     @cached_property
     def highest(self) -> int | float:
         """The largest finite value."""
         if self.kind == "int":
             return (1 << (self.bits - self.signed)) - 1
-        return True if self.kind == "bool" else float(ml_dtypes.finfo(self.storage).max)
+        if self.kind == "bool":
+            return True
+        code = self.canonical_nan - (1 << self.mantissa if self.infinities else int(self.nan))
+        field, fraction = divmod(code, 1 << self.mantissa)
+        return (1 + fraction / (1 << self.mantissa)) * 2.0 ** (field - self.bias)
 
     @cached_property
     def smallest(self) -> int | float:
         """The least positive value, of floats subnormal."""
-        return 1 if self.kind != "float" else float(ml_dtypes.finfo(self.storage).smallest_subnormal)
+        return 1 if self.kind != "float" else 2.0 ** ((1 if self.mantissa else 0) - self.bias - self.mantissa)
+
+    def number(self, value: float) -> float:
+        """A number as an element of this float type, which may be infinite."""
+        return float(self.rounded(value) if self.narrow_float else self.element.type(value))
 
     def rounded(self, values: np.ndarray) -> np.ndarray:
-        """Reals as elements of this float type: each rounded once, ties to even.
+        """Reals as elements of this float type: each rounded once to the nearest, ties to an even significand.
 
-        What is beyond the largest finite value of an 8-bit type, infinities too, becomes that; of a wider one inf.
+        What is beyond the largest finite value of a narrow type, infinities too, becomes that; of a wider one inf. So
+        does a NaN where the type has none. Where it has no sign, what is negative becomes NaN; where it has no zero,
+        what is below the least value becomes that.
         """
         values = np.asarray(values)
         if self.narrow_float:
+            if not self.signed:
+                values = np.where(values < 0, np.nan, values)
+            if not self.nan:
+                values = np.where(np.isnan(values), self.highest, values)
             values = np.clip(values, self.lowest, self.highest)
+        if not self.mantissa:
+            values = _powers_of_two(values)
         if values.dtype == np.float64 and self.bits < 32:  # ml_dtypes rounds to f32 on its way
             values = _to_odd(values)
-        return values.astype(self.storage)
+        return values.astype(self.element)
 
     def __str__(self) -> str:
         return self.word
@@ -105,32 +147,46 @@ def _to_odd(values: np.ndarray) -> np.ndarray:
     return (bits | (nearest != values)).view(np.float32)
 
 
-def _table(*rows: DType) -> dict[str, DType]:
-    return {row.word: row for row in rows}
+def _powers_of_two(values: np.ndarray) -> np.ndarray:
+    """The nearest power of two of positive values. Ties go up: of two neighbours, counted in units of the smaller one,
+    the larger one is even. ml_dtypes takes a zero to be below the least value, and rounds to it."""
+    fraction, exponent = np.frexp(values)
+    return np.where(np.isnan(values), values, np.ldexp(np.ones_like(values), exponent - (fraction < 0.75)))
 
 
-DTYPES: dict[str, DType] = _table(
-    DType("f64", "float", 64, np.dtype(np.float64), "f64", "f64"),
-    DType("f32", "float", 32, np.dtype(np.float32), "f32", "f32"),
-    DType("f16", "float", 16, np.dtype(np.float16), "f16", "f32"),
-    DType("bf16", "float", 16, np.dtype(ml_dtypes.bfloat16), "bf16", "f32"),
-    DType("e4m3", "float", 8, np.dtype(ml_dtypes.float8_e4m3fn), "e4m3", "f32"),
-    DType("e5m2", "float", 8, np.dtype(ml_dtypes.float8_e5m2), "e5m2", "f32"),
-    DType("s8", "int", 8, np.dtype(np.int8), "s8", "int"),
-    DType("u8", "int", 8, np.dtype(np.uint8), "u8", "int", signed=False),
-    DType("s4", "int", 4, np.dtype(np.uint8), "s4", "int"),
-    DType("u4", "int", 4, np.dtype(np.uint8), "u4", "int", signed=False),
-    DType("i32", "int", 32, np.dtype(np.int32), "i32", "int"),
-    DType("i64", "int", 64, np.dtype(np.int64), "i64", "int"),
-    DType("bool", "bool", 8, np.dtype(np.bool_), "bool", "bool"),
+def _float(word: str, element: type, exponent: int, mantissa: int, **lacks: bool) -> DType:
+    code = exponent + mantissa + lacks.get("signed", True)
+    return DType(word, "float", max(code, 8) if code > 4 else 4, np.dtype(element), exponent, mantissa, **lacks)
+
+
+def _int(word: str, bits: int, element: type, signed: bool = True) -> DType:
+    return DType(word, "int", bits, np.dtype(element), signed=signed)
+
+
+_ROWS = (
+    _float("f64", np.float64, 11, 52),
+    _float("f32", np.float32, 8, 23),
+    _float("f16", np.float16, 5, 10),
+    _float("bf16", ml_dtypes.bfloat16, 8, 7),
+    _float("e4m3", ml_dtypes.float8_e4m3fn, 4, 3, infinities=False),
+    _float("e5m2", ml_dtypes.float8_e5m2, 5, 2),
+    _float("e2m1", ml_dtypes.float4_e2m1fn, 2, 1, infinities=False, nan=False),
+    _float("e8m0", ml_dtypes.float8_e8m0fnu, 8, 0, signed=False, infinities=False),
+    _int("s8", 8, np.int8),
+    _int("u8", 8, np.uint8, signed=False),
+    _int("s4", 4, ml_dtypes.int4),
+    _int("u4", 4, ml_dtypes.uint4, signed=False),
+    _int("i32", 32, np.int32),
+    _int("i64", 64, np.int64),
+    DType("bool", "bool", 8, np.dtype(np.bool_)),
 )
+DTYPES: dict[str, DType] = {row.word: row for row in _ROWS}
 
 # Which word an array of this NumPy dtype has when nothing else is said; arrays of packed types are uint8.
 WORD_OF_STORAGE: dict[np.dtype, str] = {row.storage: row.word for row in DTYPES.values() if not row.packed}
 
 # The words by the names of NumPy's, ml_dtypes' and torch's types; each is the word of one type only.
-_WORD_OF_NAME = {row.storage.name: row.word for row in DTYPES.values() if not row.packed}
-_WORD_OF_NAME |= {"int4": "s4", "uint4": "u4"}
+WORD_OF_NAME = {row.element.name: row.word for row in DTYPES.values()}
 
 
 def word_of(element) -> str | None:
@@ -141,14 +197,14 @@ def word_of(element) -> str | None:
             `torch.int8`, `jnp.int8`), or Python's `float`, `int` or `bool` as NumPy understands them.
     """
     if isinstance(element, str):
-        return str(element) if element in DTYPES else _WORD_OF_NAME.get(element)
+        return str(element) if element in DTYPES else WORD_OF_NAME.get(element)
     cls = type(element)
     if (cls.__module__, cls.__name__) == ("torch", "dtype"):
-        return _WORD_OF_NAME.get(str(element).removeprefix("torch."))
+        return WORD_OF_NAME.get(str(element).removeprefix("torch."))
     if not isinstance(element, np.dtype):
         try:
             named = isinstance(element, type) or (hasattr(element, "dtype") and not hasattr(element, "shape"))
             element = np.dtype(element) if named else None
         except Exception:  # a class may call anything its dtype
             element = None
-    return _WORD_OF_NAME.get(element.name) if element is not None and element.isnative else None
+    return WORD_OF_NAME.get(element.name) if element is not None and element.isnative else None

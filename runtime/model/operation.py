@@ -396,8 +396,16 @@ class Operation(Record):
 
     def may_be_bytes(self, letter: str) -> bool:
         """Whether an array of uint8 may hold this letter's elements, so that somebody has to say which they are."""
-        words = {types[letter] for types in self.combinations if letter in types}
-        return any(DTYPES[word].packed or DTYPES[word].narrow_float for word in words)
+        return any(map(may_be_bytes, self.words_of(letter)))
+
+    def words_of(self, letter: str) -> list[str]:
+        """The words that a letter may be; none of what is no letter."""
+        return list(dict.fromkeys(types[letter] for types in self.combinations if letter in types))
+
+    @cached_property
+    def told(self) -> str | None:
+        """The letter of the first input that an array of uint8 may hold: `input_dtype=` says what that letter is."""
+        return next((operand.element for operand in self.inputs if self.may_be_bytes(operand.element)), None)
 
     def resolve(self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = ()) -> dict[str, str]:
         """The preferred choice of types under which each named operand or letter has the word seen.
@@ -553,6 +561,11 @@ class Operation(Record):
                 sizes[dim.name] = shape[start]
                 start += 1
         return sizes
+
+
+def may_be_bytes(word: str) -> bool:
+    """Whether an array of uint8 may hold elements of a type and others."""
+    return DTYPES[word].packed or DTYPES[word].narrow_float
 
 
 def compute_word(types: Types) -> str:

@@ -344,8 +344,9 @@ def _check_lengths(operation: Operation, sizes, axes: ChosenAxes | None) -> None
 
 
 def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, name: str) -> str | None:
-    """What elements an input of uint8 has where nobody says it, and it may be of several types: u8 where the shapes of
-    the other inputs and `shape` allow that, else the only type with which they agree. None where it is something else.
+    """What the letter that `input_dtype=` tells is, where an input of it is an array of uint8 and nobody says it: u8
+    where the shapes of the other inputs and `shape` allow that, else the only type with which they agree. None where
+    there is no such array.
 
     Raises:
         Unsupported: they agree with several types.
@@ -353,13 +354,12 @@ def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, na
     found = (
         (operand, value)
         for operand, value in zip(operation.inputs, values, strict=True)
-        if isinstance(value, View) and value.storage == np.uint8 and operation.may_be_bytes(operand.element)
+        if operand.element == operation.told and isinstance(value, View) and value.storage == np.uint8
     )
     operand, value = next(found, (None, None))
     if operand is None:
         return None
-    words = dict.fromkeys(types[operand.element] for types in operation.combinations)
-    words = [word for word in words if DTYPES[word].travels_as(value.storage)]
+    words = [word for word in operation.words_of(operand.element) if DTYPES[word].travels_as(value.storage)]
     words.sort(key=lambda word: word != "u8")
     fitting = []
     for word in words:
@@ -403,7 +403,10 @@ def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict
             numbers.append(operand)
             continue
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
-        if input_dtype is not None and operation.may_be_bytes(letter):
+        if letter != operation.told:
+            in_bytes = [each for each in operation.words_of(letter) if DTYPES[each].travels_as(value.storage)]
+            word = in_bytes[0] if len(in_bytes) == 1 else word
+        elif input_dtype is not None:
             word = input_dtype
             if not DTYPES[word].travels_as(value.storage):
                 raise ElementMismatch(
@@ -447,8 +450,7 @@ def _checked_words(plan_class: type[Plan], dtypes, input_dtype) -> tuple[tuple[s
         for (letter, keyword), element in zip(operation.asked.items(), dtypes)
     ]
     if input_dtype is not None:
-        letter = next(o.element for o in operation.inputs if operation.may_be_bytes(o.element))
-        input_dtype = checked_word(operation, letter, input_dtype, f"{name}: input_dtype")
+        input_dtype = checked_word(operation, operation.told, input_dtype, f"{name}: input_dtype")
     return tuple(words), input_dtype
 
 

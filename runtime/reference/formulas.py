@@ -103,20 +103,23 @@ def __getattr__(name: str):
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:
-    """Codes of a packed 4-bit array, one to an element.
+    """The elements of a packed 4-bit array.
 
     Args:
         packed: uint8, the last axis half as long as the shape's, rounded up; element 2i in the low nibble.
         shape: the logical shape.
-        word: "s4" or "u4".
+        word: of a packed type.
 
     Returns:
-        int64 codes of the logical shape.
+        An array of the logical shape: int64, of a float its own elements.
     """
+    dtype = DTYPES[word]
     low, high = packed & 15, packed >> 4
     codes = np.stack([low, high], axis=-1).reshape(*packed.shape[:-1], -1).astype(np.int64)
     codes = codes[..., : shape[-1]] if shape else codes[0]
-    return np.where(codes > 7, codes - 16, codes) if DTYPES[word].signed else codes
+    if dtype.kind == "float":
+        return codes.astype(np.uint8).view(dtype.element)
+    return np.where(codes > 7, codes - 16, codes) if dtype.signed else codes
 
 
 def pack(codes: np.ndarray) -> np.ndarray:
@@ -132,16 +135,14 @@ def pack(codes: np.ndarray) -> np.ndarray:
 def narrow(values: np.ndarray, word: str) -> np.ndarray:
     """Values as stored: rounded once, every NaN the canonical one (sign clear, all other bits set)."""
     dtype = DTYPES[word]
-    if dtype.packed:
-        return pack(values)
     if dtype.kind != "float":
-        return np.asarray(values).astype(dtype.storage)
+        return pack(values) if dtype.packed else np.asarray(values).astype(dtype.storage)
     stored = dtype.rounded(values)
     nan = np.isnan(stored)
     if nan.any():
         stored = np.array(stored)
-        stored.view(f"u{dtype.bits // 8}")[nan] = (1 << (dtype.bits - 1)) - 1
-    return stored
+        stored.view(f"u{stored.itemsize}")[nan] = dtype.canonical_nan
+    return pack(stored.view(np.uint8)) if dtype.packed else stored
 
 
 def run(
@@ -242,7 +243,7 @@ def _widened(operand: Operand, word: str, operation: Operation, sizes, value, C)
     """The operand in the compute type or as int64; arrays of floats stay so until their chunk's turn."""
     dtype = DTYPES[word]
     if not isinstance(value, np.ndarray):
-        return C(dtype.storage.type(value)) if dtype.kind == "float" else int(value)
+        return C(dtype.number(value)) if dtype.kind == "float" else int(value)
     if operand.scalar:
         value = value.reshape(())
     if dtype.packed:

@@ -4,4 +4,5 @@ from __future__ import annotations
 
 from host import emulator
 
-collect_ignore = [] if emulator.COMPILER else ["test_intrinsics_on_the_host.py"]
+ON_THE_HOST = ["test_intrinsics_on_the_host.py", "test_own_types_on_the_host.py"]
+collect_ignore = [] if emulator.COMPILER else ON_THE_HOST

@@ -40,7 +40,7 @@ template <typename E> __global__ void widened(u64* wrong, u32* example) {
 template <typename E> __global__ void divided_by(u64* wrong, u32* example) {
   const u32 thread = blockIdx.x * 256 + threadIdx.x, hash = thread * 2654435761u;
   const f32 s = __uint_as_float((67 + thread % 120) << 23 | hash >> 9 | hash << 31);
-  const f32 bound = thread % 3 ? fp8<E>::highest : widen(E{0x4c});
+  const f32 bound = thread % 3 ? Format<E>::highest : widen(E{0x4c});
   const Saturated<f32, E> saturated(s, -bound, bound);
   const Magnitude<f32> magnitude(s, bound);
   u32 found = !saturated.fast || !magnitude.fast;

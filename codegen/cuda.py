@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import count
 
 from skuda.codegen.lowering import Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, REAL, Node
@@ -36,11 +37,10 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Output:
-    """One output's formula as a C++ method."""
+    """One output's formula, in the function that computes an element."""
 
     operand: Operand
     type: str
-    parameters: tuple[Parameter, ...]
     formula: str
 
 
@@ -189,46 +189,90 @@ class ProgramInCuda:
         return f"compute_t<{floats[0]}>" if floats else "f32"
 
 
+class SharedPrinter(CppPrinter):
+    """C++ of what a run of elements shares, in the constructor of a program."""
+
+    def name(self, node: Node) -> str:
+        return f"shared.{node.text}"
+
+
+class ElementPrinter(CudaPrinter):
+    """C++ of what each element computes, in the struct of a program: its inputs are members of `element`, what a run
+    shares is members of the program.
+
+    Args:
+        each: as in CudaPrinter.
+    """
+
+    def __init__(self, each: Mapping[str, str]):
+        super().__init__(each)
+        self.once = SharedPrinter()
+
+    def name(self, node: Node) -> str:
+        return f"element.{node.text}"
+
+    def shared(self, node: Node) -> str:
+        stem = node.text if node.op == "name" else "shared_value"
+        return self.member((node,), CPP.get(node.kind, "C"), stem, self.once.text(node), prepared=False)
+
+    def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
+        """As in CudaPrinter, under a name that no other member has."""
+        taken = {*OWN_NAMES, *(member.name for member in self.members.values())}
+        stem = name.rstrip("_")
+        names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
+        return super().member(key, type, next(name for name in names if name not in taken), value, prepared)
+
+
+OWN_NAMES = frozenset(("of", "fast", "within", "element", "shared"))  # what a program has beside its operands
+
+
 class CudaProgram(ProgramInCuda):
-    """What templates/map/ needs to know of one program.
+    """What templates/elementwise_program.cu.jinja needs to know of one program.
 
     Attributes:
-        members: what a run of elements shares.
-        shared_parameters: what the members are made from.
-        outputs: formulas, one method each.
-        ranges: conditions on an element under which all its fast forms hold; empty where they always do.
-        ranged: what those are made from.
         parameters: inputs that a run of elements shares.
+        members: what a run of elements shares, made once.
+        outputs: formulas.
+        ranges: conditions on an element under which all its fast forms hold; empty where they always do.
     """
 
     def __init__(self, program: Program):
         super().__init__(program)
-        op = program.operation
         self.parameters = self.shared
-        printer = CudaPrinter({operand.name: operand.element for operand in self.arrays})
+        printer = ElementPrinter({operand.name: operand.element for operand in self.arrays})
         written_out = program.written_out
-        formulas = [(operand, named_count(written_out[operand.name])) for operand in op.outputs]
+        formulas = [(operand, named_count(written_out[operand.name])) for operand in self.operation.outputs]
         self.outputs = tuple(
-            Output(
-                operand,
-                CPP.get(node.kind, "C"),
-                tuple(self.parameter(array) for array in self.arrays if array.name in node.names()),
-                printer.stored(node, self.narrow(operand)),
-            )
+            Output(operand, CPP.get(node.kind, "C"), printer.stored(node, self.narrow(operand)))
             for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
         self.ranges = tuple(printer.ranges)
-        names = {name for node in printer.ranges.values() for name in node.names()}
-        self.ranged = tuple(self.parameter(array) for array in self.arrays if array.name in names)
-        self.shared_parameters = tuple(
-            self.parameter(item)
-            for item in (*self.parameters, *self.scalars, *self.values)
-            if item.name in printer.made_from
-        )
 
-    def parameter(self, item: Operand | Attribute) -> Parameter:
-        """As the formula's methods take it: widened."""
+    @property
+    def roles(self) -> list[str]:
+        """The inputs as their roles, in the order of the kernels' arguments."""
+        runs = [("PerBlock" if any(dim.block for dim in o.dims) else "PerRun", o) for o in self.parameters]
+        each = [("PerElement", o) for o in self.arrays], runs, [("ScalarOf", o) for o in self.scalars]
+        return [f"{role}<{operand.element}>" for found in each for role, operand in found]
+
+    @property
+    def attribute_types(self) -> list[str]:
+        """The types of attributes in the kernels' arguments."""
+        return ["f64" if self.field(value).type == "C" else "i64" for value in self.values]
+
+    @property
+    def element_fields(self) -> list[Parameter]:
+        """The inputs of an element, as formulas take them."""
+        return [*map(self.field, self.arrays)]
+
+    @property
+    def shared_fields(self) -> list[Parameter]:
+        """What a run shares, as formulas take it."""
+        return [*map(self.field, (*self.parameters, *self.scalars, *self.values))]
+
+    def field(self, item: Operand | Attribute) -> Parameter:
+        """As formulas take it: widened."""
         return parameter_of(self.operation, item)
 
 

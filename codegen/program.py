@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import COMMON_HEADER, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.model.operation import COMPUTE, Operation, Over, Reduced
@@ -109,9 +109,10 @@ class Program:
 
     @property
     def headers(self) -> set[str]:
-        """What its source includes beside the headers that all include."""
+        """What its source includes for the functions that it calls."""
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
-        return {({**INTRINSICS, **CONVERSIONS})[name].header for name in called} - {""}
+        rows = [({**INTRINSICS, **CONVERSIONS})[name] for name in called]
+        return {row.header or COMMON_HEADER for row in rows if row.header or row.common}
 
     @property
     def named(self) -> set[str]:

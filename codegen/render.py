@@ -37,7 +37,7 @@ class Template:
 
 PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
 ROW_TEMPLATES = (
-    Template("map.cu.jinja", "cuda/{name}.cu", "//%"),
+    Template("source.cu.jinja", "cuda/{name}.cu", "//%"),
     Template("plan.py.jinja", "plans/{name}.py", "#%"),
     Template("reference.py.jinja", "reference/{name}.py", "#%"),
     PAGE,
@@ -87,12 +87,12 @@ def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
         if not program.operation.analysis.over:
-            found |= {"columns.cuh", "elementary.cuh", "flat.cuh", "groups.cuh", "lanes.cuh", "quotient.cuh"}
-            found |= {"shift.cuh", "tile.cuh", "walk.cuh"}
+            found.add("elementwise.cuh")
             continue
-        found |= {"elementary.cuh", "quotient.cuh"} | ({"row.cuh"} if program.passes else set())
-        found |= {"cluster_row.cuh"} if table.cluster_variants(program.operation) else set()
-        found |= {"split_across.cuh", "split_along.cuh", "split_finish.cuh"} if program.in_parts else set()
+        kernels = ["row"] if program.passes else []
+        kernels += ["cluster"] if table.cluster_variants(program.operation) else []
+        kernels += ["along", "across", "finish"] if program.in_parts else []
+        found |= {table.SCHEDULES[kernel].header for kernel in kernels}
     return sorted(found)
 
 
@@ -152,6 +152,8 @@ def _environment(statement: str) -> jinja2.Environment:
         cpp=_cpp,
         declared=_declared,
         typename=lambda letter: f"typename {letter}",
+        of_type=lambda fields: [f"{field.type} {field.name}" for field in fields],
+        roles_of_outputs=lambda outputs: ", ".join(f"PerElement<{output.operand.element}>" for output in outputs),
         parameters=lambda parameters: ", ".join(f"{p.type} {p.name}" for p in parameters),
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",

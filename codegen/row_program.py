@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -227,7 +228,10 @@ class RowProgram(ProgramInCuda):
         members = printer.members.values()
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values()]
+        per_row = {f"shared.{o.name}" for o in row.parameters}
+        given = {name for member in members for name in re.findall(r"shared\.\w+", member.value)}
         masks = {
+            "bool PER_ROW": "true" if whole and per_row & given else "",
             "u32 READS": reads,
             "u32 TAKES": taken,
             "u32 HELD_FRESH": _mask(held, (value.name for value in each.fresh)),

@@ -23,6 +23,14 @@ from skuda.plans.plan import Plan
 from skuda.schedules import table
 from skuda.schedules.table import TILE
 
+
+def kernel_of(entry: str) -> tuple[str, str]:
+    """The function of an operation, and its kernel, that an NVRTC name expression names: ("lerp", "vec")."""
+    name, _, rest = entry.partition("<")
+    function, found, _ = rest.partition("_program<")
+    return (function, name) if found else tuple(name.rsplit("_", 1))
+
+
 # Odd lengths and tails first; 1 and small ones for kernels that only they reach.
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)

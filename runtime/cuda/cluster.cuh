@@ -105,8 +105,8 @@ __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acqui
 __device__ inline i32 chunks_of(i64 length) { return i32((length + PLACES * GROUP - 1) / (PLACES * GROUP)); }
 __device__ inline i32 segments_of(i64 length) { return i32((length + SEGMENT - 1) / SEGMENT); }
 
-// A thread of a cluster: which shares of the row are its own. It has one share of each chunk, in the segments of its team:
-// as many threads of a block as take its shares of one chunk.
+// A thread of a cluster: which shares of the row are its own. It has one share of each chunk, in the segments of its
+// team: as many threads of a block as take its shares of one chunk.
 template <int BLOCKS> struct ClusterThread {
   static constexpr int TEAM = PLACES / BLOCKS;
   i32 lane, warp, index;       // in its warp; of the row's warps; of the threads that a chunk has shares for
@@ -158,8 +158,8 @@ template <int BYTES, int BLOCKS> struct RowMemory {
 // 16-byte words that a share takes.
 template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
 
-// One input or value there: a share's words from FIRST on. They lie so that lanes which read their own shares meet in no
-// bank.
+// One input or value there: a share's words from FIRST on. They lie so that lanes which read their own shares meet in
+// no bank.
 template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   using V = Lanes<E, GROUP>;
   using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
@@ -227,7 +227,8 @@ template <typename E, int TURNS> struct Prefetched {
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return bits <= 16 ? 4 : bits <= 32 ? 2 : 1; }
-// Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others compute.
+// Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others
+// compute.
 __device__ constexpr int cluster_blocks(int bits, int passes, bool wide) {
   return wide ? 1 : bits <= 16 && passes <= 3 ? 4 : 3;
 }

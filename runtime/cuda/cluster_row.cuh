@@ -1,6 +1,6 @@
-// The kernel of long aligned rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however
-// many passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
-// arithmetic.
+// The kernel of long aligned rows: the blocks of a cluster hold a row in shared memory, so that it is read once,
+// however many passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside
+// another's arithmetic.
 #pragma once
 #include "cluster.cuh"
 #include "row_args.cuh"
@@ -42,8 +42,8 @@ template <typename E, typename V> struct StoredShare {
 template <int I, typename V> __device__ Type<V> slot_of(const Slot<I, V>&);
 template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))::type;
 
-// What a thread has found of a reduction in a segment. Element: of an input that is reduced as it is stored, two elements
-// at once, where they have such instructions.
+// What a thread has found of a reduction in a segment. Element: of an input that is reduced as it is stored, two
+// elements at once, where they have such instructions.
 template <typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
   Partial<How, state_t<How, typename Make::Value>, PLACES> partial;
@@ -115,8 +115,8 @@ template <typename Passes, typename... Make> __device__ constexpr u32 stored_bit
   return bits;
 }
 
-// What a pass takes and makes, by index: inputs and columns of P::Element, values of P::Held that earlier passes hold and
-// that it is the first to make, reductions and outputs of its Makes.
+// What a pass takes and makes, by index: inputs and columns of P::Element, values of P::Held that earlier passes hold
+// and that it is the first to make, reductions and outputs of its Makes.
 template <typename P, int I> struct PassSets {
   using Pass = type_at<typename P::Passes, I>;
   using Makes = typename Pass::Makes;
@@ -133,7 +133,8 @@ template <typename P, int I> struct PassSets {
 template <typename Makes, typename Reduced> struct PassResults;
 template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   template <int M> using Make = type_at<Makes, M>;
-  template <int M> using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
+  template <int M>
+  using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
   Signal signal;
   TupleOf<Seq<R...>, Results<R>...> of;
 
@@ -262,8 +263,8 @@ using ClusterRow = ClusterRowOf<
     P, BLOCKS, make_seq<operands_of<P>::elements>, make_seq<operands_of<P>::outputs>, make_seq<P::Stack::size>,
     make_seq<P::Passes::size - 1>>;
 
-// A pass over such a row: what it takes of a share comes from shared memory, and what later passes take of it goes there.
-// N, K, H, F, R, O: the sets of PassSets.
+// A pass over such a row: what it takes of a share comes from shared memory, and what later passes take of it goes
+// there. N, K, H, F, R, O: the sets of PassSets.
 template <typename P, int BLOCKS, int I, typename N, typename K, typename H, typename F, typename R, typename O>
 struct ClusterPassOf;
 template <typename P, int BLOCKS, int I, int... N, int... K, int... H, int... F, int... R, int... O>
@@ -404,6 +405,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
   P::finish(shared);
   row.store_per_row(shared);
-  if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0) ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
+  if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0)
+    ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
 }
 #endif

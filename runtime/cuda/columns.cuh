@@ -1,6 +1,6 @@
 // Tables of whole vectors whose columns have parameters of their own.
 #pragma once
-#include "lanes.cuh"
+#include "elementwise_program.cuh"
 #include "shift.cuh"
 #include "walk.cuh"
 
@@ -60,3 +60,149 @@ template <typename E, int N> struct Entries {
     }
   }
 };
+
+// The schedule columns: inputs that differ between the columns of tables of whole vectors. Steps are in bytes.
+template <int LANES> struct ColumnEntries {
+  template <typename E> using type = Entries<E, LANES>;
+};
+struct ColumnMoves {
+  template <typename E> struct Input {
+    const storage_t<E>* data;
+    i64 apart, row;
+    __device__ const storage_t<E>* start(const Columns::Place& at) const {
+      return ::at<E>(stepped(data, at.table, apart), at.first);
+    }
+    template <int N> __device__ void load(Lanes<E, N>& lanes, const storage_t<E>* from, i32 number) const {
+      lanes = ::load<true, E, N>(stepped(from, number, row), 0, N);
+    }
+    __device__ compute_t<E> read(i32 at) const { return ::read<E>(data, at); }
+  };
+  template <typename R> struct Run {
+    using E = typename R::element;
+    const storage_t<E>* data;
+    i64 apart, step;
+    __device__ storage_t<E> entry(i32 column) const { return *stepped(data, column, step); }
+  };
+  template <typename E> struct Output {
+    storage_t<E>* data;
+    i64 apart, row;
+    __device__ storage_t<E>* start(const Columns::Place& at) const {
+      return ::at<E>(stepped(data, at.table, apart), at.first);
+    }
+    template <typename V> __device__ void write(V value, i32 at, bool last) const { ::write<E>(data, at, last, value); }
+  };
+};
+template <typename P> using ColumnsArgs = typename Elementwise<P>::template Arguments<Columns, ColumnMoves>;
+
+template <typename P, int LANES, typename Starts>
+__device__ inline void store_row(const ColumnsArgs<P>& args, const Starts& starts, i32 row,
+                                 const typename Elementwise<P>::template LaneValues<LANES>& values) {
+  using E = Elementwise<P>;
+  typename E::template OutputLanes<LANES> out = {};
+  E::each_output(
+      args,
+      [&](const auto& output, auto& lanes, const auto& own, auto* to) {
+        set_all(lanes, own);
+        store<true>(stepped(to, row, output.row), 0, lanes);
+      },
+      out, values, starts);
+}
+
+// A thread prepares LANES columns and takes their vectors in ROWS rows.
+template <typename P, int LANES, int ROWS>
+__global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_constant__ ColumnsArgs<P> args) {
+  using E = Elementwise<P>;
+  using Values = typename E::template LaneValues<LANES>;
+  const Columns& columns = args.head;
+
+  if (i32(blockIdx.x) >= i32(columns.blocks)) {  // the edges, one element at a time
+    constexpr int PER = E::PACKED ? 2 : 1;       // packed: a thread keeps to a byte
+#pragma unroll 1
+    for (int nibble = 0; nibble < PER; ++nibble) {
+      const i32 at = columns.edge(threadIdx.x * PER) + nibble, column = columns.column(at);
+      if (at >= i32(columns.length)) break;
+      const P program = E::made(args, E::read_entries(args, column));
+      E::write(args, E::value(program, E::read(args, at)), at, at + 1 == columns.length);
+    }
+    return;
+  }
+
+  // All loads are under way before the first is used, those of the rows under no condition: threads without a row read
+  // another.
+  const Columns::Place at = columns.template place<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
+  typename E::InputStarts in_starts;
+  E::each_input(args, [&](const auto& input, auto& from) { from = input.start(at); }, in_starts);
+  typename E::template InputLanes<LANES> in[ROWS];
+#pragma unroll
+  for (int next = 0; next < ROWS; ++next) {
+    const i32 row = ::min(at.row + next, at.near - 1);
+    E::each_input(
+        args, [&](const auto& input, auto& lanes, const auto* from) { input.template load<LANES>(lanes, from, row); },
+        in[next], in_starts);
+  }
+  const i32 column = columns.column(at.first), width = i32(columns.width.divisor);
+  bool whole = true;
+  typename E::RunStarts run_starts;
+  typename E::template OfRuns<ColumnEntries<LANES>> entries;
+  E::each_run(
+      args,
+      [&](const auto& run, auto& own, auto& from) {
+        from = stepped(run.data, at.table, run.apart);
+        whole = whole && own.whole(from, column, width, run.step);
+      },
+      entries, run_starts);
+  const auto load = [&](bool whole) {
+    E::each_run(
+        args, [&](const auto& run, auto& own, const auto* from) { own.load(whole, from, column, width, run.step); },
+        entries, run_starts);
+  };
+  if (whole) load(true);  // one branch, so that no load in it waits for another
+  else load(false);
+  typename E::OutputStarts out_starts;
+  E::each_output(args, [&](const auto& output, auto& to) { to = output.start(at); }, out_starts);
+
+  const auto made = [&](int lane) {
+    typename E::Given given;
+    E::each_run(args, [&](const auto&, auto& value, const auto& own) { value = own.lanes.get(lane); }, given, entries);
+    return E::made(args, given);
+  };
+  P programs[LANES];
+  bool fast = true;
+#pragma unroll
+  for (int lane = 0; lane < LANES; ++lane) {
+    programs[lane] = made(lane);
+    fast = fast && programs[lane].fast();
+  }
+  if constexpr (RANGED<P>) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) {
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        fast = fast & programs[lane].within(E::template element<LANES>(in[next], lane));
+    }
+  }
+  if (fast) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) {
+      Values values;
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(values, lane, programs[lane], in[next]);
+      if (at.row + next >= at.end) break;
+      store_row<P, LANES>(args, out_starts, at.row + next, values);
+    }
+  } else {  // unusual shared values or elements
+    const i32 end = ::min(at.row + ROWS, at.end);
+#pragma unroll 1
+    for (i32 row = at.row; row < end; ++row) {
+      typename E::template InputLanes<LANES> own;
+      E::each_input(
+          args, [&](const auto& input, auto& lanes, const auto* from) { input.template load<LANES>(lanes, from, row); },
+          own, in_starts);
+      Values values;
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) E::template compute<GENERAL, LANES>(values, lane, made(lane), own);
+      store_row<P, LANES>(args, out_starts, row, values);
+    }
+  }
+}

@@ -17,14 +17,9 @@ template <typename... E> struct List {
 template <int I, typename V> struct Slot { V value; };
 template <typename S, typename... V> struct TupleOf;
 template <int... I, typename... V> struct TupleOf<Seq<I...>, V...> : Slot<I, V>... {
-  TupleOf() = default;
-  __device__ TupleOf(V... values) : Slot<I, V>{values}... {}
-};
-template <> struct TupleOf<Seq<>> {};
-template <typename... V> struct Tuple : TupleOf<make_seq<sizeof...(V)>, V...> {
   static constexpr int size = sizeof...(V);
-  using TupleOf<make_seq<sizeof...(V)>, V...>::TupleOf;
 };
+template <typename... V> using Tuple = TupleOf<make_seq<sizeof...(V)>, V...>;
 template <int I, typename V> __device__ inline V& get(Slot<I, V>& slot) { return slot.value; }
 template <int I, typename V> __device__ inline const V& get(const Slot<I, V>& slot) { return slot.value; }
 
@@ -36,6 +31,11 @@ template <int... I, typename F> __device__ inline void each(Seq<I...>, const F& 
   (function(Constant<I>()), ...);
 }
 template <int N, typename F> __device__ inline void each(const F& function) { each(make_seq<N>(), function); }
+
+// What a formula takes of an element: its compute type C where it is a float, else an integer or a bool.
+template <bool REAL, typename C, typename E> struct in_formula { using type = compute_t<E>; };
+template <typename C, typename E> struct in_formula<true, C, E> { using type = C; };
+template <typename C, typename E> using formula_t = typename in_formula<is_real<E>::value, C, E>::type;
 
 // The type at an index of a list.
 template <typename E> struct Type { using type = E; };
@@ -51,6 +51,7 @@ using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))
 // for each row. Scalar: one value. E: the element type.
 template <typename E> struct PerElement { using element = E; };
 template <typename E> struct PerRun { using element = E; };
+template <typename E> struct PerBlock { using element = E; };  // PerRun whose runs are blocks along an axis
 template <typename E> struct PerColumn { using element = E; };
 template <typename E, auto Member = nullptr> struct PerRow { using element = E; };  // Member: of Shared, of an output
 template <typename E> struct ScalarOf { using element = E; };
@@ -72,8 +73,8 @@ template <int Output> struct Store {
   static constexpr int output = Output;
 };
 
-// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if that
-// matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
+// A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if
+// that matters; Joined: joins it with the extremes of other elements; Raw: the input's index in Inputs.
 template <typename How_, typename Joined_, int Raw> struct Extreme {
   using How = How_;
   using Joined = Joined_;
@@ -89,9 +90,10 @@ constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 // What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
 // (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first to
 // make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all numbers.
+// PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }

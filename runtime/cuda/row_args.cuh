@@ -96,10 +96,6 @@ template <typename P, int N>
 using element_in = typename type_at<typename P::Inputs, operands_of<P>::with_elements(N)>::element;
 template <typename P, int I> using element_out = typename type_at<typename P::Outputs, I>::element;
 
-// What a formula takes of an element: its compute type, where it is a float; else an integer or a bool.
-template <bool REAL, typename C, typename E> struct in_formula { using type = compute_t<E>; };
-template <typename C, typename E> struct in_formula<true, C, E> { using type = C; };
-template <typename P, typename E> using formula_t = typename in_formula<is_real<E>::value, typename P::C, E>::type;
 
 // What the elements of a row share before the first pass. Its members begin with the count, operands of each row,
 // scalars and attributes; what passes find comes later.
@@ -111,11 +107,11 @@ __device__ inline typename P::Shared shared_at_start(
   constexpr int scalars = Operands::inputs - Operands::scalars;
   return {
       count,
-      formula_t<P, typename type_at<Inputs, Operands::of_each_row(R)>::element>(::widen(
+      formula_t<typename P::C, typename type_at<Inputs, Operands::of_each_row(R)>::element>(::widen(
           args.template input<Operands::of_each_row(R)>()
               .array[args.rows.offset(row, args.template input<Operands::of_each_row(R)>().strides)]))...,
-      formula_t<P, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
-      formula_t<P, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
+      formula_t<typename P::C, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
+      formula_t<typename P::C, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
 }
 template <typename P>
 __device__ inline typename P::Shared shared_at_start(
@@ -134,9 +130,9 @@ template <typename Pass, typename Shared> __device__ inline Pass pass_for(const 
 // One element of each input with elements, for a pass that reads those whose bit of READS is set. `shares`: of each of
 // them what has a lane for each of a group's elements.
 template <typename P, u32 READS, int N, typename Shares>
-__device__ inline formula_t<P, element_in<P, N>> value_in_lane(const Shares& shares, int lane) {
-  if constexpr ((READS >> N & 1) != 0) return formula_t<P, element_in<P, N>>(get<N>(shares).get(lane));
-  else return formula_t<P, element_in<P, N>>();
+__device__ inline formula_t<typename P::C, element_in<P, N>> value_in_lane(const Shares& shares, int lane) {
+  if constexpr ((READS >> N & 1) != 0) return formula_t<typename P::C, element_in<P, N>>(get<N>(shares).get(lane));
+  else return formula_t<typename P::C, element_in<P, N>>();
 }
 template <typename P, u32 READS, typename Shares, int... N>
 __device__ inline typename P::Element element_in_lane(const Shares& shares, int lane, Seq<N...>) {

@@ -1,5 +1,5 @@
-// A split reduction by threads across rows: each takes LANES rows beside each other, and one place of each. ALIGNED: these
-// are neighbours, whole vectors; otherwise a warp's rows are, and those of a thread lie as far apart.
+// A split reduction by threads across rows: each takes LANES rows beside each other, and one place of each. ALIGNED:
+// these are neighbours, whole vectors; otherwise a warp's rows are, and those of a thread lie as far apart.
 #pragma once
 #include "split_group.cuh"
 #include "split_tuning.cuh"
@@ -52,8 +52,8 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
     ask_for_columns<E>(row, start, part.end, args.rows, args.template elements<N>().reach, part.columns);
   }
 };
-// One that rows share, or of which they have a few: the same elements serve all rows of a thread, unless those beside each
-// other differ in it.
+// One that rows share, or of which they have a few: the same elements serve all rows of a thread, unless those beside
+// each other differ in it.
 template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, LANES, ALIGNED, true> {
   using E = element_in<P, N>;
   static constexpr int TURNS = turns_across<P, LANES>(), COUNT = P::BESIDE >> N & 1 ? LANES : 1;
@@ -171,7 +171,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   Accumulator<P> totals[LANES];
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane)
-    passes[lane] = pass_for<typename P::InParts>(given.of_row(args, part.row + part.columns.step(lane)));
+    passes[lane] = given.pass(args, part.row + part.columns.step(lane));
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
 #pragma unroll 1

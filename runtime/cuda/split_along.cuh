@@ -105,7 +105,9 @@ template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MO
 
  private:
   // Shared memory of the outputs before one.
-  template <int I> static __device__ constexpr int before() { return ((S < I ? OutputAlong<P, S, MODE>::bytes : 0) + ... + 0); }
+  template <int I> static __device__ constexpr int before() {
+    return ((S < I ? OutputAlong<P, S, MODE>::bytes : 0) + ... + 0);
+  }
 };
 template <typename P, int MODE>
 using OperandsAlong = OperandsAlongOf<P, MODE, make_seq<operands_of<P>::elements>, stores_of<P>>;
@@ -124,31 +126,38 @@ template <typename P> __device__ constexpr bool seeks_index() {
   else return false;
 }
 
-// Takes all groups that a thread has loaded, if what it finds is finite where that matters.
-template <typename P, int MODE, typename Groups, int... X>
-__device__ inline bool take_extremes(
-    Accumulator<P>& total, const Groups& groups, const PartAlong& part, i32 start, Seq<X...>) {
+// The extremes of all groups that a thread has loaded.
+template <typename P, typename S> struct FoundExtremesOf;
+template <typename P, int... X> struct FoundExtremesOf<P, Seq<X...>> {
   Tuple<extremes_of<P, X>...> found;
+
+  template <int MODE, typename Groups>
+  __device__ void add(const Groups& groups, const PartAlong& part, i32 start) {
 #pragma unroll
-  for (int t = 0; t < turns_along<P>(); ++t) {
-    const i32 left = part.size - start - t * part.apart;
-    if (left <= 0) break;
-    (get<X>(found).add(
-         MODE == WHOLE ? get<extreme_at<P, X>::raw>(groups).of[t]
-                       : repeated(get<extreme_at<P, X>::raw>(groups).of[t], left)),
+    for (int t = 0; t < turns_along<P>(); ++t) {
+      const i32 left = part.size - start - t * part.apart;
+      if (left <= 0) break;
+      (get<X>(found).add(
+           MODE == WHOLE ? get<extreme_at<P, X>::raw>(groups).of[t]
+                         : repeated(get<extreme_at<P, X>::raw>(groups).of[t], left)),
+       ...);
+    }
+  }
+  // Whether they are what is wanted: not where some element is not finite and that matters.
+  __device__ bool known() const { return (get<X>(found).known() && ...); }
+  __device__ void take(Accumulator<P>& total) const {
+    ((total.StateSlot<P, X>::value = extreme_at<P, X>::Joined::of(total.StateSlot<P, X>::value, get<X>(found).value())),
      ...);
   }
-  if (!__builtin_expect((get<X>(found).known() && ...), 1)) return false;
-  ((get<X>(total) = extreme_at<P, X>::Joined::of(get<X>(total), get<X>(found).value())), ...);
-  return true;
-}
+};
+template <typename P> using FoundExtremes = FoundExtremesOf<P, typename P::Extremes::Index>;
 
 // Takes the groups that a thread has loaded.
 template <typename P, int MODE>
 __device__ inline void take_groups(
     Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::InParts& pass,
-    const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups, const PartAlong& part,
-    i32 start) {
+    const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups,
+    const PartAlong& part, i32 start) {
   using Operands = OperandsAlong<P, MODE>;
   constexpr bool STRETCHES = SplitTraits<P>::stores && MODE == UNIT;
 #pragma unroll
@@ -190,7 +199,7 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
   const i64 last = args.rows.rows * args.rows.parts.divisor - 1;
   const PartAlong part(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);
   const Operands operands(args, part.row, stretches);
-  const auto pass = pass_for<typename P::InParts>(Given<P>(args).of_row(args, part.row));
+  const auto pass = Given<P>(args).pass(args, part.row);
   Accumulator<P> total[1] = {Accumulator<P>::nothing()};
   bool has_total = threadIdx.x == 0;
   if constexpr (seeks_index<P>()) {
@@ -201,8 +210,14 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
       const i32 start = turn * part.apart + part.own;
       typename Operands::Groups groups;
       operands.load(groups, args, part, start);
-      if constexpr (has_extremes<P>(typename P::Extremes::Index()))
-        if (take_extremes<P, MODE>(total[0], groups, part, start, typename P::Extremes::Index())) continue;
+      if constexpr (has_extremes<P>(typename P::Extremes::Index())) {
+        FoundExtremes<P> found;
+        found.template add<MODE>(groups, part, start);
+        if (__builtin_expect(found.known(), 1)) {
+          found.take(total[0]);
+          continue;
+        }
+      }
       take_groups<P, MODE>(total[0], args, pass, operands, groups, part, start);
     }
     join_places(total, part.dealt, scratch);

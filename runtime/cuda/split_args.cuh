@@ -1,5 +1,5 @@
-// What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each a
-// part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
+// What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each
+// a part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
 #pragma once
 #include "parts.cuh"
 #include "row_args.cuh"
@@ -96,6 +96,13 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
   }
   __device__ typename P::Shared of_row(const ReduceArgs<P>& args, i64 row) const {
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};
+  }
+  // For the pass: what it does not take is not read, for compilers keep the loops that find where it lies.
+  __device__ typename P::InParts pass(const ReduceArgs<P>& args, i64 row) const {
+    if constexpr (P::InParts::PER_ROW) return pass_for<typename P::InParts>(of_row(args, row));
+    else
+      return pass_for<typename P::InParts>(
+          typename P::Shared{count, input_t<Operands::of_each_row(R)>()..., get<S>(scalars)..., get<A>(attributes)...});
   }
 };
 template <typename P>

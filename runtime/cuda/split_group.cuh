@@ -5,8 +5,8 @@
 // Of a group's elements, what a reduction takes.
 template <typename V> struct GroupValues { V of[GROUP]; };
 
-// A group is told by a struct G: `element(i)` is an element as formulas take it, `set<S>(i, value)` keeps what is stored
-// of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
+// A group is told by a struct G: `element(i)` is an element as formulas take it, `set<S>(i, value)` keeps what is
+// stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
 template <int FAST, typename P, typename G, typename Values, int... R, int... S>
 __device__ inline void make_values(
     Values& values, const typename P::InParts& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
@@ -26,8 +26,8 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
   take<How>(state, values, first);
 }
 
-// Takes a group, which begins at `first` in its row, in addition to what there is of the groups before it. `exist` of its
-// elements do; `whole`: all of them. REPEATED: the others are the last one again, which changes no extreme.
+// Takes a group, which begins at `first` in its row, in addition to what there is of the groups before it. `exist` of
+// its elements do; `whole`: all of them. REPEATED: the others are the last one again, which changes no extreme.
 template <typename P, bool REPEATED, typename G, int... R>
 __device__ inline void take_group(
     Accumulator<P>& total, const typename P::InParts& pass, G&& group, bool whole, i32 exist, i64 first,

@@ -20,8 +20,8 @@ template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
 };
 template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
 
-// Groups along a row that a thread loads at once: 128 bytes and more are under way. Fewer wide ones beside outputs, which
-// take registers too.
+// Groups along a row that a thread loads at once: 128 bytes and more are under way. Fewer wide ones beside outputs,
+// which take registers too.
 template <typename P> __device__ constexpr int turns_along() {
   using Traits = SplitTraits<P>;
   if (Traits::indices && !Traits::extremes) return Traits::bits <= 16 ? 4 : 2;
@@ -43,8 +43,8 @@ template <typename P, int LANES> __device__ constexpr bool asks_ahead() {
   return LANES > 1 && (Traits::stores || turns_across<P, LANES>() * LANES * Traits::bits <= 64);
 }
 
-// Blocks that a multiprocessor is to have room for. Along rows the loads of three are enough: with more, loads would wait
-// for registers, of which the words around misaligned groups take twice as many. Across rows more would spill.
+// Blocks that a multiprocessor is to have room for. Along rows the loads of three are enough: with more, loads would
+// wait for registers, of which the words around misaligned groups take twice as many. Across rows more would spill.
 template <typename P, int MODE> __device__ constexpr int blocks_along() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;

@@ -1,6 +1,7 @@
 // A plane of two axes, tile by tile through shared memory: each operand is read or written in lines along the axis that
 // it runs along; a thread computes neighbours along one axis, and the lanes of a warp lie along the other.
 #pragma once
+#include "elementwise_program.cuh"
 #include "walk.cuh"
 
 constexpr int TILE_THREADS = 128;
@@ -201,4 +202,153 @@ __device__ inline void one_to_tile(u8* tile, bool turned, i32 along, i32 across,
   using T = Tile<E, ALONG, ACROSS>;
   const auto unit = reinterpret_cast<typename T::W*>(tile + T::at(turned, along, across));
   write<E>(unit, storage<E>::bits < 8 ? along & 1 : 0, (along & 1) == 0, value);
+}
+
+// The schedule tile: operands that run along different axes.
+// The shared memory of an operand, by its number.
+template <int ALONG, int ACROSS> struct TileMemory {
+  template <typename E, int NUMBER> __device__ static u8* at() {
+    __shared__ alignas(16) u8 memory[Tile<E, ALONG, ACROSS>::bytes];
+    return memory;
+  }
+};
+struct TileMoves {
+  template <typename E> struct Input {
+    const storage_t<E>* data;
+    Strides strides;
+    PlaneSteps steps;
+    template <int ALONG, int ACROSS> __device__ void fill(u8* tile, const Tiles& tiles, const Tiles::Place& at) const {
+      read_tile<E, ALONG, ACROSS>(tile, data, tiles, at, strides, steps);
+    }
+    template <int ALONG, int ACROSS, int N>
+    __device__ void take(Lanes<E, N>& lanes, const u8* tile, i32 along, i32 across) const {
+      lanes = from_tile<E, N, ALONG, ACROSS>(tile, steps.turned, along, across);
+    }
+    template <int ALONG, int ACROSS> __device__ compute_t<E> take(const u8* tile, i32 along, i32 across) const {
+      return one_from_tile<E, ALONG, ACROSS>(tile, steps.turned, along, across);
+    }
+  };
+  template <typename R> struct Run {
+    using E = typename R::element;
+    const storage_t<E>* data;
+    Strides strides;
+    PlaneSteps steps;
+    __device__ const storage_t<E>* start(const Tiles& tiles, const Tiles::Place& at, i32 column) const {
+      return data + tiles.offset(at.plane, strides) + column * steps.across;
+    }
+  };
+  template <typename E> struct Output {
+    storage_t<E>* data;
+    Strides strides;
+    PlaneSteps steps;
+    template <int ALONG, int ACROSS, int N>
+    __device__ void put(u8* tile, i32 along, i32 across, const Lanes<E, N>& lanes) const {
+      to_tile<E, N, ALONG, ACROSS>(tile, steps.turned, along, across, lanes);
+    }
+    template <int ALONG, int ACROSS, typename V> __device__ void put(u8* tile, i32 along, i32 across, V value) const {
+      one_to_tile<E, ALONG, ACROSS>(tile, steps.turned, along, across, value);
+    }
+    template <int ALONG, int ACROSS>
+    __device__ void flush(const u8* tile, const Tiles& tiles, const Tiles::Place& at) const {
+      write_tile<E, ALONG, ACROSS>(tile, data, tiles, at, strides, steps);
+    }
+  };
+};
+template <typename P> using TileArgs = typename Elementwise<P>::template Arguments<Tiles, TileMoves>;
+
+// A block takes a tile through shared memory, a thread LANES neighbours of it.
+template <typename P, int ALONG, int ACROSS, int LANES>
+__global__ void __launch_bounds__(TILE_THREADS) tile(const __grid_constant__ TileArgs<P> args) {
+  using E = Elementwise<P>;
+  using Memory = TileMemory<ALONG, ACROSS>;
+  static_assert(ALONG * ACROSS % (TILE_THREADS * LANES) == 0);
+  const Tiles& tiles = args.head;
+  const Tiles::Place at = tiles.template place<ALONG, ACROSS>(i32(blockIdx.x));
+  const auto in_tiles = E::template input_memory<Memory>();
+  const auto out_tiles = E::template output_memory<Memory>();
+  // A thread's elements lie at one place across. Threads without any read what runs of others share.
+  constexpr int SHARE = ALONG * ACROSS / TILE_THREADS;
+  const i32 across = i32(threadIdx.x) % ACROSS;
+  i32 first = i32(threadIdx.x) / ACROSS * SHARE;
+  const i32 last = ::min(first + SHARE, at.length);
+  typename E::RunStarts starts;
+  typename E::Given given;
+  i32 end = 0;
+  if constexpr (E::HAS_RUNS) {
+    const i32 column = tiles.run_across(at.across + ::min(across, at.width - 1));
+    E::each_run(args, [&](const auto& run, auto& start) { start = run.start(tiles, at, column); }, starts);
+  }
+  const auto load = [&](i32 element) {
+    const u32 index = u32(tiles.run_along(at.along + element));
+    end = i32(::min((index + 1) * u32(tiles.run_along.divisor) - u32(at.along), u32(ALONG)));
+    E::each_run(
+        args,
+        [&](const auto& run, auto& value, const auto& start) { value = widen(start[i64(index) * run.steps.along]); },
+        given, starts);
+  };
+  if constexpr (E::HAS_RUNS) load(::min(first, at.length - 1));  // under way before the elements are
+
+  E::each_input(
+      args, [&](const auto& input, u8* tile) { input.template fill<ALONG, ACROSS>(tile, tiles, at); }, in_tiles);
+  P program = E::made(args, given);
+  wait_for_copies();
+  __syncthreads();
+
+  for (; across < at.width && first < last; first += LANES) {
+    if constexpr (E::HAS_RUNS) {
+      if (first >= end) {
+        load(first);
+        program = E::made(args, given);
+      }
+    }
+    if (first + LANES <= (E::HAS_RUNS ? ::min(end, last) : last) && program.fast()) {
+      typename E::template InputLanes<LANES> in;
+      E::each_input(
+          args,
+          [&](const auto& input, auto& lanes, u8* tile) {
+            input.template take<ALONG, ACROSS>(lanes, tile, first, across);
+          },
+          in, in_tiles);
+      typename E::template OutputLanes<LANES> out = {};
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane)
+        E::template set<LANES>(out, lane, program.template of<FAST_FORM>(E::template element<LANES>(in, lane)));
+      E::each_output(
+          args,
+          [&](const auto& output, const auto& lanes, u8* tile) {
+            output.template put<ALONG, ACROSS>(tile, first, across, lanes);
+          },
+          out, out_tiles);
+      continue;
+    }
+    // Ends of tiles, neighbours in several runs, unusual shared values: one element at a time.
+    const i32 limit = ::min(first + LANES, last);
+#pragma unroll 1
+    for (i32 element = first; element < limit; ++element) {
+      if constexpr (E::HAS_RUNS) {
+        if (element >= end) {
+          load(element);
+          program = E::made(args, given);
+        }
+      }
+      typename E::Read read;
+      E::each_input(
+          args,
+          [&](const auto& input, auto& value, u8* tile) {
+            value = input.template take<ALONG, ACROSS>(tile, element, across);
+          },
+          read, in_tiles);
+      const auto values = E::value(program, E::element_of(read));
+      E::each_output(
+          args,
+          [&](const auto& output, const auto& value, u8* tile) {
+            output.template put<ALONG, ACROSS>(tile, element, across, value);
+          },
+          values, out_tiles);
+    }
+  }
+  __syncthreads();
+  E::each_output(
+      args, [&](const auto& output, u8* tile) { output.template flush<ALONG, ACROSS>(tile, tiles, at); },
+      out_tiles);
 }

@@ -89,7 +89,7 @@ class Launch(Launches):
         scalars = [index for index in inputs if self._single[index]]
         outputs = range(len(inputs), len(operation.operands))
 
-        arguments = table.arguments_of(geometry.variant)
+        arguments = table.schedule_of(geometry.variant).argument
 
         def pointers(indices) -> list[Any]:
             """Each operand's pointer and what follows it."""

@@ -1,4 +1,4 @@
-"""The host side of templates/map/columns.cu.jinja: parameters that differ along the last axis."""
+"""The host side of runtime/cuda/columns.cuh: parameters that differ along the last axis."""
 
 from __future__ import annotations
 

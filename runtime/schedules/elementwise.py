@@ -1,4 +1,4 @@
-"""The host side of templates/map.cu.jinja: which variant serves some arguments, and the parameters that it takes.
+"""The host side of elementwise programs: which variant serves some arguments, and the parameters that it takes.
 
 Selection goes by structure: are the operands contiguous, on 16-byte boundaries, in runs that share parameters? The
 slots are written in the order in which the template declares the kernel's arguments, eight bytes each.
@@ -184,7 +184,7 @@ class ElementwiseKernels(KernelGeometry):
     def one_row(
         self, variant, lanes: int, groups: int, arrays, length: int, run: int, period: int, steps, line: int, gaps
     ) -> Geometry | None:
-        """A launch of templates/map/vec.cu.jinja; None as of `_flat`.
+        """A launch of runtime/cuda/vec.cuh; None as of `_flat`.
 
         Args:
             variant, lanes, groups: which, elements of a vector, and vectors that a thread takes.

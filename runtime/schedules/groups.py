@@ -1,5 +1,5 @@
-"""The host side of lines with gaps between them (`pitched` of templates/map/vec.cu.jinja), and of lines whose groups
-begin anywhere in a vector (templates/map/groups.cu.jinja)."""
+"""The host side of lines with gaps between them (`pitched` of runtime/cuda/vec.cuh), and of lines whose groups
+begin anywhere in a vector (runtime/cuda/groups.cuh)."""
 
 from __future__ import annotations
 

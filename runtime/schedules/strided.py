@@ -1,7 +1,7 @@
 """The host side of walk.cuh: kernels that find an element's place by divisions, along up to AXES axes.
 
-The moves of templates/map/rows.cu.jinja and columns_unaligned.cu.jinja, whose threads take shares of rows, and of
-strided.cu.jinja, which serves what nothing else does.
+The moves of runtime/cuda/row_shares.cuh and columns_unaligned.cuh, whose threads take shares of rows, and of
+strided.cuh, which serves what nothing else does.
 """
 
 from __future__ import annotations

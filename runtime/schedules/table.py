@@ -1,7 +1,8 @@
-"""The schedules of templates/map.cu.jinja: which a call can reach, what they are called, how much a thread takes."""
+"""The schedules: which a call can reach, what their kernels are called, how much a thread takes."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from enum import IntEnum
 from functools import cache
 
@@ -17,7 +18,7 @@ _TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
 
 
 class Variant(Record):
-    """One schedule of the map template.
+    """One schedule, in one of its forms.
 
     Attributes:
         kernel: suffix of the kernel's name.
@@ -297,57 +298,22 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     return f"{variant.kernel}{lanes}{variant.suffix}"
 
 
+def schedule_of(variant: Variant) -> Schedule:
+    """The row of the table that a variant belongs to: that of its kernel and suffix, or that of its kernel."""
+    return SCHEDULES.get(f"{variant.kernel}{variant.suffix}") or SCHEDULES[variant.kernel]
+
+
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
-    arguments = [types[letter] for letter in operation.kernel_letters]
-    if isinstance(variant, RowVariant | ClusterVariant | PartVariant):
-        return f"{variant.kernel}<{', '.join((_program(operation, types), *map(str, _of_rows(variant))))}>"
-    if variant is STRIDED:
-        arguments.append(str(strided_lanes(operation, types)))
-    elif variant is TILE:
-        arguments += map(str, tile_of(operation, types))
-    else:
-        arguments += map(str, lanes_of(operation, types, variant))
-    if variant.kernel == "vec":
-        arguments.append({SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED"))
-    kernel = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    return f"{operation.function}_{kernel}<{', '.join(arguments)}>"
-
-
-def arguments_of(variant: Variant) -> abi.Arguments:
-    """What the argument of a variant's kernel is made of."""
-    name = "columns_unaligned" if variant is COLUMNS_UNALIGNED else variant.kernel
-    return {
-        "vec": abi.VEC_ARGUMENTS, "groups": abi.GROUPS_ARGUMENTS, "columns": abi.COLUMNS_ARGUMENTS,
-        "columns_unaligned": abi.ROWS_ARGUMENTS, "rows": abi.ROWS_ARGUMENTS, "tile": abi.TILE_ARGUMENTS,
-        "strided": abi.STRIDED_ARGUMENTS, "row": abi.ROW_ARGUMENTS, "cluster": abi.ROW_ARGUMENTS,
-        "along": abi.SPLIT_ARGUMENTS, "across": abi.SPLIT_ARGUMENTS,
-    }[name]  # fmt: skip
+    return schedule_of(variant).entry(operation, types, variant)
 
 
 def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, ...]:
     """The NVRTC name expressions of the kernels of its own that a variant may launch, in this order."""
     if variant is STAGES:
         return ()
-    first = entry(operation, types, variant)
-    if not isinstance(variant, PartVariant):
-        return (first,)
-    return first, f"finish<{_program(operation, types)}>"
-
-
-def _program(operation: Operation, types: Types) -> str:
-    """The struct of an operation with reductions, at these types."""
-    return f"{operation.function}_program<{', '.join(types[letter] for letter in operation.kernel_letters)}>"
-
-
-def _of_rows(variant: RowVariant | ClusterVariant | PartVariant) -> tuple[int | str, ...]:
-    """What a kernel of rows takes behind the program."""
-    if isinstance(variant, ClusterVariant):
-        return (variant.blocks,)
-    if isinstance(variant, PartVariant):
-        whole = str(variant.mode is RowMode.WHOLE).lower()
-        return (variant.lanes, whole) if variant.lanes else (int(variant.mode),)
-    return variant.threads, variant.chunks, str(variant.keep).lower(), int(variant.mode)
+    schedule = schedule_of(variant)
+    return tuple([SCHEDULES[name].entry(operation, types, variant) for name in (schedule.kernel, *schedule.then)])
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
@@ -415,3 +381,98 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
         sizes, key=lambda size: (size[0] * size[1], min(size), min(size[0] * min(outputs), size[1] * min(inputs)))
     )
     return along, across, 16 if max(outputs) <= 16 and max(inputs) <= 32 else 8
+
+
+class Schedule(Record):
+    """One kernel. A row here, a header and its geometry are all that is to be said of a new one.
+
+    Attributes:
+        kernel: its name.
+        serves: what it is for.
+        header: of runtime/cuda, which has it.
+        geometry: the module of skuda.schedules that decides when it is launched.
+        argument: what it takes, as the host packs it.
+        template: what its template takes behind the program.
+        then: kernels that are launched behind it.
+    """
+
+    kernel: str
+    serves: str
+    header: str
+    geometry: str
+    argument: abi.Arguments
+    template: Callable[[Operation, Types, Variant], Sequence[object]] = lambda operation, types, variant: ()
+    then: tuple[str, ...] = ()
+
+    def entry(self, operation: Operation, types: Types, variant: Variant) -> str:
+        """The NVRTC name expression of the kernel."""
+        elements = ", ".join(types[letter] for letter in operation.kernel_letters)
+        arguments = self.template(operation, types, variant)
+        spelled = [str(each).lower() if isinstance(each, bool) else str(each) for each in arguments]
+        return f"{self.kernel}<{', '.join([f'{operation.function}_program<{elements}>', *spelled])}>"
+
+
+def _vec_arguments(operation: Operation, types: Types, variant: Variant) -> tuple[int, int, str]:
+    return *lanes_of(operation, types, variant), {SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED")
+
+
+def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> tuple[int, int, bool, int]:
+    return variant.threads, variant.chunks, variant.keep, int(variant.mode)
+
+
+def _across_arguments(operation: Operation, types: Types, variant: PartVariant) -> tuple[int, bool]:
+    return variant.lanes, variant.mode is RowMode.WHOLE
+
+
+SCHEDULES = {
+    row.kernel: row
+    for row in (
+        # Elementwise programs.
+        Schedule(
+            "vec", "neighbours in memory, in vectors", "vec.cuh", "elementwise", abi.VEC_ARGUMENTS, _vec_arguments
+        ),
+        Schedule(
+            "groups", "runs that begin anywhere in a vector", "groups.cuh", "groups", abi.GROUPS_ARGUMENTS, lanes_of
+        ),
+        Schedule(
+            "rows", "rows of any alignment, any strides outside of them", "row_shares.cuh", "strided",
+            abi.ROWS_ARGUMENTS, lanes_of,
+        ),
+        Schedule(
+            "columns", "inputs that differ between columns, whole vectors", "columns.cuh", "columns",
+            abi.COLUMNS_ARGUMENTS, lanes_of,
+        ),
+        Schedule(
+            "columns_unaligned", "the same, any alignment", "columns_unaligned.cuh", "strided", abi.ROWS_ARGUMENTS,
+            lanes_of,
+        ),
+        Schedule(
+            "tile", "operands that run along different axes", "tile.cuh", "tiles", abi.TILE_ARGUMENTS,
+            lambda operation, types, variant: tile_of(operation, types),
+        ),
+        Schedule(
+            "strided", "any strides", "strided.cuh", "strided", abi.STRIDED_ARGUMENTS,
+            lambda operation, types, variant: (strided_lanes(operation, types),),
+        ),
+        # Programs with reductions.
+        Schedule(
+            "row", "a row held by threads of one block", "row.cuh", "row_reduction", abi.ROW_ARGUMENTS, _row_arguments
+        ),
+        Schedule(
+            "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,
+            lambda operation, types, variant: (variant.blocks,),
+        ),
+        Schedule(
+            "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,
+            lambda operation, types, variant: (int(variant.mode),), ("finish",),
+        ),
+        Schedule(
+            "across", "rows beside each other, reduced by several blocks", "split_across.cuh", "split_reduction",
+            abi.SPLIT_ARGUMENTS, _across_arguments, ("finish",),
+        ),
+        Schedule(
+            "finish", "partial results of split reductions, joined", "split_finish.cuh", "split_reduction",
+            abi.SPLIT_ARGUMENTS,
+        ),
+    )
+}  # fmt: skip

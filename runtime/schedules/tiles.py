@@ -1,4 +1,4 @@
-"""Planes of two axes for templates/map/tile.cu.jinja: operands that run along different axes of the index space."""
+"""Planes of two axes for runtime/cuda/tile.cuh: operands that run along different axes of the index space."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from problems import kernel_of
 
 from skuda.codegen.cli import main
 from skuda.codegen.commands import build, gpus
@@ -71,7 +72,7 @@ def test_a_first_call_after_it_compiles_nothing(compiled, gpu, capsys, folder):
 def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
     arguments = ["build", "lerp_backward", "lerp_tensor", "--arch", "sm_80", "--arch", "sm_90", "--arch", "sm_80"]
     assert main(arguments) == 0
-    names = {(entry.split("<")[0].rpartition("_")[0], arch) for entry, arch in compiled}
+    names = {(kernel_of(entry)[0], arch) for entry, arch in compiled}
     functions = ("lerp_backward", "lerp_tensor", "lerp_tensor_backward")
     assert names == {(function, arch) for function in functions for arch in ("sm_80", "sm_90")}
     kernels = sum((sku.op, sku.backend) == ("lerp_tensor", BackendKind.CUDA) for sku in registry.skus())
@@ -92,7 +93,7 @@ def test_every_kernel_of_what_is_named_for_each_architecture(compiled, capsys):
 )
 def test_stages_belong_to_what_they_are_of(name, kernels):
     jobs = build.jobs_of(registry.catalogs(), [name], ["sm_90"])
-    assert {job.entry.split("<")[0].rpartition("_")[0].removesuffix("_columns") for job in jobs} == kernels
+    assert {kernel_of(job.entry)[0] for job in jobs} == kernels
 
 
 def test_it_compiles_for_a_machine_that_is_not_here(folder, capsys):

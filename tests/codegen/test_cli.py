@@ -280,8 +280,8 @@ def test_show_has_the_formula_the_special_values_and_the_cuda(skuda_command):
     ):
         assert f"{line}\n" in out
     assert "d_input = where(q_min - zero_point <= round_to_int(input / scale) and" in out
-    assert "struct quantize_per_token_formula {" in out
-    assert "struct quantize_per_token_backward_formula {" in out
+    assert "struct quantize_per_token_program {" in out
+    assert "struct quantize_per_token_backward_program {" in out
 
 
 def test_show_cuda_is_the_source_and_nothing_else(skuda_command):

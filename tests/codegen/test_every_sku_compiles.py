@@ -11,7 +11,7 @@ import re
 from collections import defaultdict
 
 import pytest
-from problems import covering, each_schedule, features
+from problems import covering, each_schedule, features, kernel_of
 
 from skuda.launch import compiler, registry
 from skuda.model.sku import KernelSku
@@ -118,11 +118,6 @@ COVERING = covering(SKUS)
 IN_TURN = groups(COVERING)
 
 
-def kernel_of(name: str) -> str:
-    """The name of a kernel in C++: columns have two templates."""
-    return name.removesuffix("_unaligned")
-
-
 def shape_of(sku: KernelSku) -> tuple:
     return re.sub(r"\d+", "", sku.variant), sku.layout
 
@@ -138,18 +133,18 @@ def test_what_is_not_wanted_is_covered_by_others():
 
 def test_the_covering_set_covers():
     """Against what the generated sources and the types say, not against problems.features."""
-    chosen = {(source_of(sku), kernel_of(entry.split("<")[0])) for sku in COVERING for entry in entries_of([sku])}
-    kernels = {name.rsplit("_", 1)[-1] for _, name in chosen}
-    functions = {name.rsplit("_", 1)[0] for _, name in chosen}
-    sources = {source: registry.catalogs()[0].source(source) for source in map(source_of, SKUS)}
+    chosen = [kernel_of(entry) for sku in COVERING for entry in entries_of([sku])]
+    texts = [registry.catalogs()[0].source(source) for source in {source_of(sku) for sku in SKUS}]
+    whole = "".join([*texts, *{text for each in texts for text in compiler.included(each).values()}])
     written = {
-        kernel_of(name)
-        for text in sources.values()
-        for name in re.findall(r"^    (\w+)\(const __grid_constant__", text, re.MULTILINE)
+        tuple(name.rsplit("_", 1))
+        for name in re.findall(r"^    (\w+)\(const __grid_constant__", whole, re.MULTILINE)
     }
-    assert {name.rsplit("_", 1)[-1] for name in written} == kernels
+    in_headers = set(re.findall(r"^__global__ .* (\w+)\(const __grid_constant__", whole, re.MULTILINE))
+    functions = set(re.findall(r" struct (\w+)_program \{$", whole, re.MULTILINE)) | {name for name, _ in written}
+    assert in_headers | {kernel for _, kernel in written} == {kernel for _, kernel in chosen}
     second = {registry.entry_of(sku).operation.function for sku in SKUS if is_second(sku)}
-    assert {name.rsplit("_", 1)[0] for name in written} - second == functions - second
+    assert functions - second == {function for function, _ in chosen} - second
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert set(map(shape_of, COVERING)) == set(map(shape_of, SKUS))

@@ -79,7 +79,7 @@ def test_the_catalog(function):
     text = (resources.files("skuda.generated") / "cuda" / PROGRAMS[function].operation.source).read_text(
         encoding="utf-8"
     )
-    body = text.split(f"struct {function}_formula {{")[1].split("\n};")[0]
+    body = text.split(f"struct {function}_program {{")[1].split("\n};")[0]
     for holder in {rule.kind for rule in RULES}:
         assert (f"{holder}<C" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})
 
@@ -199,18 +199,18 @@ def test_equal_parts_share_one_object():
 def test_shared_values_are_made_once():
     program = program_of("x * (s * s + 1)", f"{X}; s: T[*n]")
     (member,) = CudaProgram(program).members
-    assert member.value == "s * s + C(1)" and not member.prepared
-    assert CudaProgram(program).outputs[0].formula == f"x * {member.name}"
+    assert member.value == "shared.s * shared.s + C(1)" and not member.prepared
+    assert CudaProgram(program).outputs[0].formula == f"element.x * {member.name}"
 
 
 @pytest.mark.parametrize(
     "formula, expected",
     [
-        ("(s + 1) * x", "shared_0_ * x"),
-        ("x - (s + s)", "x - shared_0_"),
-        ("s * (x / t)", "s_ * divisor_.template quotient<FAST, T>(x)"),
-        ("2 * where(x < s, x, s)", "C(2) * ::chosen(x < s_, x, s_)"),
-        ("-(s - x)", "-(s_ - x)"),
+        ("(s + 1) * x", "shared_value * element.x"),
+        ("x - (s + s)", "element.x - shared_value"),
+        ("s * (x / t)", "s * divisor.template quotient<FAST, T>(element.x)"),
+        ("2 * where(x < s, x, s)", "C(2) * ::chosen(element.x < s, element.x, s)"),
+        ("-(s - x)", "-(s - element.x)"),
     ],
 )
 def test_parentheses_stand_only_where_they_are_needed(formula, expected):
@@ -219,19 +219,18 @@ def test_parentheses_stand_only_where_they_are_needed(formula, expected):
 
 
 @pytest.mark.parametrize(
-    "formula, ranges, ranged",
+    "formula, ranges",
     [
-        ("x / s", ["divisor_.template within<T>(x)"], ["x"]),
-        ("x / s + 2 * (x / s)", ["divisor_.template within<T>(x)"], ["x"]),
+        ("x / s", ["divisor.template within<T>(element.x)"]),
+        ("x / s + 2 * (x / s)", ["divisor.template within<T>(element.x)"]),
         # a dividend that is computed may be any value of the compute type
-        ("(x + x) / s", ["divisor_.template within<C>(x + x)"], ["x"]),
-        ("z / s + x / t", ["divisor_.template within<T>(z)", "divisor_2_.template within<T>(x)"], ["x", "z"]),
-        ("x * clamp(round_to_int(x / s), -8, 7)", [], []),
+        ("(x + x) / s", ["divisor.template within<C>(element.x + element.x)"]),
+        ("z / s + x / t", ["divisor.template within<T>(element.z)", "divisor_2.template within<T>(element.x)"]),
+        ("x * clamp(round_to_int(x / s), -8, 7)", []),
     ],
 )
-def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges, ranged):
+def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges):
     operands = {"x": "T[*n, d]", "z": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
     inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
     program = CudaProgram(program_of(formula, inputs))
     assert list(program.ranges) == ranges
-    assert [parameter.name for parameter in program.ranged] == ranged

@@ -563,7 +563,7 @@ def test_a_chain_without_a_reduction_is_a_map():
     program = forward("x: T[*n]", "y: T[*n] = x * 0.1; z: T[*n] = y * 10")
     assert program.operation.analysis.chained and not program.operation.analysis.over
     assert [output.formula for output in CudaProgram(program).outputs] == [
-        "x * C(0.1)", "::stored<T>(x * C(0.1)) * C(10)",
+        "element.x * C(0.1)", "::stored<T>(element.x * C(0.1)) * C(10)",
     ]  # fmt: skip
 
 

@@ -79,11 +79,11 @@ class Host:
         text = '#include "device.h"\n' + _hosted(text)
         for number, entry in enumerate(entries):
             name, types = entry[:-1].split("<", 1)
-            program = re.match(r"\w+_program<[^<>]*>", types)
-            letters = program[0] if program else ", ".join(word for word in types.split(", ") if word in DTYPES)
+            of = re.match(r"\w+<[^<>]*>", types)  # a program, or types of elements
+            of = of[0] if of else ", ".join(word for word in types.split(", ") if word in DTYPES)
             text += (
                 f'\nextern "C" bool kernel_{number}(const void* arguments, const int* shape) {{\n'
-                f"  const auto& args = *static_cast<const {arguments[name]}<{letters}>*>(arguments);\n"
+                f"  const auto& args = *static_cast<const {arguments[name]}<{of}>*>(arguments);\n"
                 f"  return run_blocks(shape[0], shape[1], shape[2], shape[3], [&] {{ {entry}(args); }});\n}}\n"
             )
         number = len([*folder.glob("*.cpp")])  # a library that is loaded stays as it is

@@ -176,7 +176,7 @@ def check(problem: Problem) -> str:
                     slots[-2:] if spans else None,
                 )
             )
-    # The numbers behind the element types: `..._vec<f16, f32, 16, 2, true>`.
+    # The numbers behind the program: `vec<lerp_program<f16>, 16, 2, ALIGNED>`.
     numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
     units, launched = geometry.head[0], blocks * BLOCK

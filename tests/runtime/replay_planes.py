@@ -1,4 +1,4 @@
-"""Which element's places a thread of templates/map/tile.cu.jinja or strided.cu.jinja reads and writes."""
+"""Which element's places a thread of runtime/cuda/tile.cuh or strided.cuh reads and writes."""
 
 from __future__ import annotations
 

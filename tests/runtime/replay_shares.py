@@ -1,4 +1,4 @@
-"""Which element's places a thread of templates/map/rows.cu.jinja or columns_unaligned.cu.jinja reads and writes."""
+"""Which element's places a thread of runtime/cuda/row_shares.cuh or columns_unaligned.cuh reads and writes."""
 
 from __future__ import annotations
 

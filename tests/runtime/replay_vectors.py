@@ -1,4 +1,4 @@
-"""Which element's places a thread of templates/map/vec.cu.jinja, groups.cu.jinja or columns.cu.jinja takes."""
+"""Which element's places a thread of runtime/cuda: vec.cuh, groups.cuh or columns.cuh takes."""
 
 from __future__ import annotations
 

@@ -7,10 +7,12 @@ import re
 
 import numpy as np
 import pytest
+from problems import kernel_of
 
 import skuda
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.launch import registry
+from skuda.launch.compiler import headers, included
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, Direction, KernelSku, Layout, PrecisionGuarantee, split_symbol
 from skuda.schedules import table
@@ -146,12 +148,18 @@ def test_what_is_no_symbol(text):
 
 
 def test_an_entry_leads_to_its_source():
+    found = {}  # (source, function, kernel): each once, of many element types
     for each in SKUS:
         entry = registry.entry_of(each)
         if each.backend is BackendKind.CUDA:
             for expression in table.entries(entry.operation, entry.types, entry.variant):
-                name = expression.split("<")[0]
-                assert f"    {name}(" in entry.catalog.source(entry.operation.source)
+                found[entry.operation.source, *kernel_of(expression)] = entry.catalog.source(entry.operation.source)
+    includes = {source: included(text) for (source, _, _), text in found.items()}
+    for (name, function, kernel), source in found.items():
+        header = table.SCHEDULES[kernel].header
+        assert f" struct {function}_program " in source
+        assert f" {kernel}(const __grid_constant__" in headers()[header]
+        assert header in includes[name]
 
 
 def test_a_plan_tells_its_sku():

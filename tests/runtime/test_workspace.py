@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import test_launch
+from problems import kernel_of
 from test_launch import STREAM, array
 
 import skuda
@@ -44,7 +45,7 @@ def workspace_of(plan, pointer: int = WORKSPACE, less: int = 0, device: int = 0)
 
 
 def kernels(driver) -> list[str]:
-    return [launch[1].partition("<")[0] for launch in driver.launches]
+    return ["_".join(kernel_of(launch[1])) for launch in driver.launches]
 
 
 @pytest.mark.parametrize("device", [0, 1])

@@ -1,0 +1,9 @@
+// All schedules of elementwise programs.
+#pragma once
+#include "columns.cuh"
+#include "columns_unaligned.cuh"
+#include "groups.cuh"
+#include "row_shares.cuh"
+#include "strided.cuh"
+#include "tile.cuh"
+#include "vec.cuh"

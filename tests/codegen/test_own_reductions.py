@@ -382,7 +382,7 @@ def test_out_may_be_the_input(run, ours, backend):
 
 @pytest.mark.parametrize("name", ["rows", "place", "chunk", "lane", "count", "length", "reduced", "over", "scratch"])
 def test_an_operand_may_have_any_name_that_is_not_reserved(tmp_path, name):
-    """What the reference and the template call their own things is reserved, or ends in an underscore."""
+    """What the reference calls its own things is reserved; in programs, operands are members of structs."""
     spec = f"""\
 ops:
   named:
@@ -393,7 +393,7 @@ ops:
     generate(tmp_path / "ops.yaml", tmp_path / "out")
     compile((tmp_path / "out" / "reference" / "named.py").read_text(encoding="utf-8"), "named.py", "exec")
     text = (tmp_path / "out" / "cuda" / "named.cu").read_text(encoding="utf-8")
-    entry = "named_row<f32, 32, 2, true, 0>"
+    entry = "row<named_program<f32>, 32, 2, true, 0>"
     assert compile_cubin(text, "named.cu", [entry], "sm_90").log == ""
 
 

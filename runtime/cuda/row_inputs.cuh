@@ -1,0 +1,144 @@
+// What threads have in registers of a row's inputs.
+#pragma once
+#include "row_schedule.cuh"
+
+// What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
+template <typename S, int N> struct ArrayShares {
+  using E = element_in<typename S::Program, N>;
+  using Args = RowArgs<typename S::Program>;
+  using Row = ThreadRow<S>;
+  Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1> own;
+
+  __device__ void load(const Args& args, const Row& row) {
+    if constexpr (S::KEEP) {
+      const auto& input = args.template elements<N>();
+      own.load(row.template input<N>(), row.thread, row.length, input.steps, input.array, input.span);
+    }
+  }
+  __device__ void load_late(const Args&, const Row&) {}
+  __device__ void bring_near(const Row&) const {}
+  __device__ void end(const Row&) {}
+  __device__ void arrive(const Row& row) {
+    if constexpr (S::KEEP) own.arrive(row.template input<N>(), row.thread, row.length);
+  }
+  // Asks for a later row, where rows of a block are neighbours.
+  __device__ void ask_for(const Args& args, const Row& row, i64 later) const {
+    const i64 apart = args.template elements<N>().strides.of[AXES - 1];
+    if (S::ROWS == 1 || apart == args.rows.length)
+      ::ask_for<E>(::at<E>(row.template input<N>(), later * apart), S::ROWS * args.rows.length);
+  }
+  __device__ bool aligned(const Row&) const { return true; }
+  template <bool READ> __device__ void words(const Args&, const Row&, i32, bool, bool, ShareWords<E>&) const {}
+  __device__ Lanes<E, GROUP> share(
+      const Args& args, const Row& row, int chunk, typename S::Index first, const ShareWords<E>&) const {
+    if constexpr (S::KEEP) {
+      return own.lanes[chunk];
+    } else {
+      const auto& input = args.template elements<N>();
+      return ::share<S::MODE, E>(
+          row.template input<N>(), first, row.length, input.steps, input.array, input.span);
+    }
+  }
+};
+
+// The same of a column.
+template <typename S, int N> struct ColumnShares {
+  using E = element_in<typename S::Program, N>;
+  using Args = RowArgs<typename S::Program>;
+  using Row = ThreadRow<S>;
+  static constexpr bool AT_END = S::KEEP && S::MODE == UNIT;
+  Shared<S::MODE, E, S::THREADS, S::EARLY ? S::CHUNKS : 1, S::EARLY ? S::FULL : 0> own;
+
+  __device__ void load_now(const Args& args, const Row& row) {
+    const auto& input = args.template elements<N>();
+    own.load(row.template input<N>(), row.thread, row.length, input.steps, input.array, input.span);
+  }
+  __device__ void load(const Args& args, const Row& row) {
+    if constexpr (S::EARLY && S::MODE != UNIT) load_now(args, row);
+  }
+  __device__ void load_late(const Args& args, const Row& row) {  // for registers
+    if constexpr (S::EARLY && S::MODE == UNIT) load_now(args, row);
+  }
+  __device__ void bring_near(const Row& row) const {
+    ::bring_near<E, S::THREADS, S::CHUNKS>(row.template input<N>(), row.thread, row.length);
+  }
+  __device__ void end(const Row& row) {
+    if constexpr (AT_END) {
+      __shared__ alignas(16) Lanes<E, GROUP> ends[S::ROWS];
+      own.end(row.template input<N>(), row.thread, row.length, ends + (S::ROWS > 1 ? threadIdx.x / S::THREADS : 0));
+    }
+  }
+  __device__ void arrive(const Row& row) {
+    if constexpr (S::EARLY || AT_END) own.arrive(row.template input<N>(), row.thread, row.length);
+  }
+  __device__ void ask_for(const Args&, const Row&, i64) const {}
+  __device__ bool aligned(const Row& row) const { return starts_aligned<E>(row.template input<N>()); }
+  // The words of a share where columns are loaded where they are used. whole: it is not the one at the row's end.
+  template <bool READ>
+  __device__ void words(
+      const Args& args, const Row& row, i32 first, bool whole, bool aligned, ShareWords<E>& to) const {
+    if constexpr (READ) {
+      const auto& input = args.template elements<N>();
+      if (aligned) to = own.at_once(row.template input<N>(), first, whole);
+      else to = share_apart<E>(row.template input<N>(), first, row.length, input.array, input.span);
+    }
+  }
+  __device__ Lanes<E, GROUP> share(
+      const Args& args, const Row& row, int chunk, typename S::Index first, const ShareWords<E>& words) const {
+    if constexpr (S::EARLY) {
+      return own.lanes[chunk];
+    } else if constexpr (S::APART) {
+      return reinterpret_cast<const Lanes<E, GROUP>&>(words);
+    } else {
+      const auto& input = args.template elements<N>();
+      return ::share<S::MODE, E>(
+          row.template input<N>(), first, row.length, input.steps, input.array, input.span);
+    }
+  }
+};
+
+// All inputs with elements.
+template <bool COLUMN, typename S, int N> struct SharesOfInput { using type = ArrayShares<S, N>; };
+template <typename S, int N> struct SharesOfInput<true, S, N> { using type = ColumnShares<S, N>; };
+template <typename S, typename N> struct RowInputsOf;
+template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
+  using P = typename S::Program;
+  using Row = ThreadRow<S>;
+  using Chunk = Tuple<Lanes<element_in<P, N>, GROUP>...>;  // a thread's shares of one chunk
+  Tuple<typename SharesOfInput<(N >= S::Operands::arrays), S, N>::type...> of;
+
+  // All loads are under way before the first is used.
+  __device__ void load(const RowArgs<P>& args, const Row& row) {
+    (get<N>(of).load(args, row), ...);
+    if (S::LATER && row.plain && threadIdx.x == 0) {
+      const i64 later = rows_ahead(AHEAD, args.rows.length * S::ROWS * S::Operands::array_bits / 8) * S::ROWS;
+      if (later + S::ROWS <= args.rows.rows - row.before) (get<N>(of).ask_for(args, row, later), ...);
+    }
+    if (S::NEAR && args.rows.rows <= FEW_ROWS) (get<N>(of).bring_near(row), ...);
+    (get<N>(of).end(row), ...);
+    (get<N>(of).arrive(row), ...);
+    (get<N>(of).load_late(args, row), ...);
+  }
+  __device__ bool columns_aligned(const Row& row) const { return (get<N>(of).aligned(row) && ... && true); }
+
+  // Shares of one chunk, of the inputs that a pass reads. full: the row has all elements of the chunk.
+  template <u32 READS>
+  __device__ Chunk chunk(
+      const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, bool full,
+      bool columns_aligned) const {
+    Tuple<ShareWords<element_in<P, N>>...> words;
+    if constexpr (S::APART && READS >> S::Operands::arrays != 0) {
+      if (__builtin_expect(columns_aligned, 1)) {
+        const bool whole = full || first + GROUP <= row.length;
+        (get<N>(of).template words<(READS >> N & 1) != 0>(args, row, first, whole, true, get<N>(words)), ...);
+      } else {
+        (get<N>(of).template words<(READS >> N & 1) != 0>(args, row, first, true, false, get<N>(words)), ...);
+      }
+    }
+    Chunk shares;
+    (((READS >> N & 1) != 0 ? void(get<N>(shares) = get<N>(of).share(args, row, chunk, first, get<N>(words))) : void()),
+     ...);
+    return shares;
+  }
+};
+template <typename S> using RowInputs = RowInputsOf<S, make_seq<S::Operands::elements>>;

@@ -186,6 +186,7 @@ class Records:
         beside, inside = package.parent / "evidence", package / "evidence"
         self.folder = inside if inside.is_dir() and not beside.is_dir() else beside
         self._digests: dict[str, str | None] = {}
+        self._findings: dict[str, dict[str, list[Finding]]] = {}
 
     def digest(self, source: str) -> str | None:
         """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
@@ -232,14 +233,15 @@ class Records:
         for path in sorted(self.folder.glob(pattern)):
             yield json.loads(path.read_text(encoding="utf-8"))
 
-    @cached_property
-    def _findings(self) -> dict[tuple[str, str], list[Finding]]:
-        """By source and symbol."""
-        found: dict[tuple[str, str], list[Finding]] = {}
-        for record in self.verified:
-            for source, symbol, run, result in statements(record):
-                found.setdefault((source, symbol), []).append(Finding(record["gpu"], run, result))
-        return found
+    def _findings_of(self, source: str) -> dict[str, list[Finding]]:
+        """By symbol, of one source; made when it is first asked for."""
+        if source not in self._findings:
+            found = self._findings[source] = {}
+            for record in self.verified:
+                own = {"sources": {source: record["sources"].get(source, [])}}
+                for _, symbol, run, result in statements(own):
+                    found.setdefault(symbol, []).append(Finding(record["gpu"], run, result))
+        return self._findings[source]
 
     @cached_property
     def _rows(self) -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
@@ -253,7 +255,7 @@ class Records:
 
     def findings(self, source: str, symbol: str) -> list[Finding]:
         """What each GPU's record says of a kernel, whatever its source was then."""
-        return self._findings.get((source, symbol), [])
+        return self._findings_of(source).get(symbol, [])
 
     def current(self, source: str, symbol: str) -> list[Finding]:
         """What was found with the source as it is now."""

@@ -1,8 +1,10 @@
 """CUDA kernels of the catalog compile, without a warning, on a machine that has no GPU.
 
-For one architecture, every other schedule of each operation at some element types, which change from one to the next,
-and one of each stage of a second form; for the others, in turn, a set of them in which each schedule, element type in
-each role, and operation occurs. `skuda build` compiles all of them, and so does whoever runs tests/gpu.
+For one architecture, a set of them in which each operation occurs, and each schedule with each structure of a program
+(skuda.coverage), at element types that change from one to the next; for the others, in turn, a set of these in which
+each schedule and element type in each role occurs. A kernel's text is its schedule's body over its operation's program,
+so this compiles every body over every structure, and every program; what depends on the architecture are bodies and
+conversions, not programs. `skuda build` compiles all kernels.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ import pytest
 from problems import covering, each_schedule, features
 
 import skuda.compile as compiler
-from skuda import dispatch, schedules
+from skuda import coverage, dispatch, schedules
 from skuda.sku import KernelSku
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
@@ -24,14 +26,15 @@ SPILLED_AT_MOST = 3700  # f64 rows that 1024 threads read again, and f64 columns
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
 
-def every_other() -> list[KernelSku]:
-    """Of each function every other schedule, those that the function before it left out."""
-    functions: dict[str, list[KernelSku]] = {}
-    for sku in each_schedule():
-        if dispatch.entry_of(sku).variant is not schedules.STAGES:
-            functions.setdefault(dispatch.entry_of(sku).operation.function, []).append(sku)
-    chosen = (skus[index % 2 :: 2] or skus for index, skus in enumerate(functions.values()))
-    return [sku for skus in chosen for sku in (skus[:1] if is_second(skus[0]) else skus)]
+def texts(sku: KernelSku) -> set[tuple]:
+    """What a SKU's text is an example of: its operation's program, and its schedule's body over such a structure."""
+    found = dispatch.entry_of(sku)
+    by = coverage.schedule(found.variant), getattr(found.variant, "threads", 0)
+    return {
+        ("program", found.operation.function, found.variant.kernel in ("row", "vec")),
+        ("body", by[0], coverage.structure(found.operation)),
+        ("threads", *by),
+    }
 
 
 def is_second(sku: KernelSku) -> bool:
@@ -39,7 +42,9 @@ def is_second(sku: KernelSku) -> bool:
     return dispatch.entry_of(sku).operation.of_second
 
 
-SKUS = every_other()
+SKUS = covering(
+    [sku for sku in each_schedule() if dispatch.entry_of(sku).variant is not schedules.STAGES], seen=texts
+)
 
 
 def entry_of(sku: KernelSku) -> str:
@@ -114,7 +119,7 @@ def test_the_groups_hold_every_sku_once():
 # ---- the covering set ----
 
 
-COVERING = covering(SKUS)
+COVERING = covering(SKUS, seen=lambda sku: {each for each in features(sku) if each[0] != "operation"})
 IN_TURN = groups(COVERING)
 
 
@@ -140,7 +145,7 @@ def test_the_covering_set_covers():
     """Against what the generated sources and the types say, not against problems.features."""
     chosen = {(source_of(sku), kernel_of(entry.split("<")[0])) for sku in COVERING for entry in entries_of([sku])}
     kernels = {name.rsplit("_", 1)[-1] for _, name in chosen}
-    functions = {name.rsplit("_", 1)[0] for _, name in chosen}
+    functions = {kernel_of(name.split("<")[0]).rsplit("_", 1)[0] for sku in SKUS for name in entries_of([sku])}
     sources = {source: dispatch.catalogs()[0].source(source) for source in map(source_of, SKUS)}
     written = {
         kernel_of(name)

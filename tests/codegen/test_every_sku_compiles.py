@@ -1,10 +1,10 @@
 """CUDA kernels of the catalog compile, without a warning, on a machine that has no GPU.
 
-For one architecture, a set of them in which each operation occurs, and each schedule with each structure of a program
-(skuda.coverage), at element types that change from one to the next; for the others, in turn, a set of these in which
-each schedule and element type in each role occurs. A kernel's text is its schedule's body over its operation's program,
-so this compiles every body over every structure, and every program; what depends on the architecture are bodies and
-conversions, not programs. `skuda build` compiles all kernels.
+For one architecture, a set of them in which each operation occurs, each schedule with each structure of a program (of
+skuda.coverage, but for the roles of operands, which programs have), and each kind of kernel with each element type; for
+the others, in turn, a set of these in which each schedule and element type in each role occurs. A kernel's text is its
+schedule's body over its operation's program, so this compiles every body over every structure, and every program; what
+depends on the architecture are bodies and conversions, not programs. `skuda build` compiles all kernels.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ def texts(sku: KernelSku) -> set[tuple]:
     found = dispatch.entry_of(sku)
     by = coverage.schedule(found.variant), getattr(found.variant, "threads", 0)
     return {
-        ("program", found.operation.function, found.variant.kernel in ("row", "vec")),
-        ("body", by[0], coverage.structure(found.operation)),
+        ("program", found.operation.function),
+        ("body", by[0], coverage.structure(found.operation)[1:]),  # whatever the roles of operands
         ("threads", *by),
+        *(("element", found.variant.kernel, found.operation.word(o, found.types)) for o in found.operation.operands),
     }
 
 

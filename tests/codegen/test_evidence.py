@@ -218,7 +218,8 @@ def test_others_stand_by_the_rule_while_sources_are_as_they_were(catalog, skuda_
     assert status == 0 and standing > 0
     said = f"evidence: {len(ran)} of {len(every)} kernels verified, {standing} covered by the rule: {coverage.RULE} (NV"
     assert said in out
-    ran_then = f"- 2026-01-02, commit abc, chosen from the covering set and turn 0 of 1: {len(ran)} kernels compared"
+    taken = "the covering set and turn 0 of 1"
+    ran_then = f"- 2026-01-02, commit abc, chosen from {taken}: {len(ran)} kernels compared"
     assert f"{ran_then}, {len(ran)} bit-equal.\n" in page(records, "generated")
     assert f"- Every kernel of 2 sources ran or is covered by the rule: {coverage.RULE}.\n" in page(records, "generated")
     out = skuda_command("show", "thrice", "--catalog", "verified_catalog")[1]

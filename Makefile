@@ -47,11 +47,10 @@ lint: $(VENV)/.test ## ruff
 growth: $(VENV)/.test ## measure what generating and compiling cost as the catalog grows
 	$(BIN)/python tests/growth.py --json evidence/growth.json
 
-test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA; ARGS="-k lerp" for some
+test-gpu: $(VENV)/.test ## on a machine with a GPU: its own tests, and conformance on CUDA; ARGS="--all -k lerp" for some
 	$(BIN)/python -m pytest tests/gpu tests/conformance $(ARGS); status=$$?; $(BIN)/skuda evidence; exit $$status
 
-conformance: $(VENV)/.test ## on a machine with GPUs: compile all kernels, then compare each, by JOBS=64 workers at once
-	$(BIN)/skuda build --jobs $(JOBS)
+conformance: $(VENV)/.test ## on a machine with GPUs: compile and compare a covering set of kernels and a turn; ARGS=--all
 	$(BIN)/python -m pytest tests/gpu/test_conformance_gpu.py -n $(JOBS) --dist loadgroup $(ARGS); \
 	  status=$$?; $(BIN)/skuda evidence; exit $$status
 

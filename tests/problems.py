@@ -346,11 +346,16 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
 # ---- few of many ----
 
 
-def covering(skus: list[KernelSku], wanted: Callable[[KernelSku], bool] = lambda sku: True) -> list[KernelSku]:
-    """Few SKUs in which each operation, each schedule, and each schedule with each element type in each role
-    occurs: at each step the one that has the most of what is missing, if it is wanted.
+def covering(
+    skus: list[KernelSku],
+    wanted: Callable[[KernelSku], bool] = lambda sku: True,
+    seen: Callable[[KernelSku], set[tuple]] | None = None,
+) -> list[KernelSku]:
+    """Few SKUs in which all that `seen` says of any occurs: at each step the one that has the most of what is missing,
+    if it is wanted. Without `seen`: each operation, each schedule, and each schedule with each element type in each
+    role.
     """
-    having = {sku: features(sku) for sku in skus}
+    having = {sku: (seen or features)(sku) for sku in skus}
     missing = set().union(*having.values())
     chosen = []
     while having:
@@ -385,13 +390,19 @@ def features(sku: KernelSku) -> set[tuple]:
 
 
 def structure(sku: KernelSku) -> set[tuple]:
-    """What the text of a SKU's kernel is made of: its schedule with the types in each role, its headers, what it
-    reduces and in how many passes; whichever operation it is of.
+    """What the text of a SKU's kernel is made of: its schedule, the types in each role of each kind of kernel, its
+    headers, what it reduces and in how many passes; whichever operation it is of.
+
+    Types change loads, stores and conversions, which the schedules of one kind of kernel share: each type with each of
+    them is for tests/gpu.
     """
     found = registry.entry_of(sku)
-    operation = found.operation
-    seen = {each for each in features(sku) if each[0] != "operation"}
-    seen |= {("header", name) for name in compiler.included(found.catalog.source(operation.source))}
+    operation, variant = found.operation, found.variant
+    own = (variant.kernel, variant.suffix, variant.layout)
+    seen = {
+        (variant.kernel, *each[3:]) if each[:3] == own else each for each in features(sku) if each[0] != "operation"
+    }
+    seen |= {("header", name) for name in _headers(found.catalog.package, operation.source)}
     seen |= {("reduction", each) for each in operation.analysis.split}
     if operation.reduces:
         full = sum(operand.dims == operation.space for operand in operation.inputs)
@@ -399,6 +410,11 @@ def structure(sku: KernelSku) -> set[tuple]:
         found = operation.analysis
         seen.add(("program", found.reductions, full, outputs, found.chained, bool(found.stack)))
     return seen
+
+
+@cache
+def _headers(package: str, source: str) -> tuple[str, ...]:
+    return tuple(compiler.included(registry._CATALOGS[package].source(source)))
 
 
 def covering_by_source(skus: list[KernelSku]) -> dict[str, list[KernelSku]]:

@@ -48,7 +48,7 @@ def add_parser(subparsers) -> None:
         help="an architecture such as sm_90; may be given more than once (default: this machine's GPUs')",
     )  # fmt: skip
     parser.add_argument(
-        "--jobs", type=_positive, metavar="N", default=_processors(),
+        "--jobs", type=positive, metavar="N", default=processors(),
         help="how many to compile at once (default: the number of processors, %(default)s)",
     )  # fmt: skip
     loaded.add_argument(parser)
@@ -162,11 +162,13 @@ def _archs_here() -> list[str]:
     return [arch for _, arch in machine.devices]
 
 
-def _processors() -> int:
+def processors() -> int:
+    """How many this process may run on."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _positive(text: str) -> int:
+def positive(text: str) -> int:
+    """A number of an argument, from 1 on."""
     if not text.isdecimal() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"expected a positive number, not {text!r}")
     return int(text)

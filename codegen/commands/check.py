@@ -33,8 +33,9 @@ def add_parser(subparsers) -> None:
         description="Render the spec into memory and compare every file. Where there are tests/oracles "
         "beside the spec, there must be an oracle for each operation too; it is looked for, and run by the tests "
         "alone. With --evidence, each CUDA kernel must have "
-        "given the reference's bits on a GPU, with its source as it is now. The exit status is 1 if something is "
-        "wrong.",
+        "given the reference's bits on a GPU, with its source as it is now (or one of the same machine code, as "
+        "`skuda evidence --carry` found it), or stand by the rule of skuda.coverage. Sources are compared, nothing is "
+        "compiled. The exit status is 1 if something is wrong.",
     )
     places.add_arguments(parser)
     parser.add_argument(
@@ -86,7 +87,8 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     """
     from skuda.codegen.commands import verified
     from skuda.codegen.stages import stages
-    from skuda.verification.evidence import Records, kernels
+    from skuda.verification.coverage import RULE
+    from skuda.verification.evidence import Records, State, kernels
 
     records = Records(args.out.resolve())
     programs = [program for row in spec.rows for each in (row, *row.forms.values()) for program in each.programs]
@@ -96,7 +98,10 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
         print(line)
     missing = len(records.unverified(wanted))
     gpus = ", ".join(record["gpu"] for record in records.verified) or f"no record in {records.folder}"
-    print(f"evidence: {len(wanted) - missing} of {places.count(len(wanted), 'kernel')} verified ({gpus})")
+    standing = sum(records.state(each.source, symbol) is State.COVERED for symbol, each in wanted.items())
+    by_rule = f", {standing} covered by the rule: {RULE}" if standing else ""
+    ran = len(wanted) - missing - standing
+    print(f"evidence: {ran} of {places.count(len(wanted), 'kernel')} verified{by_rule} ({gpus})")
     return missing
 
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from skuda.bench import markdown, targets
-from skuda.codegen.commands import growth, places
+from skuda.codegen.commands import carry, growth, places
 from skuda.codegen.commands.verified import in_words
-from skuda.errors import BadFile
+from skuda.errors import BadFile, InvalidProblem
+from skuda.launch.registry import Catalog, catalogs
 from skuda.model.operation import FORM
 from skuda.model.sku import Direction, split_symbol
-from skuda.verification.evidence import Records, Result, Run, share, statements
+from skuda.verification.evidence import Records, Result, Run, package_of, share, statements
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
 BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"
@@ -30,6 +31,7 @@ def add_parser(subparsers) -> None:
         "The page says what was found; whether a source has changed since, `skuda check --evidence` says.",
     )
     places.add_out(parser)
+    carry.add_arguments(parser)
     parser.set_defaults(handler=run)
 
 
@@ -38,8 +40,12 @@ def run(args: argparse.Namespace) -> int:
 
     Raises:
         BadFile: README has one of the two lines without the other.
+        InvalidProblem: no catalog of that folder is loaded, or there is no such commit.
     """
     records = Records(args.out.resolve())
+    if args.carry is not None:
+        carry.run(args, _catalog(args.out), records)
+        records = Records(args.out.resolve())
     if not (records.verified or records.measured or records.growth):
         print(f"no record in {records.folder}: nothing written")
         return 0
@@ -52,6 +58,18 @@ def run(args: argparse.Namespace) -> int:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")
     return 0
+
+
+def _catalog(folder: Path) -> Catalog:
+    """The catalog of a folder.
+
+    Raises:
+        InvalidProblem: none of it is loaded.
+    """
+    for catalog in catalogs():
+        if package_of(catalog).resolve() == folder.resolve():
+            return catalog
+    raise InvalidProblem(f"--carry: no catalog in {folder} is loaded")
 
 
 def with_block(readme: Path, records: Records) -> str:
@@ -121,7 +139,7 @@ def page(records: Records, package: str) -> str:
     ]
     shares = _shares(records)
     for record in records.verified:
-        lines += ["", f"## {record['gpu']}", ""]
+        lines += ["", f"## {record['gpu']}", "", *_runs(record)]
         lines += ["| operation | kernels | calls | finite values | result | share of copy | run | source |"]
         lines += ["|---|---|---|---|---|---|---|---|"]
         for (function, source, run, verdict), results in _grouped(record).items():
@@ -139,6 +157,21 @@ def page(records: Records, package: str) -> str:
     if records.growth:
         lines += ["", "## What a growing catalog costs", "", *growth.lines(records.growth)]
     return "\n".join(lines) + "\n"
+
+
+def _runs(record: Mapping[str, Any]) -> list[str]:
+    """What the runs of a record took, and how many sources the rule covers."""
+    lines = []
+    for run in record.get("runs", ()):
+        turn = f"the covering set and turn {run['turn']} of {run['turns']}" if "turn" in run else "every kernel"
+        lines.append(
+            f"- {run['date']}, commit {run['commit']}, chosen from {turn}: {run['kernels']} kernels compared, "
+            f"{run['bit_equal']} bit-equal."
+        )
+    if record.get("covered"):
+        count = len(record["covered"])
+        lines.append(f"- Every kernel of {count} sources ran or is covered by the rule: {record['rule']}.")
+    return [*lines, ""] if lines else []
 
 
 def _finite(results: Sequence[Result]) -> str:

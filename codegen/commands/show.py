@@ -197,12 +197,11 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
         word = operation.word(operand, types)
         packed = ", two to a byte, low nibble first" if DTYPES[word].packed else ""
         lines.append(f"{operand.name}: {word}, travels as {DTYPES[word].storage}{packed}")
-    for sku in registry.skus():
-        entry = registry.entry_of(sku)
-        if entry.operation is operation and all(
-            types[letter] == word for letter, word in entry.types.items()
-        ):
-            lines.append(f"{sku.symbol} ({sku.backend.value}, {sku.layout.value})")
+    for own in operation.kernel_combinations():
+        if all(types[letter] == word for letter, word in own.items()):
+            for variant in (*table.variants(operation, own), registry.REFERENCE):
+                sku = registry.make_sku(operation, own, variant)
+                lines.append(f"{sku.symbol} ({sku.backend.value}, {sku.layout.value})")
     return lines
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS
 from skuda.model.operation import Operation
-from skuda.verification.evidence import Records, Result, Share, State, families, header_digest
+from skuda.verification.coverage import RULE
+from skuda.verification.evidence import Records, Result, Run, Share, State, families, header_digest
 
 
 def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
@@ -21,9 +22,12 @@ def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
     for symbol, operation in kernels.items():
         for each in records.current(operation.source, symbol):
             counts[each.gpu] = counts.get(each.gpu, 0) + each.result.bit_equal
-    if not any(counts.values()):
+    standing = sum(records.state(each.source, symbol) is State.COVERED for symbol, each in kernels.items())
+    by_rule = [f"{standing} of {len(kernels)} covered by the rule ({RULE})"] if standing else []
+    if not any(counts.values()) and not standing:
         return "not verified on a GPU" + ("" if records.verified else f" (no record in {records.folder})")
-    return "; ".join(f"{count} of {len(kernels)} kernels bit-equal on {gpu}" for gpu, count in counts.items())
+    ran = [f"{count} of {len(kernels)} kernels bit-equal on {gpu}" for gpu, count in counts.items()]
+    return "; ".join([*ran, *by_rule])
 
 
 def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str]:
@@ -31,7 +35,8 @@ def by_types(records: Records, kernels: Mapping[str, Operation]) -> Iterator[str
 
     Lines of stages say which one.
     """
-    if not any(records.current(operation.source, symbol) for symbol, operation in kernels.items()):
+    good = (State.VERIFIED, State.COVERED, State.DIFFERS)
+    if not any(records.state(operation.source, symbol) in good for symbol, operation in kernels.items()):
         states = dict.fromkeys(explained(records, operation.source, symbol) for symbol, operation in kernels.items())
         stage = _stage(next(iter(kernels.values()))) if kernels else ""
         yield f"{stage}none of {len(kernels)} kernels verified ({', '.join(states)})"
@@ -77,14 +82,18 @@ def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterat
     found: dict[tuple[str, ...], list] = {}
     for symbol in symbols:
         for each in records.current(source, symbol):
-            where = f"on {each.gpu} (driver {each.run.driver}, {each.run.date})"
+            where = f"on {each.gpu} (driver {each.run.driver}, {each.run.date}{carried(each.run)})"
             found.setdefault((in_words(each.result), where), []).append(each.result.cases)
     for (result, where), cases in found.items():
         yield f"{len(cases)} of {len(symbols)} kernels {result} in {sum(cases)} calls {where}"
-    lacking = [symbol for symbol in symbols if not records.current(source, symbol)]
+    states = {symbol: records.state(source, symbol) for symbol in symbols if not records.current(source, symbol)}
+    standing = [symbol for symbol, state in states.items() if state is State.COVERED]
+    if standing:
+        yield f"{len(standing)} of {len(symbols)} kernels {explained(records, source, standing[0])}"
+    lacking = [symbol for symbol in states if symbol not in standing]
     if lacking:
-        states = dict.fromkeys(explained(records, source, symbol) for symbol in lacking)
-        yield f"{len(lacking)} of {len(symbols)} kernels not verified ({', '.join(states)})"
+        reasons = dict.fromkeys(explained(records, source, symbol) for symbol in lacking)
+        yield f"{len(lacking)} of {len(symbols)} kernels not verified ({', '.join(reasons)})"
     by_gpu: dict[str, list[Share]] = {}
     for symbol in symbols:
         for share in records.shares(source, symbol):
@@ -98,14 +107,21 @@ def of_kernel(records: Records, source: str, symbol: str) -> Iterator[str]:
     for each in records.current(source, symbol):
         where = f"{each.gpu}, driver {each.run.driver}, CUDA {each.run.cuda}"
         counted = f", {each.result.finite:,} finite values" if each.result.finite else ""
-        yield f"{in_words(each.result)} in {each.result.cases} calls{counted} on {where}, {each.run.date}"
+        when = f"{each.run.date}{carried(each.run)}"
+        yield f"{in_words(each.result)} in {each.result.cases} calls{counted} on {where}, {when}"
     if not records.current(source, symbol):
-        yield f"not verified ({explained(records, source, symbol)})"
+        said = explained(records, source, symbol)
+        yield f"did not run itself: {said} ({RULE})" if records.covered(source) else f"not verified ({said})"
     shares = records.shares(source, symbol)
     if not shares:
         yield "share of the copy's speed: not measured with this source"
     for share in shares:
         yield f"share of the copy's speed, {share.shape} on {share.gpu}: {share.share:.2f}"
+
+
+def carried(run: Run) -> str:
+    """What to say of a kernel that ran with another source, which gave the same machine code."""
+    return f", with source {run.carried[:12]} of the same machine code" if run.carried else ""
 
 
 def in_words(result: Result) -> str:
@@ -124,8 +140,10 @@ def speed(shares: Sequence[Share]) -> str:
 
 
 def explained(records: Records, source: str, symbol: str) -> str:
-    """The state of a kernel; with when and where it had been run if its source has changed."""
+    """The state of a kernel; with since when and where it stands, or was run if its source has changed."""
     state = records.state(source, symbol)
+    if state is State.COVERED:
+        return "; ".join(f"{state.value} since {each.date} on {each.gpu}" for each in records.covered(source))
     if state is not State.CHANGED:
         return state.value
     last = max(records.findings(source, symbol), key=lambda each: each.run.date)
@@ -144,7 +162,7 @@ def complaints(records: Records, kernels: Mapping[str, Operation], full: bool) -
     totals: dict[str, int] = {}
     for symbol, operation in kernels.items():
         totals[operation.function] = totals.get(operation.function, 0) + 1
-        if records.state(operation.source, symbol) is not State.VERIFIED:
+        if records.state(operation.source, symbol) not in (State.VERIFIED, State.COVERED):
             reason = explained(records, operation.source, symbol)
             reasons.setdefault(operation.function, {}).setdefault(reason, []).append(symbol)
     lines = []

@@ -114,7 +114,8 @@ def register(catalog: Catalog) -> Catalog:
 
 def catalogs() -> tuple[Catalog, ...]:
     """The catalogs that are loaded, skuda's own among them."""
-    importlib.import_module("skuda.generated")
+    if "skuda.generated" not in _CATALOGS:
+        importlib.import_module("skuda.generated")
     return tuple(_CATALOGS.values())
 
 

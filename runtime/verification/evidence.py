@@ -2,9 +2,12 @@
 
 They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what
 `make test-gpu` found: for each source, which kernels gave the reference's bits, when, and with which text of the source
-and its headers. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
+and its headers; which runs there were, and the sources of which all other kernels stand by the rule of
+skuda/coverage.py. code-<name>.json has the digests of these kernels' machine code (skuda/machine_code.py); it is not
+part of a wheel. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
 elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
-header is now decides what counts: a record of another text says nothing of it.
+header is now decides what counts: a record of another text says nothing of it, until `skuda evidence --carry` has found
+that the machine code is the same.
 """
 
 from __future__ import annotations
@@ -25,12 +28,16 @@ from skuda.launch.compiler import OPTIONS, included
 from skuda.launch.registry import Catalog, make_sku
 from skuda.model.operation import Operation
 from skuda.schedules import table
+from skuda.verification import coverage
+
+_RUNS = 64  # that a record names, at most: as many as there are turns of a large catalog
 
 
 class State(StrEnum):
     """What the records say of a kernel as its source is now."""
 
     VERIFIED = "verified"
+    COVERED = "covered by the rule"
     DIFFERS = "not bit-equal"
     CHANGED = "source changed since"
     NEVER = "never run"
@@ -46,6 +53,7 @@ class Run:
         driver: its version, such as "580.65.06".
         cuda: the newest CUDA that it runs, such as "13.0".
         cupy, python: their versions.
+        carried: where a later source gave the same machine code, the digest of the source that ran; else empty.
     """
 
     digest: str
@@ -54,6 +62,7 @@ class Run:
     cuda: str
     cupy: str
     python: str
+    carried: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,6 +97,14 @@ def share(row: Mapping[str, Any]) -> float:
     """Time of the floor over ours, of a row of the bench: of a copy, or of a kernel that only reads where outputs are
     small."""
     return row.get("read_us", row["copy_us"]) / row["ours_us"]
+
+
+@dataclass(frozen=True)
+class Covered:
+    """That all kernels of a source stand by the rule, as they were found on one GPU at some date."""
+
+    gpu: str
+    date: str
 
 
 @dataclass(frozen=True)
@@ -175,6 +192,7 @@ class Records:
         beside, inside = package.parent / "evidence", package / "evidence"
         self.folder = inside if inside.is_dir() and not beside.is_dir() else beside
         self._digests: dict[str, str | None] = {}
+        self._findings: dict[str, dict[str, list[Finding]]] = {}
 
     def digest(self, source: str) -> str | None:
         """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
@@ -221,14 +239,15 @@ class Records:
         for path in sorted(self.folder.glob(pattern)):
             yield json.loads(path.read_text(encoding="utf-8"))
 
-    @cached_property
-    def _findings(self) -> dict[tuple[str, str], list[Finding]]:
-        """By source and symbol."""
-        found: dict[tuple[str, str], list[Finding]] = {}
-        for record in self.verified:
-            for source, symbol, run, result in statements(record):
-                found.setdefault((source, symbol), []).append(Finding(record["gpu"], run, result))
-        return found
+    def _findings_of(self, source: str) -> dict[str, list[Finding]]:
+        """By symbol, of one source; made when it is first asked for."""
+        if source not in self._findings:
+            found = self._findings[source] = {}
+            for record in self.verified:
+                own = {"sources": {source: record["sources"].get(source, [])}}
+                for _, symbol, run, result in statements(own):
+                    found.setdefault(symbol, []).append(Finding(record["gpu"], run, result))
+        return self._findings[source]
 
     @cached_property
     def _rows(self) -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
@@ -242,7 +261,7 @@ class Records:
 
     def findings(self, source: str, symbol: str) -> list[Finding]:
         """What each GPU's record says of a kernel, whatever its source was then."""
-        return self._findings.get((source, symbol), [])
+        return self._findings_of(source).get(symbol, [])
 
     def current(self, source: str, symbol: str) -> list[Finding]:
         """What was found with the source as it is now."""
@@ -261,55 +280,131 @@ class Records:
         current = self.current(source, symbol)
         if current:
             return State.VERIFIED if all(each.result.bit_equal for each in current) else State.DIFFERS
+        if self.covered(source):
+            return State.COVERED
         return State.CHANGED if self.findings(source, symbol) else State.NEVER
 
-    def unverified(self, wanted: Mapping[str, Operation]) -> list[str]:
-        """Of some `kernels` those that no GPU has verified as they are, or that differed on one."""
-        return [symbol for symbol, each in wanted.items() if self.state(each.source, symbol) is not State.VERIFIED]
+    def covered(self, source: str) -> list[Covered]:
+        """Where all kernels of a source as it is now stand by the rule."""
+        found = []
+        for record in self.verified:
+            each = record.get("covered", {}).get(source)
+            if each and each["digest"] == self.digest(source):
+                found.append(Covered(record["gpu"], each["date"]))
+        return found
 
-    def merge(self, catalog: Catalog, machine: Mapping[str, str], results: Mapping[str, Result]) -> Path:
+    def unverified(self, wanted: Mapping[str, Operation]) -> list[str]:
+        """Of some `kernels` those that did not run as they are and do not stand by the rule, or that differed."""
+        good = State.VERIFIED, State.COVERED
+        return [symbol for symbol, each in wanted.items() if self.state(each.source, symbol) not in good]
+
+    def merge(
+        self,
+        catalog: Catalog,
+        machine: Mapping[str, str],
+        results: Mapping[str, Result],
+        selection: Mapping[str, Any] | None = None,
+    ) -> Path:
         """Writes what a run found into the record of its GPU; what that says of other kernels of the catalog stays.
 
         Args:
             catalog: what was run.
             machine: "gpu", and the fields of `Run` but the digest.
             results: by symbol.
+            selection: what the run took, where it was not chosen by hand: commit, turn, turns.
 
         Returns:
             The record's path.
         """
-        sources = {symbol: operation.source for symbol, operation in kernels(catalog.operations).items()}
+        every = list(coverage.candidates(catalog.operations))
+        sources = {kernel.symbol: kernel.operation.source for kernel in every}
         run = {name: value for name, value in machine.items() if name != "gpu"}
         path = self.path("gpu", machine["gpu"]).with_suffix(".json")
+        old = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"sources": {}}
         found: dict[str, tuple[Run, Result]] = {}
-        if path.exists():
-            for _, symbol, *statement in statements(json.loads(path.read_text(encoding="utf-8"))):
-                found[symbol] = tuple(statement)
+        for _, symbol, *statement in statements(old):
+            found[symbol] = tuple(statement)
         for symbol, result in results.items():
             found[symbol] = Run(self.digest(sources[symbol]), **run), result
-        by_source: dict[str, dict[tuple[Run, Result], list[str]]] = {}
-        for symbol in sorted(found.keys() & sources.keys()):
-            run_of, result = found[symbol]
-            alike = run_of, replace(result, finite=None)  # each kernel has a count of its own
-            by_source.setdefault(sources[symbol], {}).setdefault(alike, []).append(symbol)
-        record = {
-            "gpu": machine["gpu"],
-            "sources": {
-                source: [
-                    {
-                        **vars(run),
-                        **{name: value for name, value in vars(result).items() if name != "finite"},
-                        "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
-                        **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
-                    }
-                    for (run, result), symbols in by_source[source].items()
-                ]
-                for source in sorted(by_source)
-            },
+        runs = old.get("runs", [])
+        if selection is not None:
+            equal = sum(result.bit_equal for result in results.values())
+            runs = [*runs, {"date": run["date"], **selection, "kernels": len(results), "bit_equal": equal}]
+        record = {"gpu": machine["gpu"], "rule": coverage.RULE, "runs": runs[-_RUNS:]}
+        record["covered"] = self._covered(every, found, old.get("covered", {}), run["date"])
+        record["sources"] = self._written({symbol: found[symbol] for symbol in sorted(found.keys() & sources)}, sources)
+        self._write(path, record)
+        return path
+
+    def carry(self, catalog: Catalog, gpu: str, symbols: Iterable[str], today: str) -> int:
+        """Says of kernels whose machine code is what ran on a GPU that what was found holds for their sources now.
+
+        Returns:
+            How many there are.
+        """
+        every = list(coverage.candidates(catalog.operations))
+        sources = {kernel.symbol: kernel.operation.source for kernel in every}
+        path = self.path("gpu", gpu).with_suffix(".json")
+        record = json.loads(path.read_text(encoding="utf-8"))
+        found = {symbol: (run, result) for _, symbol, run, result in statements(record) if symbol in sources}
+        chosen = [symbol for symbol in symbols if symbol in found]
+        for symbol in chosen:
+            run, result = found[symbol]
+            found[symbol] = replace(run, digest=self.digest(sources[symbol]), carried=run.carried or run.digest), result
+        record["covered"] = self._covered(every, found, record.get("covered", {}), today)
+        record["sources"] = self._written(dict(sorted(found.items())), sources)
+        self._write(path, record)
+        return len(chosen)
+
+    def _covered(
+        self,
+        every: Iterable[coverage.Candidate],
+        found: Mapping[str, tuple[Run, Result]],
+        before: Mapping[str, Mapping[str, str]],
+        date: str,
+    ) -> dict[str, dict[str, str]]:
+        """The sources of which each kernel gave the reference's bits or stands by the rule: digest, and since when."""
+        every = list(every)
+        equal = {
+            kernel.symbol: found[kernel.symbol][1].bit_equal
+            for kernel in every
+            if kernel.symbol in found and found[kernel.symbol][0].digest == self.digest(kernel.operation.source)
         }
+        good = coverage.standing(every, equal) | {symbol for symbol, same in equal.items() if same}
+        left = {kernel.operation.source for kernel in every if kernel.symbol not in good}
+        covered = {}
+        for source in sorted({kernel.operation.source for kernel in every}):
+            digest, old = self.digest(source), before.get(source)
+            known = old is not None and old["digest"] == digest
+            if source not in left and not known:
+                covered[source] = {"digest": digest, "date": date}
+            elif old is not None and (source not in left or not known):
+                covered[source] = dict(old)
+        return covered
+
+    @staticmethod
+    def _written(found: Mapping[str, tuple[Run, Result]], sources: Mapping[str, str]) -> dict[str, list[dict]]:
+        """What was found by symbol, as a record has it."""
+        by_source: dict[str, dict[tuple[Run, Result], list[str]]] = {}
+        for symbol, (run, result) in found.items():
+            alike = run, replace(result, finite=None)  # each kernel has a count of its own
+            by_source.setdefault(sources[symbol], {}).setdefault(alike, []).append(symbol)
+        return {
+            source: [
+                {
+                    **{name: value for name, value in vars(run).items() if value or name != "carried"},
+                    **{name: value for name, value in vars(result).items() if name != "finite"},
+                    "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
+                    **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
+                }
+                for (run, result), symbols in by_source[source].items()
+            ]
+            for source in sorted(by_source)
+        }
+
+    def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         self.folder.mkdir(exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-        return path
 
 
 def _counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:
@@ -328,7 +423,7 @@ def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Resul
     """What a record of `make test-gpu` says: source, symbol, run, result."""
     for source, listed in record["sources"].items():
         for each in listed:
-            run = Run(**{field.name: each[field.name] for field in fields(Run)})
+            run = Run(**{field.name: each[field.name] for field in fields(Run) if field.name in each})
             result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
             for family, variants in each["kernels"].items():
                 counts = each.get("finite", {}).get(family, "").split()

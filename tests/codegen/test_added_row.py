@@ -55,13 +55,21 @@ def tree(tmp_path_factory):
 
 def checked(tree, oracle: str | None) -> tuple[int, str, int, str]:
     """Status and output of `skuda check`, and of the comparison of every operation with its oracle, of this one."""
+    write(tree, oracle)
+    check = skuda_in(tree, "check")
+    compared = compare(tree)
+    return check.returncode, check.stdout, compared.returncode, compared.stdout
+
+
+def compare(tree):
+    return run(tree, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", TEST, "-k", "tripled")
+
+
+def write(tree, oracle: str | None) -> None:
     path = tree / "tests" / "oracles" / "mine.py"
     path.unlink(missing_ok=True)
     if oracle is not None:
         path.write_text(HEAD + oracle)
-    check = skuda_in(tree, "check")
-    compared = run(tree, "-m", "pytest", "-o", "addopts=", "-p", "no:cacheprovider", TEST, "-k", "tripled")
-    return check.returncode, check.stdout, compared.returncode, compared.stdout
 
 
 def test_with_its_oracle_all_is_well(tree):
@@ -90,12 +98,20 @@ def test_without_an_oracle_both_say_what_to_write(tree):
     ],
 )
 def test_an_oracle_is_run(tree, body, reason):
-    """One that is there and gives something else is not enough, in one direction of two; `skuda check` cannot know."""
+    """One that is there and gives something else is not enough, in one direction of two."""
     wrong = RIGHT.replace("return times(3, d_output, T)", body)
     assert wrong != RIGHT
-    status, out, compared, said = checked(tree, wrong)
-    assert (status, compared) == (0, 1), out + said
-    assert reason in said and "1 passed" in said
+    write(tree, wrong)
+    compared = compare(tree)
+    assert compared.returncode == 1, compared.stdout
+    assert reason in compared.stdout and "1 passed" in compared.stdout
+
+
+def test_check_does_not_run_an_oracle(tree):
+    """It looks for one of that name alone, whatever it does."""
+    write(tree, RIGHT.replace("return times(3, d_output, T)", "raise SystemExit(1)"))
+    check = skuda_in(tree, "check")
+    assert check.returncode == 0, check.stdout
 
 
 def test_a_wrong_formula_is_noticed(tree):

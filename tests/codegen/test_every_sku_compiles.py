@@ -1,8 +1,11 @@
 """CUDA kernels of the catalog compile, without a warning, on a machine that has no GPU.
 
-For one architecture, every other schedule of each operation at some element types, which change from one to the next,
-and one of each stage of a second form; for the others, in turn, a set of them in which each schedule, element type in
-each role, and operation occurs. `skuda build` compiles all of them, and so does whoever runs tests/gpu.
+For one architecture, a set of them in which each operation occurs, each schedule with each structure of a program (of
+skuda.verification.coverage, but for the roles of operands, which programs have), and each kind of kernel with each
+element type; for the others, in turn, a set of these in which each schedule and element type in each role occurs. A
+kernel's text is its
+schedule's body over its operation's program, so this compiles every body over every structure, and every program; what
+depends on the architecture are bodies and conversions, not programs. `skuda build` compiles all kernels.
 """
 
 from __future__ import annotations
@@ -13,9 +16,11 @@ from collections import defaultdict
 import pytest
 from problems import covering, each_schedule, features, kernel_of
 
-from skuda.launch import compiler, registry
+import skuda.launch.compiler as compiler
+from skuda.launch import registry
 from skuda.model.sku import KernelSku
 from skuda.schedules import table
+from skuda.verification import coverage
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 136  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
@@ -24,14 +29,16 @@ SPILLED_AT_MOST = 3700  # f64 rows that 1024 threads read again, and f64 columns
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
 
-def every_other() -> list[KernelSku]:
-    """Of each function every other schedule, those that the function before it left out."""
-    functions: dict[str, list[KernelSku]] = {}
-    for sku in each_schedule():
-        if registry.entry_of(sku).variant is not table.STAGES:
-            functions.setdefault(registry.entry_of(sku).operation.function, []).append(sku)
-    chosen = (skus[index % 2 :: 2] or skus for index, skus in enumerate(functions.values()))
-    return [sku for skus in chosen for sku in (skus[:1] if is_second(skus[0]) else skus)]
+def texts(sku: KernelSku) -> set[tuple]:
+    """What a SKU's text is an example of: its operation's program, and its schedule's body over such a structure."""
+    found = registry.entry_of(sku)
+    by = coverage.schedule(found.variant), getattr(found.variant, "threads", 0)
+    return {
+        ("program", found.operation.function),
+        ("body", by[0], coverage.structure(found.operation)[1:]),  # whatever the roles of operands
+        ("threads", *by),
+        *(("element", found.variant.kernel, found.operation.word(o, found.types)) for o in found.operation.operands),
+    }
 
 
 def is_second(sku: KernelSku) -> bool:
@@ -39,7 +46,9 @@ def is_second(sku: KernelSku) -> bool:
     return registry.entry_of(sku).operation.of_second
 
 
-SKUS = every_other()
+SKUS = covering(
+    [sku for sku in each_schedule() if registry.entry_of(sku).variant is not table.STAGES], seen=texts
+)
 
 
 def entry_of(sku: KernelSku) -> str:
@@ -114,7 +123,7 @@ def test_the_groups_hold_every_sku_once():
 # ---- the covering set ----
 
 
-COVERING = covering(SKUS)
+COVERING = covering(SKUS, seen=lambda sku: {each for each in features(sku) if each[0] != "operation"})
 IN_TURN = groups(COVERING)
 
 
@@ -133,18 +142,14 @@ def test_what_is_not_wanted_is_covered_by_others():
 
 def test_the_covering_set_covers():
     """Against what the generated sources and the types say, not against problems.features."""
-    chosen = [kernel_of(entry) for sku in COVERING for entry in entries_of([sku])]
     texts = [registry.catalogs()[0].source(source) for source in {source_of(sku) for sku in SKUS}]
-    whole = "".join([*texts, *{text for each in texts for text in compiler.included(each).values()}])
-    written = {
-        tuple(name.rsplit("_", 1))
-        for name in re.findall(r"^    (\w+)\(const __grid_constant__", whole, re.MULTILINE)
-    }
-    in_headers = set(re.findall(r"^__global__ .* (\w+)\(const __grid_constant__", whole, re.MULTILINE))
-    functions = set(re.findall(r" struct (\w+)_program \{$", whole, re.MULTILINE)) | {name for name, _ in written}
-    assert in_headers | {kernel for _, kernel in written} == {kernel for _, kernel in chosen}
+    headers = "".join({text for each in texts for text in compiler.included(each).values()})
+    kernels = set(re.findall(r"\b(\w+)\(const __grid_constant__", headers))
+    assert kernels == {kernel_of(entry)[1] for sku in COVERING for entry in entries_of([sku])}
+    functions = set(re.findall(r" struct (\w+)_program ", "".join(texts)))
     second = {registry.entry_of(sku).operation.function for sku in SKUS if is_second(sku)}
-    assert functions - second == {function for function, _ in chosen} - second
+    chosen = {kernel_of(entry)[0] for sku in SKUS for entry in entries_of([sku])}
+    assert functions - second == chosen - second
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert set(map(shape_of, COVERING)) == set(map(shape_of, SKUS))

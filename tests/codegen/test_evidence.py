@@ -12,15 +12,16 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from gpu import sanitizers
 
+import skuda.launch.compiler as compiler
 from skuda.bench import suite
 from skuda.codegen.cli import main
-from skuda.codegen.commands import verified
+from skuda.codegen.commands import carry, verified
 from skuda.codegen.commands.evidence import BEGIN, END, block, page
 from skuda.generated import CATALOG
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.verification import evidence
+from skuda.verification import coverage, evidence, machine_code
 from skuda.verification.evidence import Records, Result, State
 
 REPOSITORY = Path(__file__).parents[2]
@@ -192,6 +193,122 @@ def test_comments_say_nothing_to_a_compiler(catalog):
     assert records_of(catalog).digest("twice.cu") == now
     path.write_text(text + "int more;\n")
     assert records_of(catalog).digest("twice.cu") != now
+
+
+# ---- what stands by the rule ----
+
+
+def covering_of(catalog) -> list[str]:
+    return [kernel.symbol for kernel in coverage.covering(coverage.candidates(catalog.operations))]
+
+
+def test_others_stand_by_the_rule_while_sources_are_as_they_were(catalog, skuda_command):
+    ran = covering_of(catalog)
+    selection = {"commit": "abc", "covering": len(ran), "turn": 0, "turns": 1}
+    path = records_of(catalog).merge(catalog, MACHINE, dict.fromkeys(ran, EQUAL), selection)
+    records = records_of(catalog)
+    every = evidence.kernels(catalog.operations)
+    states = {symbol: records.state(operation.source, symbol) for symbol, operation in every.items()}
+    assert states == {symbol: State.VERIFIED if symbol in ran else State.COVERED for symbol in every}
+    assert records.unverified(every) == []
+    record = json.loads(path.read_text())
+    assert record["rule"] == coverage.RULE
+    assert record["runs"] == [{"date": "2026-01-02", **selection, "kernels": len(ran), "bit_equal": len(ran)}]
+    status, out = skuda_command("check", "--out", "verified_catalog", "--evidence")
+    standing = len(every) - len(ran)
+    assert status == 0 and standing > 0
+    said = f"evidence: {len(ran)} of {len(every)} kernels verified, {standing} covered by the rule: {coverage.RULE} (NV"
+    assert said in out
+    taken = "the covering set and turn 0 of 1"
+    ran_then = f"- 2026-01-02, commit abc, chosen from {taken}: {len(ran)} kernels compared"
+    assert f"{ran_then}, {len(ran)} bit-equal.\n" in page(records, "generated")
+    whole = page(records, "generated")
+    assert f"- Every kernel of 2 sources ran or is covered by the rule: {coverage.RULE}.\n" in whole
+    out = skuda_command("show", "thrice", "--catalog", "verified_catalog")[1]
+    assert f"covered by the rule ({coverage.RULE})" in out
+    assert "kernels covered by the rule since 2026-01-02 on NVIDIA H200" in out
+    one = next(symbol for symbol in symbols_of(catalog, "thrice") if symbol not in ran)
+    out = skuda_command("show", one, "--catalog", "verified_catalog")[1]
+    assert f"did not run itself: covered by the rule since 2026-01-02 on NVIDIA H200 ({coverage.RULE})\n" in out
+    change(catalog, "thrice.cu")
+    records = records_of(catalog)
+    assert {records.state("thrice.cu", symbol) for symbol in symbols_of(catalog, "thrice")} <= {
+        State.CHANGED, State.NEVER,
+    }  # fmt: skip
+    assert records.state("twice.cu", symbols_of(catalog, "twice")[-1]) in (State.VERIFIED, State.COVERED)
+
+
+def test_a_kernel_that_differs_takes_its_source_with_it(catalog):
+    ran = covering_of(catalog)
+    records_of(catalog).merge(catalog, MACHINE, {**dict.fromkeys(ran, EQUAL), ran[0]: Result(3, False, 1)})
+    records = records_of(catalog)
+    source = evidence.kernels(catalog.operations)[ran[0]].source
+    assert records.covered(source) == []
+    records.merge(catalog, {**MACHINE, "date": "2026-03-04"}, {ran[0]: EQUAL})
+    assert [each.date for each in records_of(catalog).covered(source)] == ["2026-03-04"]
+
+
+# ---- machine code ----
+
+
+def digest_of(text: str, entry: str = "k") -> str:
+    return machine_code.digest([compiler.compile_cubin(text, "k.cu", [entry], "sm_90").cubin])
+
+
+def test_the_digest_is_of_instructions_and_tables():
+    text = """
+static __device__ const float table[4] = {1, 2, 3, 5};
+__device__ constexpr int FACTOR = 3;
+__global__ void k(float* p) { p[threadIdx.x] *= table[threadIdx.x & 3] * FACTOR; }
+"""
+    now = digest_of(text)
+    assert len(now) == machine_code.DIGITS
+    assert digest_of("// a comment\n" + text) == now
+    assert digest_of(text.replace("void k(", "void other("), "other") == now
+    assert digest_of(text + "struct more { static constexpr int value = 9; };\n") == now
+    assert digest_of(text.replace("FACTOR = 3", "FACTOR = 4")) != now
+    assert digest_of(text.replace("3, 5}", "3, 7}")) != now
+    assert digest_of(text.replace("threadIdx.x & 3", "threadIdx.x & 1")) != now
+    with pytest.raises(ValueError, match="no ELF"):
+        machine_code.digest([b"nothing"])
+
+
+def test_digests_are_read_as_they_were_written(tmp_path):
+    codes = {"a_f32__vec4": "0123456789ab", "a_f32__rows4": "ba9876543210", "b_f16__row8x4": "000000000000"}
+    path = tmp_path / "code-it.json"
+    assert machine_code.read(path) == {}
+    machine_code.write(path, "sm_90", codes)
+    assert machine_code.read(path) == codes
+    assert json.loads(path.read_text())["arch"] == "sm_90"
+
+
+def test_what_was_found_is_carried_to_the_same_machine_code(catalog, skuda_command, monkeypatch, tmp_path):
+    """One source with another text that compiles to the same, one of which a kernel becomes another."""
+    monkeypatch.setenv("SKUDA_CACHE_DIR", str(tmp_path / "cache"))
+    kept, [lost] = (
+        [s for s in symbols_of(catalog, function) if s.startswith(f"{function}_f32__vec4")][:count]
+        for function, count in (("twice", 2), ("thrice", 1))
+    )
+    records = records_of(catalog)
+    records.merge(catalog, MACHINE, dict.fromkeys([*kept, lost], EQUAL))
+    every = {kernel.symbol: kernel for kernel in coverage.candidates(catalog.operations)}
+    codes = {symbol: carry.code_of(every[symbol], catalog, "sm_90") for symbol in (*kept, lost)}
+    machine_code.write(records.path("code", "NVIDIA H200").with_suffix(".json"), "sm_90", codes)
+    folder, old = evidence.package_of(catalog) / "cuda", records.digest("twice.cu")
+    for source, number in (("twice.cu", "2"), ("thrice.cu", "4")):
+        text = (folder / source).read_text()
+        (folder / source).write_text(text.replace("C(3)", f"C({number})") + "struct unused { int member; };\n")
+    assert {records_of(catalog).state("twice.cu", symbol) for symbol in kept} == {State.CHANGED}
+    out = skuda_command("evidence", "--out", "verified_catalog", "--carry", "--jobs", "1")[1]
+    total = len(kept) + 1
+    assert f"of {total} kernels whose sources have changed {total} were compared, {len(kept)} have" in out
+    records = records_of(catalog)
+    assert {records.state("twice.cu", symbol) for symbol in kept} == {State.VERIFIED}
+    assert records.state("thrice.cu", lost) is State.CHANGED
+    [found] = records.current("twice.cu", kept[0])
+    assert (found.run.carried, found.run.date, found.result) == (old, "2026-01-02", EQUAL)
+    said = "\n".join(verified.of_kernel(records, "twice.cu", kept[0]))
+    assert f"2026-01-02, with source {old[:12]} of the same machine code" in said
 
 
 # ---- the share of the copy ----

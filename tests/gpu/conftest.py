@@ -1,45 +1,73 @@
 """These tests need a CUDA device. Without one they are not collected, and the summary says so.
 
-What was compared with the reference is merged into evidence/gpu-<name>.json: all kernels, those that -k chose, or with
---unverified those that the records do not call verified as they are.
+What was compared with the reference is merged into evidence/gpu-<name>.json, and the digests of the machine code into
+evidence/code-<name>.json. A run compares the covering set of skuda.verification.coverage and the turn of the commit, or
+of --turn; with --all every kernel. With --unverified it leaves out what the records call verified, or standing by the
+rule; -k chooses among the rest.
 """
 
 from __future__ import annotations
 
 import platform
+import subprocess
+from collections.abc import Mapping
 from datetime import date
+from functools import cache
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
 from skuda.launch import kernel, registry
-from skuda.verification import evidence
+from skuda.verification import coverage, evidence, machine_code
 
 FOLDER = Path(__file__).parent
 compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
+codes: dict[str, str] = {}  # likewise, of the machine code that ran
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
 
 
 def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="every kernel, not a covering set and a turn")
+    parser.addoption("--turn", type=int, metavar="N", help="the turn that is compared, if not the commit's")
     parser.addoption(
-        "--unverified", action="store_true", help="of the kernels only those that evidence/ does not call verified"
-    )
+        "--unverified", action="store_true",
+        help="of the kernels only those that evidence/ does not call verified, or standing by the rule",
+    )  # fmt: skip
 
 
-def pytest_collection_modifyitems(config, items):
+def chosen(config: pytest.Config) -> list[str]:
+    """The kernels that a run compares, by symbol, in the order of the catalog."""
+    catalog = registry.catalogs()[0]
+    every = evidence.kernels(catalog.operations)
+    symbols = set(every)
+    if not config.getoption("--all", default=False):
+        symbols = {*division().covering, *division().turns[turn(config)]}
     if config.getoption("--unverified", default=False):
-        catalog = registry.catalogs()[0]
-        records = evidence.Records(evidence.package_of(catalog))
-        left = set(records.unverified(evidence.kernels(catalog.operations)))
-        known = [item for item in items if compares(item) and item.callspec.params["symbol"] not in left]
-        config.hook.pytest_deselected(items=known)
-        items[:] = [item for item in items if item not in set(known)]
+        symbols &= set(evidence.Records(evidence.package_of(catalog)).unverified(every))
+    return [symbol for symbol in every if symbol in symbols]
 
 
-def compares(item: pytest.Item) -> bool:
-    """Whether a test is of one kernel of the catalog."""
-    return item.path.parent == FOLDER and "symbol" in getattr(getattr(item, "callspec", None), "params", ())
+@cache
+def division() -> coverage.Division:
+    return coverage.divide(registry.catalogs()[0].operations)
+
+
+def turn(config: pytest.Config) -> int:
+    """The turn that a run takes."""
+    asked = config.getoption("--turn", default=None)
+    return division().turn_of(commit()) if asked is None else asked % len(division().turns)
+
+
+@cache
+def commit() -> str:
+    """The hash of the commit that is run; of a tree without one that of what was generated."""
+    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=FOLDER, capture_output=True, text=True)
+    if said.returncode == 0:
+        return said.stdout.strip()
+    package = evidence.package_of(registry.catalogs()[0])
+    return sha256((package / "MANIFEST").read_bytes()).hexdigest()
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -55,14 +83,29 @@ def pytest_runtest_logreport(report):
         ulp = properties.get("worst_ulp")  # none if the kernel did not even run
         same, finite = properties.get("bit_equal", False), properties.get("finite")
         compared[properties["symbol"]] = evidence.Result(properties["cases"], same, ulp, finite)
+        codes[properties["symbol"]] = properties.get("code", "")
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist waits for its workers, where a limit could end the run
 def pytest_sessionfinish(session):
     if not compared or hasattr(session.config, "workerinput"):
         return
+    write(session.config, machine())
+
+
+def write(config: pytest.Config, ran_on: Mapping[str, str]) -> None:
+    """Merges what was compared into the records."""
     catalog = registry.catalogs()[0]
-    evidence.Records(evidence.package_of(catalog)).merge(catalog, machine(), compared)
+    records = evidence.Records(evidence.package_of(catalog))
+    taken = {"commit": commit()[:12]}
+    if not config.getoption("--all", default=False):
+        taken |= {"covering": len(division().covering), "turn": turn(config), "turns": len(division().turns)}
+    records.merge(catalog, ran_on, compared, taken)
+    path = records.path("code", ran_on["gpu"]).with_suffix(".json")
+    known = machine_code.read(path) | codes
+    every = evidence.kernels(catalog.operations)
+    left = {symbol: code for symbol, code in known.items() if code and symbol in every}
+    machine_code.write(path, kernel.compute_capability(0), left)
 
 
 def machine() -> dict[str, str]:

@@ -1,4 +1,8 @@
-"""Every CUDA kernel of the catalog against the reference: the same bytes, and nothing written beside them."""
+"""CUDA kernels of the catalog against the reference: the same bytes, and nothing written beside them.
+
+Which kernels, skuda.verification.coverage says: a covering set and the turn of the commit; with --all every one.
+conftest.py has the options, and writes what was found into evidence/.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,10 @@ from distance import worse
 from values import Case, cases, lacking
 
 from gpu.arrays import Pair
+from gpu.conftest import chosen
 from skuda.arrays.views import view_of
-from skuda.launch import registry
+from skuda.codegen.commands import carry
+from skuda.launch import kernel, registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules import strided
@@ -29,9 +35,13 @@ def family(sku: KernelSku) -> str:
     return "-".join(map(str, (found.operation.function, *bits)))
 
 
-@pytest.mark.parametrize(
-    "symbol", [pytest.param(symbol, marks=pytest.mark.xdist_group(family(sku))) for symbol, sku in SKUS.items()]
-)
+def pytest_generate_tests(metafunc):
+    if metafunc.definition.originalname == "test_bytes":
+        symbols = chosen(metafunc.config)
+        groups = [pytest.mark.xdist_group(family(SKUS[symbol])) for symbol in symbols]
+        metafunc.parametrize("symbol", [pytest.param(each, marks=mark) for each, mark in zip(symbols, groups)])
+
+
 def test_bytes(symbol, record_property):
     sku = SKUS[symbol]
     found = cases(sku)
@@ -51,8 +61,15 @@ def test_bytes(symbol, record_property):
             complaints.append(difference.text)
     for name, value in (("worst_ulp", worst), ("finite", finite), ("bit_equal", not complaints)):
         record_property(name, value)
+    record_property("code", code_of(sku))
     assert not complaints, "\n".join(complaints)
     assert lacking(found) == []
+
+
+def code_of(sku: KernelSku) -> str:
+    """The digest of the machine code that ran; "" where that is other kernels' alone."""
+    found = registry.entry_of(sku)
+    return carry.code_of(found, found.catalog, kernel.compute_capability(0))
 
 
 def one_output(sku) -> bool:

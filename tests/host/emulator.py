@@ -7,13 +7,16 @@ elements. It shows neither races nor what the GPU's own compiler makes of a kern
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import mmap
 import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -90,13 +93,8 @@ class Host:
         path = folder / f"kernels_{number}_{arch}.cpp"
         path.write_text(text, encoding="utf-8")
         built = path.with_suffix(".so")
-        threads = [str(HERE / "threads.cc"), "-c", "-o", str(folder / "threads.o")]
-        whole = [*_CHECKED, f"-D__CUDA_ARCH__={arch}0", str(path), threads[-1], "-shared", "-o", str(built)]
-        for command in (threads, whole):
-            said = subprocess.run([COMPILER, *_FLAGS, f"-I{HERE}", *command], capture_output=True, text=True)
-            if said.returncode:
-                raise RuntimeError(f"{', '.join(source for _, source in found)}: the host's compiler refused it:\n"
-                                   f"{said.stderr[:4000]}")  # fmt: skip
+        names = ", ".join(source for _, source in found)
+        _compile([*_CHECKED, f"-D__CUDA_ARCH__={arch}0", str(path), _threads(), "-shared", "-o", str(built)], names)
         self._library = ctypes.CDLL(str(built))
         self._kernels = {entry: getattr(self._library, f"kernel_{number}") for number, entry in enumerate(entries)}
         for kernel in self._kernels.values():
@@ -163,6 +161,22 @@ class Host:
                     yield f"{entry}: {count} times, first {arena.said(*touched)}"
         for operand in plan.operation.outputs:
             found[operand.name] = arena.bytes(operand.name).copy()
+
+
+def _compile(arguments: Sequence[str], names: str) -> None:
+    said = subprocess.run([COMPILER, *_FLAGS, f"-I{HERE}", *arguments], capture_output=True, text=True)
+    if said.returncode:
+        raise RuntimeError(f"{names}: the host's compiler refused it:\n{said.stderr[:4000]}")
+
+
+@cache
+def _threads() -> str:
+    """What every library of kernels is linked with, compiled once a process."""
+    folder = tempfile.TemporaryDirectory()
+    atexit.register(folder.cleanup)
+    built = str(Path(folder.name) / "threads.o")
+    _compile([str(HERE / "threads.cc"), "-c", "-o", built], "threads.cc")
+    return built
 
 
 class _Arena:

@@ -1,0 +1,165 @@
+"""Which kernels a run on a GPU takes: the covering set, turns, and what stands by the rule."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from functools import cache
+from types import SimpleNamespace
+
+import pytest
+from gpu import conftest as gpu_conftest
+
+from skuda.generated import CATALOG
+from skuda.schedules.table import STAGES, VEC, RowVariant
+from skuda.verification import coverage, evidence
+from skuda.verification.coverage import candidates, divide, standing
+
+COMMIT = "fd4e4c5b"
+
+
+@cache
+def every() -> dict[str, coverage.Candidate]:
+    return {kernel.symbol: kernel for kernel in candidates(CATALOG.operations)}
+
+
+@cache
+def chosen() -> coverage.Division:
+    return divide(CATALOG.operations)
+
+
+def test_the_candidates_are_the_kernels_of_the_catalog():
+    assert list(every()) == list(evidence.kernels(CATALOG.operations))
+
+
+def test_a_run_takes_few():
+    """One H200 has ten minutes for a catalog three times as large: three times as many choices of types, few more
+    structures, and a turn as large as this one's."""
+    assert len(chosen().covering) < 4_100
+    assert all(len(turn) <= 1.2 * coverage.TURN for turn in chosen().turns)
+
+
+def test_every_choice_of_types_occurs_by_its_preferred_schedule():
+    """Against the operations, not against the features by which kernels are chosen."""
+    found = defaultdict(set)
+    for symbol in chosen().covering:
+        kernel = every()[symbol]
+        found[kernel.operation.function, tuple(kernel.types.items())].add(kernel.variant)
+    for operation in CATALOG.operations:
+        for types in operation.kernel_combinations():
+            variants = found[operation.function, tuple(types.items())]
+            assert coverage.preferred(operation, types) in variants
+
+
+def test_the_preferred_schedule_is_that_of_large_contiguous_arrays():
+    preferred = {k.operation.function: k.variant for k in every().values() if k.shows == k.needs}
+    assert preferred["lerp"] is VEC
+    assert preferred["rms_norm_backward"] is STAGES
+    assert isinstance(preferred["softmax"], RowVariant) and preferred["softmax"].elements == 4096
+    assert preferred["sum"].kernel == "row"
+
+
+def test_every_schedule_occurs_with_each_element_type_in_each_role():
+    """By the names in symbols and the declarations of operands, for inputs and outputs of every schedule."""
+
+    def seen(symbols):
+        found = set()
+        for symbol in symbols:
+            kernel = every()[symbol]
+            name = re.sub(r"\d+", "", symbol.partition("__")[2])
+            for operand in kernel.operation.operands:
+                way = operand in kernel.operation.inputs, operand.dims == kernel.operation.space, operand.scalar
+                found.add((name, way, kernel.operation.word(operand, kernel.types)))
+        return found
+
+    assert seen(chosen().covering) == seen(every())
+
+
+def test_every_structure_occurs_in_every_schedule_that_serves_it():
+    def seen(symbols):
+        kernels = map(every().get, symbols)
+        return {(coverage.structure(k.operation), k.variant.kernel, getattr(k.variant, "mode", None)) for k in kernels}
+
+    assert seen(chosen().covering) == seen(every())
+    assert len(seen(every())) > 200  # else structures say nothing
+
+
+def test_every_number_of_threads_and_blocks_occurs():
+    variants = lambda symbols: {every()[symbol].variant for symbol in symbols}  # noqa: E731
+    assert variants(chosen().covering) == variants(every())
+
+
+def test_the_covering_set_and_all_turns_are_every_kernel_once():
+    assert len(chosen().turns) > 1
+    assert sorted([*chosen().covering, *(each for turn in chosen().turns for each in turn)]) == sorted(every())
+
+
+def test_the_commit_chooses_the_turn():
+    assert [chosen().turn_of(commit) for commit in ("0", "5", "f" * 40)] == [0, 5, len(chosen().turns) - 1]
+    assert divide(CATALOG.operations[:40]) == divide(CATALOG.operations[:40])
+
+
+# ---- what stands ----
+
+
+def test_all_stand_by_a_covering_set_of_equal_kernels():
+    assert standing(every().values(), dict.fromkeys(chosen().covering, True)) == set(every())
+
+
+@pytest.mark.parametrize("number", [0, 1000, 3000])
+def test_each_of_the_covering_set_is_needed_or_chosen_for_its_types(number):
+    symbol = chosen().covering[number]
+    without = dict.fromkeys(chosen().covering, True)
+    del without[symbol]
+    kernel = every()[symbol]
+    assert (symbol in standing(every().values(), without)) == (kernel.shows != kernel.needs and _shown(kernel, without))
+
+
+def _shown(kernel, symbols) -> bool:
+    return kernel.needs <= set().union(*(every()[symbol].shows for symbol in symbols))
+
+
+def test_what_shares_a_feature_with_a_kernel_that_differs_does_not_stand():
+    symbol = "softmax_f16__row128x4"
+    stands = standing(every().values(), {**dict.fromkeys(chosen().covering, True), symbol: False})
+    kernel = every()[symbol]
+    alike = {each.symbol for each in every().values() if each.needs & kernel.shows}
+    assert symbol in alike and not alike & stands
+    assert stands == set(every()) - alike
+
+
+def test_a_small_catalog_has_one_turn():
+    operation = next(each for each in CATALOG.operations if each.function == "lerp")
+    found = divide([operation])
+    assert len(found.turns) == 1
+    assert sorted([*found.covering, *found.turns[0]]) == sorted(kernel.symbol for kernel in candidates([operation]))
+
+
+# ---- the options of a run ----
+
+
+def config(**options) -> SimpleNamespace:
+    known = {f"--{name}": value for name, value in options.items()}
+    return SimpleNamespace(getoption=lambda name, default: known.get(name, default))
+
+
+def test_a_run_takes_what_its_options_say(monkeypatch):
+    monkeypatch.setattr(gpu_conftest, "commit", lambda: COMMIT)
+    monkeypatch.setattr(gpu_conftest, "division", chosen)
+    own = chosen().turns[int(COMMIT, 16) % len(chosen().turns)]
+    assert sorted(gpu_conftest.chosen(config())) == sorted([*chosen().covering, *own])
+    assert sorted(gpu_conftest.chosen(config(turn=7))) == sorted([*chosen().covering, *chosen().turns[7]])
+    assert gpu_conftest.chosen(config(all=True)) == list(every())
+    records = SimpleNamespace(unverified=lambda kernels: ["softmax_f16__row128x4", chosen().covering[0]])
+    monkeypatch.setattr(evidence, "Records", lambda package: records)
+    assert gpu_conftest.chosen(config(unverified=True, all=True)) == [chosen().covering[0], "softmax_f16__row128x4"]
+    assert chosen().covering[0] in gpu_conftest.chosen(config(unverified=True))
+
+
+def test_a_tree_without_commits_takes_a_turn_too(monkeypatch, tmp_path):
+    gpu_conftest.commit.cache_clear()
+    assert re.fullmatch("[0-9a-f]{40}", gpu_conftest.commit())
+    gpu_conftest.commit.cache_clear()
+    monkeypatch.setattr(gpu_conftest, "FOLDER", tmp_path)
+    assert re.fullmatch("[0-9a-f]{64}", gpu_conftest.commit())
+    gpu_conftest.commit.cache_clear()

@@ -45,13 +45,13 @@ packages = ["{PACKAGE}", "{PACKAGE}.plans", "{PACKAGE}.reference"]
 # Run in the folder of a catalog; prints seconds and the number of kernels.
 USE = f"""\
 import time
-from skuda import dispatch
+from skuda.launch import registry
 begun = time.perf_counter()
 import {PACKAGE}
 imported = time.perf_counter()
 getattr({PACKAGE}, {PACKAGE}.CATALOG.modules[0])
 first = time.perf_counter()
-mine = [sku for sku in dispatch.skus() if dispatch.entry_of(sku).catalog is {PACKAGE}.CATALOG]
+mine = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is {PACKAGE}.CATALOG]
 print(imported - begun, first - imported, time.perf_counter() - first, sum(sku.backend.value == "cuda" for sku in mine))
 """
 COMPILE = f"""\

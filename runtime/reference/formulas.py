@@ -99,7 +99,7 @@ FORMULA_NAMES = (
 def __getattr__(name: str):
     if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"skuda.reference.formulas.{_MODULE_OF[name]}"), name)
+    return getattr(import_module(f"skuda.reference.{_MODULE_OF[name]}"), name)
 
 
 def unpack(packed: np.ndarray, shape: tuple[int, ...], word: str) -> np.ndarray:

@@ -340,14 +340,15 @@ sys.path.insert(0, ".")
 import numpy as np
 from my_package.generated import ScaledAddPlan, scaled_add, square
 from my_package.generated.plans.scaled_add import scaled_add_backward
-from skuda import KernelSku, dispatch
+from skuda import KernelSku
+from skuda.launch import registry
 
 x = np.array([3.0, 4.0], np.float32)
 print(scaled_add(x, np.array([2, 3], np.float32)).tolist())
 d_x, d_y = scaled_add_backward(np.ones(2, np.float32))
 print(d_x.tolist(), d_y.tolist())
 print(square(x).tolist())
-mine = [sku for sku in dispatch.skus() if sku.op == "scaled_add"]
+mine = [sku for sku in registry.skus() if sku.op == "scaled_add"]
 assert mine and all(KernelSku.parse(sku.symbol) == sku for sku in mine)
 assert "scaled_add_backward_f16__reference" in {sku.symbol for sku in mine}
 print("round trip")

@@ -125,7 +125,7 @@ struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
     Stored& stored;
     int turn, lane;
     __device__ typename P::Element element(int i) const {
-      return {formula_t<P, element_in<P, N>>(get<N>(groups).get(turn, i, lane))...};
+      return {formula_t<typename P::C, element_in<P, N>>(get<N>(groups).get(turn, i, lane))...};
     }
     template <int I, typename V> __device__ void set(int i, V value) const { get<I>(stored).of[i].set(lane, value); }
   };

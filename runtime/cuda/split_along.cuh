@@ -98,7 +98,7 @@ template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MO
     Stored& stored;
     int turn;
     __device__ typename P::Element element(int i) const {
-      return {formula_t<P, element_in<P, N>>(get<N>(groups).of[turn].get(i))...};
+      return {formula_t<typename P::C, element_in<P, N>>(get<N>(groups).of[turn].get(i))...};
     }
     template <int I, typename V> __device__ void set(int i, V value) const { get<I>(stored).set(i, value); }
   };

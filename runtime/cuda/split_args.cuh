@@ -78,8 +78,8 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
   using C = typename P::C;
   using Operands = operands_of<P>;
   static constexpr int first_scalar = Operands::inputs - Operands::scalars;
-  template <int I> using input_t = formula_t<P, typename type_at<typename P::Inputs, I>::element>;
-  template <int I> using attribute_t = formula_t<P, type_at<typename P::Attributes, I>>;
+  template <int I> using input_t = formula_t<typename P::C, typename type_at<typename P::Inputs, I>::element>;
+  template <int I> using attribute_t = formula_t<typename P::C, type_at<typename P::Attributes, I>>;
 
   C count;
   Tuple<input_t<first_scalar + S>...> scalars;

@@ -344,7 +344,7 @@ def covering(
     seen: Callable[[KernelSku], set[tuple]] | None = None,
 ) -> list[KernelSku]:
     """Few SKUs in which all that `seen` says of any occurs: at each step the one that has the most of what is missing,
-    if it is wanted. Without `seen` each operation, each schedule, and each schedule with each element type in each role.
+    if it is wanted. By itself each operation, each schedule, and each schedule with each element type in each role.
     """
     having = {sku: (seen or features)(sku) for sku in skus}
     missing = set().union(*having.values())

@@ -25,6 +25,8 @@ OPTIONS = (
     "--prec-sqrt=true",
     # Otherwise a header missing here would be looked for in the folder that the process happens to run in.
     "--no-source-include",
+    # Older versions take the body of a lambda in a device function for a host's.
+    "--device-as-default-execution-space",
 )
 
 SLOW_SECONDS = 1.0

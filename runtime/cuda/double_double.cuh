@@ -1,4 +1,5 @@
-// Double-double arithmetic: a number is the unevaluated sum of two f64. skuda.double_double has the same text in NumPy.
+// Double-double arithmetic: a number is the unevaluated sum of two f64. `reference.double_double` has the same text
+// in NumPy.
 #pragma once
 #include "quotient.cuh"
 

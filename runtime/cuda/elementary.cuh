@@ -1,4 +1,4 @@
-// Elementary functions in steps that CPU and GPU have in common: skuda.elementary has the same text in NumPy.
+// Elementary functions in steps that CPU and GPU have in common: `reference.elementary` has the same text in NumPy.
 #pragma once
 #include "quotient.cuh"
 

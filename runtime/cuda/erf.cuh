@@ -1,5 +1,5 @@
-// sigmoid, tanh, erf, erfc, ndtr and the slope of gelu in steps that CPU and GPU have in common: skuda.elementary (the
-// first two) and skuda.error_functions have the same text in NumPy.
+// sigmoid, tanh, erf, erfc, ndtr and the slope of gelu in steps that CPU and GPU have in common:
+// `reference.elementary` (the first two) and `reference.error_functions` have the same text in NumPy.
 //
 // A result near 1 unit in the last place leaves no room for the roundings on the way, so what a large step loses is
 // computed too (`..._rest`) and joins a later, smaller step. In f32 that takes fused multiply-adds. NumPy has none in

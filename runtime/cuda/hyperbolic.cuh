@@ -1,5 +1,5 @@
-// Hyperbolic functions and their inverses in steps that CPU and GPU have in common: skuda.hyperbolic has the same text
-// in NumPy.
+// Hyperbolic functions and their inverses in steps that CPU and GPU have in common: `reference.hyperbolic` has the
+// same text in NumPy.
 #pragma once
 #include "powers.cuh"
 

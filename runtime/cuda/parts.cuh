@@ -1,5 +1,5 @@
 // Rows that several blocks reduce, each a part of a row: an aligned range of its segments' places. Trees of neighbours
-// join parts to the same bits as one block makes of the whole row (skuda.rows), whoever makes them.
+// join parts to the same bits as one block makes of the whole row (`model.sum_order`), whoever makes them.
 #pragma once
 #include "part_moves.cuh"
 

@@ -1,5 +1,6 @@
-// Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: skuda.powers has the same text
-// in NumPy. f64 is computed in double-double where it matters, f32 in f64; each result is rounded once at the end.
+// Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: `reference.powers` has the
+// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64; each result is rounded once at
+// the end.
 #pragma once
 #include "double_double.cuh"
 

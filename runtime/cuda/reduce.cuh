@@ -1,5 +1,6 @@
 // Reductions over a row that the threads of a warp's part, of a warp or of a block hold together. Sums and products are
-// made in one order, which depends on the row's length alone and which skuda.rows describes: the reference's bits.
+// made in one order, which depends on the row's length alone and which `model.sum_order` describes: the reference's
+// bits.
 #pragma once
 #include "reductions.cuh"
 

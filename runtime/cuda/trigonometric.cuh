@@ -1,5 +1,5 @@
-// Trigonometric functions and their inverses in steps that CPU and GPU have in common: skuda.trigonometric has the same
-// text in NumPy.
+// Trigonometric functions and their inverses in steps that CPU and GPU have in common: `reference.trigonometric` has
+// the same text in NumPy.
 #pragma once
 #include "double_double.cuh"
 

@@ -408,7 +408,7 @@ def test_two_processes_compile_the_same_kernel_at_once(folder):
 
 WRITER = """
 import sys
-from skuda import compile as compiler
+from skuda.launch import compiler
 from skuda.launch.cubin_cache import cached_cubin
 
 source, name, entry, arch = "x" * 3_000_000, *{rest!r}

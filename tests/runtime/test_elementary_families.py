@@ -183,7 +183,7 @@ _LONG = re.compile(r"-?0x[\da-f]\.[\da-f]{6,}p[+-]\d+|0x[\da-f]{16}(?=ll|\b)")
 def test_cuda_has_the_same_constants(module):
     """All long ones, and those of each polynomial and table in their order."""
     folder = Path(skuda.__file__).parent
-    ours = (folder / f"{module}.py").read_text(encoding="utf-8").lower()
+    ours = (folder / "reference" / f"{module}.py").read_text(encoding="utf-8").lower()
     theirs = _LONG.findall((folder / "cuda" / f"{module}.cuh").read_text(encoding="utf-8").lower())
     assert set(_LONG.findall(ours)) == set(theirs) and theirs
     blocks = re.findall(r'hexadecimal\((.*?)\)|"""(.*?)"""|np.array\(\[(.*?)\]', ours, re.DOTALL)

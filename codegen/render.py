@@ -56,7 +56,6 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
             "checks": described.requirement_imports,
-            "block": table.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.analysis.stages]

@@ -7,11 +7,9 @@
 #include "rows.cuh"
 
 constexpr int SEGMENT_CHUNKS = SEGMENT / (PLACES * GROUP);
-constexpr int BATCH = SEGMENT_CHUNKS / 2;  // chunks that are copied as a group
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
 constexpr int WARPS = PLACES / 32;      // of these places
 constexpr int STATE_BYTES = 16;        // of a partial result, at most
-constexpr int CLUSTER_THREADS = 256;   // of a block, at most
 
 // Copies WIDTH bytes into shared memory without waiting for them.
 template <int WIDTH> __device__ inline void copy_async(u8* to, const u8* from) {
@@ -226,11 +224,12 @@ template <typename E, int TURNS> struct Prefetched {
   }
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
-__device__ constexpr int turns_at_once(int bits) { return bits <= 16 ? 4 : bits <= 32 ? 2 : 1; }
+__device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }
 // Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others
 // compute.
-__device__ constexpr int cluster_blocks(int bits, int passes, bool wide) {
-  return wide ? 1 : bits <= 16 && passes <= 3 ? 4 : 3;
+__device__ constexpr int room_of_cluster(int bits, int passes, bool wide) {
+  const bool narrow = bits <= CLUSTER_NARROW_BITS && passes <= CLUSTER_FEW_PASSES;
+  return wide ? 1 : narrow ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 
 // Adds a share of elements themselves.

@@ -202,9 +202,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
       const i32 end = thread.end(segment, thread.warp_chunks);
 #pragma unroll 1
-      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += CLUSTER_BATCH, ++copies) {
 #pragma unroll
-        for (i32 chunk = batch; chunk < batch + BATCH; ++chunk) {
+        for (i32 chunk = batch; chunk < batch + CLUSTER_BATCH; ++chunk) {
           if (chunk >= end) break;
           (get<A>(buffers).load(get<A>(inputs), length, thread, chunk), ...);
         }
@@ -219,7 +219,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
       using E = element_in<P, 0>;
       const RowSpace& rows = args.rows;
       if (rows.plain() && threadIdx.x == 0) {
-        const i64 later = rows_ahead(CLUSTER_AHEAD, rows.length * storage<E>::bits / 8);
+        const i64 later = rows_ahead(CLUSTER_BYTES_AHEAD, rows.length * storage<E>::bits / 8);
         const i64 elements = rows.length / BLOCKS, first = blockIdx.x % BLOCKS * elements;
         if (place.row + later < rows.rows)
           ask_for<E>(
@@ -302,7 +302,7 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
       const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
-        if (I == 0 && batch % BATCH == 0) wait_for_copies(--row.copies);
+        if (I == 0 && batch % CLUSTER_BATCH == 0) wait_for_copies(--row.copies);
         take(found, segment, batch, end, chunks);
       }
       (get<R>(found).end_segment(row.buffers, segment, chunks), ...);
@@ -387,7 +387,7 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS, cluster_blocks(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
+    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;

@@ -3,16 +3,22 @@
 // bits.
 #pragma once
 #include "reductions.cuh"
+#include "tuning.cuh"
 
 constexpr int SEGMENT = 65536;  // elements
 constexpr int FEWEST = 4;       // places of a row
 constexpr int PLACES = 1024;    // of a row, at most
+constexpr int REGISTERS = 65536;  // of a multiprocessor, 32 bits each
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+// How many loads of so many bits are under way together: those of `under_way` bits, a power of two up to `most`.
+__device__ constexpr int turns_of(int bits, int under_way, int most) {
+  return most <= 1 || bits * most <= under_way ? most : turns_of(bits, under_way, most / 2);
+}
 // Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
 // `others` beside them.
 __device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
   const int registers = chunks * GROUP * bits / 32 + others;
-  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads < BOUND_THREADS || threads * registers > REGISTERS ? 1 : REGISTERS / (threads * registers);
 }
 
 // The sums of segments, as a tree of neighbours: one of each height waits for the one beside it.

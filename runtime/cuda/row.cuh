@@ -221,7 +221,7 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   static constexpr int I = type_at<typename Pass::Makes, N>::output;
   using E = element_out<typename S::Program, I>;
   using Part = Stretch<E, Base::LANES, Base::SHARES>;
-  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCHES;
+  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCH_BYTES;
   struct alignas(16) Memory { u8 of[joined ? S::BLOCK / Base::LANES * Part::bytes : 16]; };
   Part part;
   ShareWords<E> words;  // of a chunk

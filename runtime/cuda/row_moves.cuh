@@ -5,8 +5,7 @@
 #include "rows.cuh"
 #include "shift.cuh"
 
-constexpr int INNER = 4;             // axes that a row may lie along
-constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
+constexpr int INNER = 4;  // axes that a row may lie along
 
 // Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
 struct Along {
@@ -36,7 +35,8 @@ enum { WHOLE, UNIT, STEPPED };
 // Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
 // wait for it, but it takes registers. `whole`: rows lie in whole words, which takes fewer.
 __device__ constexpr bool read_early(int threads, int chunks, int columns, int bits, bool whole) {
-  return threads <= 128 && chunks * GROUP * bits / 32 <= (whole || columns == 1 ? 32 : 16);
+  const int registers = chunks * GROUP * bits / 32;
+  return threads <= EARLY_THREADS && registers <= (whole || columns == 1 ? EARLY_REGISTERS : EARLY_REGISTERS_UNALIGNED);
 }
 
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
@@ -45,12 +45,13 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
-  const bool narrow = arrays > 1 && columns == 0 && each <= 16;  // a tighter bound spills nothing there
-  const int own = 16 + (narrow ? 0 : each) + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const bool narrow = arrays > 1 && columns == 0 && each <= UNALIGNED_NARROW_BITS;  // a tighter bound spills nothing there
+  const int later = elements * held / 32 + (held > 0 ? columns * each : 0);
+  const int own = UNALIGNED_REGISTERS + (narrow ? 0 : each) + larger(words, later);
   const bool read = read_early(threads, chunks, columns, column_bits, false);
-  const int early = read ? 24 + elements * (bits + column_bits) / 32 : 0;
+  const int early = read ? UNALIGNED_EARLY_REGISTERS + elements * (bits + column_bits) / 32 : 0;
   const int registers = larger(own, early);
-  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads * registers > REGISTERS ? 1 : REGISTERS / (threads * registers);
 }
 
 // The first element of a row in an operand.
@@ -111,7 +112,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   using W = typename word<A::width>::type;
   static_assert(!A::single);
   // Whether the threads of a block have registers for all words at once.
-  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
+  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= TOGETHER_BYTES && THREADS < 1024;
   Lanes<E, GROUP> lanes[CHUNKS];
   A around[TOGETHER ? CHUNKS : 1];
   bool whole;  // the words around all shares of the row lie within the operand's bytes
@@ -317,7 +318,7 @@ __device__ inline void keep(
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
 // no more than leaves room for many blocks, and for the words that loads around shares meet again.
 __device__ constexpr int shares_of(int chunks, int threads, int bits) {
-  const bool fits = chunks * bits <= 64 && threads * chunks * bits <= STRETCHES;
+  const bool fits = chunks * bits <= STRETCH_BITS && threads * chunks * bits <= STRETCH_BYTES;
   return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits);
 }
 

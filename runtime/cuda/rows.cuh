@@ -2,6 +2,7 @@
 #pragma once
 #include "reductions.cuh"
 #include "index_space.cuh"
+#include "tuning.cuh"
 
 // Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are
 // blocks along an axis, the last block of that axis may be shorter.
@@ -50,7 +51,6 @@ struct RowSpace {
 };
 
 // Brings a thread's shares of what rows have in common to the cache beside it. Of many rows, others have done so.
-constexpr int FEW_ROWS = 512;
 template <typename E, int THREADS, int CHUNKS>
 __device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 length) {
 #pragma unroll
@@ -61,9 +61,7 @@ __device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 lengt
 }
 
 // Memory is kept busy while blocks compute: a block asks the L2 cache for rows of one that is yet to begin. That is so
-// many bytes of all inputs later: with fewer they come too late, and more do not stay in the cache.
-constexpr int AHEAD = 5 << 20;
-constexpr int CLUSTER_AHEAD = 4 << 20;
+// many bytes of all inputs later.
 __device__ inline i64 rows_ahead(int ahead, i64 bytes_of_row) {
   return max(i64(f32(ahead) / f32(bytes_of_row)), i64(1));
 }

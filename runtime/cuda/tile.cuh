@@ -4,7 +4,6 @@
 #include "elementwise_program.cuh"
 #include "index_space.cuh"
 
-constexpr int TILE_THREADS = 128;
 
 struct Tiles {
   i64 along, across;               // extents of the axis that a thread's share runs along, and of the other: < 2^31
@@ -81,7 +80,7 @@ template <typename W, int LINES, int LENGTH>
 __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(from, line_step, step, length)) {
-    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = ELEMENTWISE_THREADS / vectors;
     const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
     from += line * line_step + place * (16 / int(sizeof(W)));
     tile += line * pitch + place * 16;
@@ -90,20 +89,20 @@ __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 st
       if (line + i < lines) copy_async(tile + i * pitch, from);
     return;
   }
-  constexpr int below = TILE_THREADS / LENGTH, BATCH = 8;  // loads under way
+  constexpr int below = ELEMENTWISE_THREADS / LENGTH;
   const i32 place = i32(threadIdx.x) % LENGTH;
   if (place >= length) return;
   i32 line = i32(threadIdx.x) / LENGTH;
   from += line * line_step + place * step;
   tile += line * pitch + place * int(sizeof(W));
 #pragma unroll 1
-  for (; line < lines; line += BATCH * below, tile += BATCH * below * pitch) {
-    W units[BATCH];
+  for (; line < lines; line += TILE_BATCH * below, tile += TILE_BATCH * below * pitch) {
+    W units[TILE_BATCH];
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i, from += below * line_step)
+    for (int i = 0; i < TILE_BATCH; ++i, from += below * line_step)
       if (line + i * below < lines) units[i] = *from;
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
+    for (int i = 0; i < TILE_BATCH; ++i)
       if (line + i * below < lines) *reinterpret_cast<W*>(tile + i * below * pitch) = units[i];
   }
 }
@@ -111,7 +110,7 @@ template <typename W, int LINES, int LENGTH>
 __device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(to, line_step, step, length)) {
-    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = ELEMENTWISE_THREADS / vectors;
     const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
     to += line * line_step + place * (16 / int(sizeof(W)));
     tile += line * pitch + place * 16;
@@ -120,13 +119,13 @@ __device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 ste
       if (line + i < lines) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + i * pitch);
     return;
   }
-  constexpr int below = TILE_THREADS / LENGTH;
+  constexpr int below = ELEMENTWISE_THREADS / LENGTH;
   const i32 place = i32(threadIdx.x) % LENGTH;
   if (place >= length) return;
   i32 line = i32(threadIdx.x) / LENGTH;
   to += line * line_step + place * step;
   tile += line * pitch + place * int(sizeof(W));
-#pragma unroll 4
+#pragma unroll TILE_STORES_UNROLLED
   for (; line < lines; line += below, to += below * line_step, tile += below * pitch)
     *to = *reinterpret_cast<const W*>(tile);
 }
@@ -258,16 +257,16 @@ template <typename P> using TileArgs = typename Elementwise<P>::template Argumen
 
 // A block takes a tile through shared memory, a thread LANES neighbours of it.
 template <typename P, int ALONG, int ACROSS, int LANES>
-__global__ void __launch_bounds__(TILE_THREADS) tile(const __grid_constant__ TileArgs<P> args) {
+__global__ void __launch_bounds__(ELEMENTWISE_THREADS) tile(const __grid_constant__ TileArgs<P> args) {
   using E = Elementwise<P>;
   using Memory = TileMemory<ALONG, ACROSS>;
-  static_assert(ALONG * ACROSS % (TILE_THREADS * LANES) == 0);
+  static_assert(ALONG * ACROSS % (ELEMENTWISE_THREADS * LANES) == 0);
   const Tiles& tiles = args.head;
   const Tiles::Place at = tiles.template place<ALONG, ACROSS>(i32(blockIdx.x));
   const auto in_tiles = E::template input_memory<Memory>();
   const auto out_tiles = E::template output_memory<Memory>();
   // A thread's elements lie at one place across. Threads without any read what runs of others share.
-  constexpr int SHARE = ALONG * ACROSS / TILE_THREADS;
+  constexpr int SHARE = ALONG * ACROSS / ELEMENTWISE_THREADS;
   const i32 across = i32(threadIdx.x) % ACROSS;
   i32 first = i32(threadIdx.x) / ACROSS * SHARE;
   const i32 last = ::min(first + SHARE, at.length);

@@ -14,7 +14,7 @@ from skuda.launch.prepared import Launch
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
-from skuda.schedules.table import STAGES, ClusterVariant, RowMode, RowVariant
+from skuda.schedules.table import STAGES, TUNED, ClusterVariant, RowMode, RowVariant
 
 if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
@@ -44,10 +44,10 @@ class TwoFormsPlan(Plan):
     """
 
     stages = StagePlans()
-    much = 1 << 21
-    short = 1 << 10
-    long = 1 << 17
-    few = 48
+    much = TUNED.stages_elements
+    short = TUNED.stages_short_row
+    long = TUNED.stages_long_row
+    few = TUNED.stages_few_blocks
 
     @cached_property
     def second(self) -> Stages:

@@ -27,11 +27,9 @@ from skuda.schedules.geometry import (
     product,
     repeats,
 )
-from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, VEC, VEC_SMALL, lanes_of, tile_of, variants
+from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, TUNED, VEC, VEC_SMALL, lanes_of, tile_of, variants
 
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
-_STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
-_STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
 class ElementwiseKernels(KernelGeometry):
@@ -42,12 +40,12 @@ class ElementwiseKernels(KernelGeometry):
 
     Attributes:
         space: extents of the index space.
-        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
-            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+        few_blocks: fewer of `vec` leave a GPU idle; then `vec_small` makes more of them. A constant, so that no call
+            asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
-    few_blocks = 512
+    few_blocks = TUNED.few_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -128,7 +126,7 @@ class ElementwiseKernels(KernelGeometry):
             best = best or (start, *row)
             length, run = row[:2]
             flat = aligned and not start and length < MOST_FLAT  # all of it by `vec`
-            if run >= length or run % lanes == 0 or run >= (_STRADDLE_ALIGNED * lanes if flat else _STRADDLE):
+            if run >= length or run % lanes == 0 or run >= (TUNED.straddle_aligned * lanes if flat else TUNED.straddle):
                 return start, *row
         return best
 
@@ -172,7 +170,7 @@ class ElementwiseKernels(KernelGeometry):
         variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)
         if not aligned:
-            if length < lanes + 2 * MARGIN or (run < length and run < _STRADDLE):
+            if length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle):
                 return None
         elif length < self.few_blocks * BLOCK * lanes * groups:
             small = lanes_of(self.operation, self.types, VEC_SMALL)

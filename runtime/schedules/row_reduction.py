@@ -19,6 +19,7 @@ from skuda.schedules.table import (
     CLUSTER_SEGMENTS,
     PORTABLE_CLUSTER,
     STATE_BYTES,
+    TUNED,
     ClusterVariant,
     RowMode,
     cluster_variants,
@@ -26,10 +27,7 @@ from skuda.schedules.table import (
     row_variants,
 )
 
-LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_ALONE = 1 << 15  # elements of a row that one block does better than a cluster
-_FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
 
 
 class _Rows(Record):
@@ -72,7 +70,7 @@ class RowKernels(KernelGeometry):
             has devices sets it; the same for all of them, so that no call asks for its own.
     """
 
-    cluster_shared = LARGE_SHARED
+    cluster_shared = TUNED.shared_bytes
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -83,7 +81,7 @@ class RowKernels(KernelGeometry):
         self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
         # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
         # little room, hence few threads that wait for what rows share.
-        self._alone = SEGMENT if self._columns and operation.analysis.stack else _ALONE
+        self._alone = SEGMENT if self._columns and operation.analysis.stack else TUNED.lone_row
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
         self.parts = SplitReductionKernels(operation, types, sizes) if part_variants(operation, types) else None
@@ -156,9 +154,9 @@ class RowKernels(KernelGeometry):
             several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
                 found = cluster, shared
-                if several and (segments <= _FEW_SEGMENTS or not self._columns):
+                if several and (segments <= TUNED.few_segments or not self._columns):
                     break
-            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= LARGE_SHARED:
+            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= TUNED.shared_bytes:
                 found = cluster, shared
         return found
 

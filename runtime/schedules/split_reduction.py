@@ -20,16 +20,12 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
-from skuda.schedules.table import RowMode, across_lanes, part_variants, row_variants
+from skuda.schedules.table import TUNED, RowMode, across_lanes, part_variants, row_variants
 
-_BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
-_BELOW = 8  # places that a block of threads across rows takes, one each
-_FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
-_MOST_THREADS = 256
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
+_SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
-_TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
 _ADDED = ("sum", "prod")  # reductions whose bits depend on how elements are brought together
 _ORDERED = (*_ADDED, *PLACED)  # that depend on the order of elements
 
@@ -59,9 +55,9 @@ class SplitReductionKernels(KernelGeometry):
         dealt: blocks of 32 places along rows: where there are no more, a place's turns are dealt to as many warps.
     """
 
-    busy = 1 << 16
-    few = 1 << 14
-    dealt = 128
+    busy = TUNED.split_busy_threads
+    few = TUNED.split_few_threads
+    dealt = TUNED.split_dealt_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -76,13 +72,14 @@ class SplitReductionKernels(KernelGeometry):
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
-        self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
+        # log2 of the vectors that are so many bytes
+        self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._across = self._cut((_BELOW,), lines)
+        self._across = self._cut((TUNED.split_places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
-        self._alone = self.segments == 1 and self.places <= _MOST_THREADS  # a block takes a row: no second kernel
-        self._along = self._cut((self.places,) if self._alone else (256, 128, 64, 32), self.count * self.segments)
+        self._alone = self.segments == 1 and self.places <= TUNED.split_threads  # a block takes a row: no second kernel
+        self._along = self._cut((self.places,) if self._alone else _SPANS, self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _cut(self, spans: Sequence[int], lines: int) -> Cut:
@@ -92,9 +89,10 @@ class SplitReductionKernels(KernelGeometry):
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
         """How many of a segment's places a block takes."""
-        if self.segments == 1 and spans[0] == self.places and 4 * lines >= _BLOCKS:  # one part needs no second kernel
+        busy = TUNED.split_blocks
+        if self.segments == 1 and spans[0] == self.places and 4 * lines >= busy:  # one part needs no second kernel
             return spans[0]
-        return next((span for span in spans if lines * self.places // span >= _BLOCKS), spans[-1])
+        return next((span for span in spans if lines * self.places // span >= busy), spans[-1])
 
     def _one_after_another(self, cut: Cut) -> Cut:
         """At most as many parts, each a segment of its own."""
@@ -215,7 +213,8 @@ class SplitReductionKernels(KernelGeometry):
         if mode is RowMode.UNIT:
             wide = 5  # of each of a thread's columns, a warp's are neighbours
         cut, tables = self._across, self.count // columns
-        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.parts < _FEW_BLOCKS:
+        few = TUNED.split_few_blocks
+        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.parts < few:
             wide -= 1
         threads = cut.span << wide
         while threads < _WARP:  # idle ones: a block is of whole warps
@@ -228,9 +227,10 @@ class SplitReductionKernels(KernelGeometry):
         parts = cut.parts
         turns = -(-min(self.length, cut.segment) // (cut.places * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
-        while finish_wide and (_MOST_THREADS >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
+        most = TUNED.split_threads
+        while finish_wide and (most >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
             finish_wide -= 1
-        below = _MOST_THREADS >> finish_wide
+        below = most >> finish_wide
         finish_each = 1
         while below * finish_each < parts:
             finish_each *= 2

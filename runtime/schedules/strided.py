@@ -14,14 +14,12 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import NO_DIVISION, Geometry, divide_slots, divisions, outer_of, product, repeats
-from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
+from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, TUNED, Variant, lanes_of, strided_lanes
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels
 
-BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
-_DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
-_LONGEST = 8  # shares that a thread of a rows kernel takes
+BUSY = TUNED.busy_threads
 
 
 def strided(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
@@ -58,7 +56,7 @@ def in_rows(
     """Rows along the axes from `start` on, as `ElementwiseKernels._row` describes them; any strides outside."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, ROWS)
     chunks = -(-length // lanes)
-    depth = _depth(chunks * product(axes[:start]), _LONGEST, groups)
+    depth = _depth(chunks * product(axes[:start]), TUNED.rows_shares, groups)
     stretches = -(-chunks // (32 * depth))
     # Below each other where too many lanes would have no share of a row.
     below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
@@ -79,7 +77,7 @@ def in_columns(
     lanes, together = lanes_of(kernels.operation, kernels.types, COLUMNS_UNALIGNED)
     length = inner.extent
     chunks = -(-length // lanes)
-    depth = min(_depth(chunks * rows.extent * product(tables), _DEEPEST, together), rows.extent)
+    depth = min(_depth(chunks * rows.extent * product(tables), TUNED.columns_unaligned_shares, together), rows.extent)
     strides = _strides(kernels, arrays, [*tables, rows, inner], tables, rows, None, lanes, depth)
     steps = [inner.strides[place] for place, index in enumerate(arrays) if not kernels.full[index]]
     _add_steps(kernels, strides, arrays, steps)

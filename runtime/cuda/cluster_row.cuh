@@ -346,8 +346,9 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     const i32 first = row.thread.first(chunk);
     bool usual = pass.fast();
     make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
-    if (Pass::CAREFUL && __builtin_expect(!usual, 0))
-      make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
+    if constexpr (Pass::CAREFUL)
+      if (__builtin_expect(!usual, 0))
+        make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
     (get<R>(found).add(shares, get<R>(reduced)), ...);
     (set_all(get<O>(stored).lanes, get<O>(stored).values), ...);
   }

@@ -13,6 +13,7 @@ from skuda.codegen.program import Program
 from skuda.codegen.reductions import COUNT
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.schedules import abi
 
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
 
@@ -165,11 +166,10 @@ class ProgramInCuda:
         self.operation = op
         self.name = op.function
         self.formulas = spelled_formulas(program)
-        self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
-        self.scalars = tuple(o for o in op.inputs if o.scalar)
-        self.shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
-        self.values = tuple(a for a in op.attributes if a.name in op.analysis.attributes)
-        self.values += (Attribute(COUNTED, COMPUTE),) if op.analysis.counted else ()
+        order = abi.order(op)
+        self.arrays, self.shared, self.scalars = order.elements, order.shared, order.scalars
+        found = {each.name: each for each in (*op.attributes, Attribute(COUNTED, COMPUTE))}
+        self.values = tuple(found[name] for name in order.attributes)
 
     def narrow(self, operand: Operand) -> str | None:
         """The element of an output, where it is a float of 8 bits whatever the types are."""

@@ -55,7 +55,8 @@ class Printer:
             return self.smallest(node)
         sign = self.spelled.get(node.op, node.op)
         if len(node.args) == 1:
-            return f"{sign}{self.text(node.args[0], own)}"
+            of = self.text(node.args[0], own)
+            return f"{sign}({of})" if sign == "-" and of.startswith("-") else f"{sign}{of}"  # --x is another operator
         left, right = node.args
         # a - (b - c) and a / (b / c) keep their parentheses, and so does a + (b + c): it rounds otherwise
         return f"{self.text(left, own)} {sign} {self.text(right, own + 1)}"

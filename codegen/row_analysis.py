@@ -18,6 +18,7 @@ from skuda.codegen.reductions import COUNT, REDUCTIONS
 from skuda.codegen.row_passes import OF_FINITE, PLACES, Extreme, HeldValue, Kept, Pass, Range, RowValue, Split, Value
 from skuda.codegen.value_names import UniqueNames, default_name
 from skuda.model.operation import COMPUTE, Attribute, Operand
+from skuda.schedules import abi
 from skuda.schedules.table import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
@@ -67,11 +68,10 @@ class RowAnalysis:
     def __init__(self, program: Program):
         op = program.operation
         self.operation = op
-        self.arrays = tuple(o for o in op.inputs if o.dims == op.space)
-        self.scalars = tuple(o for o in op.inputs if o.scalar)
-        shared = tuple(o for o in op.inputs if o not in self.arrays and o not in self.scalars)
-        self.columns = tuple(o for o in shared if op.runs_along(o))
-        self.parameters = tuple(o for o in shared if o not in self.columns)
+        order = abi.order(op)
+        self.arrays, self.scalars = order.elements, order.scalars
+        self.columns = tuple(o for o in order.shared if op.runs_along(o))
+        self.parameters = tuple(o for o in order.shared if o not in self.columns)
         self.values = tuple(a for a in op.attributes if a.name in op.analysis.attributes)
         self.elements = (*self.arrays, *self.columns)
         self._operands = frozenset(operand.name for operand in self.elements)

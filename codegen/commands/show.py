@@ -151,7 +151,7 @@ def _sections(
     if records.verified:
         yield "evidence, by types", [line for each in own for line in verified.by_types(records, kernels([each]))]
     structs = [line for each in own for line in _struct(catalog, each)]
-    yield "cuda: what one element computes (--cuda shows the whole source)", structs
+    yield "cuda: its program (--cuda shows the whole source)", structs
 
 
 def _forms(plan: type[Plan]) -> list[str]:
@@ -206,8 +206,7 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
 
 
 def _struct(catalog: registry.Catalog, operation: Operation) -> list[str]:
-    """The formula's class in the generated source; of a formula with reductions, that of each pass."""
+    """The operation's program in the generated source."""
     source = catalog.source(operation.source)
-    name = rf"{operation.function}_(?:formula|pass_\d|each)"
-    found = re.findall(rf"^template <[^\n]*> struct {name} \{{$.*?^\}};$", source, re.M | re.S)
-    return "\n\n".join(found).splitlines()
+    found = re.search(rf"^template <[^\n]*>\s+?struct {operation.function}_program\b.*?^\}};$", source, re.M | re.S)
+    return found[0].splitlines() if found else []

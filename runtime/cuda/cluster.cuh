@@ -248,10 +248,10 @@ template <typename How, typename V> struct WarpResults {
   static_assert(sizeof(S) <= STATE_BYTES && CLUSTER_SEGMENTS == 32);
   static constexpr int bytes = WARPS * sent<V>::bytes;  // that are sent for a segment
   S* values;
-  Signal signal;
+  Signal signal;  // stands before them
 
   WarpResults() = default;
-  __device__ WarpResults(u8* memory, const Signal& signal) : values(reinterpret_cast<S*>(memory)), signal(signal) {}
+  __device__ explicit WarpResults(u8* memory) : values(reinterpret_cast<S*>(memory + STATE_BYTES)), signal(memory) {}
 
   // Sends what the lanes of a warp found to every block.
   template <int BLOCKS>

@@ -129,24 +129,22 @@ template <typename P, int I> struct PassSets {
   using Stored = set_bits<stored_bits<typename P::Passes>(I + 1 == P::Passes::size, Makes())>;
 };
 
-// What the warps of a cluster find in a pass, and the signal that all of it has come.
+// What the warps of a cluster find in a pass. Each reduction has a signal of its own that all of it has come.
 template <typename Makes, typename Reduced> struct PassResults;
 template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   template <int M> using Make = type_at<Makes, M>;
   template <int M>
   using Results = WarpResults<typename Make<M>::How, state_t<typename Make<M>::How, typename Make<M>::Value>>;
-  Signal signal;
   TupleOf<Seq<R...>, Results<R>...> of;
 
   // Takes memory from `free` on.
-  __device__ void begin(u8*& free, i32 segments) {
-    signal = Signal(free);
-    free += STATE_BYTES;
-    ((get<R>(of) = Results<R>(free, signal), free += segments * WARPS * STATE_BYTES), ...);
+  __device__ void place(u8*& free, i32 segments) {
+    ((get<R>(of) = Results<R>(free), free += STATE_BYTES + segments * WARPS * STATE_BYTES), ...);
   }
-  __device__ void expect(i32 segments) const { signal.expect(segments * (Results<R>::bytes + ...)); }
+  __device__ void begin() const { (get<R>(of).signal.begin(), ...); }
+  __device__ void expect(i32 segments) const { (get<R>(of).signal.expect(segments * Results<R>::bytes), ...); }
   template <typename Shared> __device__ void receive(Shared& shared, i32 segments) const {
-    signal.wait();
+    (get<R>(of).signal.wait(), ...);
     ((shared.*Make<R>::member = result_of(get<R>(of).total(segments))), ...);
   }
 };
@@ -185,12 +183,12 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
             args.template output<O>().array, args.rows, place, args.template output<O>().strides)...},
         buffers{Buffer<S>{memory}...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
-    (get<I>(results).begin(free, segments_of(args.rows.length)), ...);
+    (get<I>(results).place(free, segments_of(args.rows.length)), ...);
   }
 
   __device__ void begin_signals() const {
     if (threadIdx.x == 0) {
-      (get<I>(results).signal.begin(), ...);
+      (get<I>(results).begin(), ...);
       Signal::begun();
     }
     __syncwarp();

@@ -2,7 +2,7 @@
 #pragma once
 #include "elementwise_program.cuh"
 #include "shift.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 // A thread takes the vectors of one place in DEPTH rows below each other.
 //

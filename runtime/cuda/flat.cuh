@@ -1,7 +1,7 @@
 // One row of neighbouring elements, whose places are one 32-bit number.
 #pragma once
 #include "lanes.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 // How the operands lie. ALIGNED: from 16-byte boundaries on; SHIFTED: from any element on; PITCHED: as ALIGNED, but in
 // lines of whole vectors with gaps between them, on 16-byte boundaries each.

@@ -3,7 +3,7 @@
 #pragma once
 #include "elementwise_program.cuh"
 #include "shift.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 struct ShareMoves {
   template <typename E> struct Input {

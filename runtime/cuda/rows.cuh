@@ -1,8 +1,8 @@
 // Where rows lie.
 #pragma once
+#include "index_space.cuh"
 #include "reductions.cuh"
 #include "tuning.cuh"
-#include "walk.cuh"
 
 // Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are
 // blocks along an axis, the last block of that axis may be shorter.

@@ -1,7 +1,7 @@
 // What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each
 // a part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
 #pragma once
-#include "parts.cuh"
+#include "split_joins.cuh"
 #include "row_args.cuh"
 
 // The reductions of a pass, which are the first of what it makes; outputs with an element for each of a row's follow.

@@ -2,7 +2,7 @@
 // it runs along; a thread computes neighbours along one axis, and the lanes of a warp lie along the other.
 #pragma once
 #include "elementwise_program.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 
 struct Tiles {

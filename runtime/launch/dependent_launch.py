@@ -1,7 +1,7 @@
 """Launches that begin before the kernel in front of them has ended: programmatic dependent launch.
 
 Their blocks are placed and their parameters read while the kernel in front still runs; they wait for its end, and for
-what it wrote, in `griddepcontrol.wait` (parts.cuh). That saves most of the time between two kernels of a stream.
+what it wrote, in `griddepcontrol.wait` (split_joins.cuh). That saves most of the time between two kernels of a stream.
 CuPy has no call for it, so the driver is called through ctypes.
 """
 

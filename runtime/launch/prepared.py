@@ -21,6 +21,7 @@ from skuda.schedules.geometry import Geometry, Layouts
 if TYPE_CHECKING:
     from skuda.arrays.libraries import Library
     from skuda.launch.kernel import Loaded
+    from skuda.model.operation import Operand
     from skuda.plans.plan import Plan
 
 
@@ -68,7 +69,7 @@ class Launch(Launches):
     """
 
     def __init__(self, plan: Plan, geometry: Geometry):
-        operation, full = plan.operation, plan.full
+        operation = plan.operation
         self.geometry = geometry
         self.grid = geometry.grid
         self.block = geometry.block
@@ -80,22 +81,14 @@ class Launch(Launches):
         self._later = operation.analysis.stage > 1 and in_parts  # waits by itself
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
-        inputs = range(len(operation.inputs))
-        self._single = tuple(
-            index in inputs and not full[index] and o.scalar for index, o in enumerate(operation.operands)
-        )
-        arrays = [index for index in inputs if full[index]]
-        parameters = [index for index in inputs if not full[index] and not self._single[index]]
-        scalars = [index for index in inputs if self._single[index]]
-        outputs = range(len(inputs), len(operation.operands))
-
+        order = abi.order(operation)
+        self._single = tuple([operand in order.scalars for operand in operation.operands])
         arguments = table.schedule_of(geometry.variant).argument
 
-        def pointers(indices) -> list[Any]:
+        def pointers(operands: Sequence[Operand]) -> list[Any]:
             """Each operand's pointer and what follows it."""
             found: list[Any] = []
-            for index in indices:
-                operand = operation.operands[index]
+            for operand in operands:
                 strides = geometry.strides.get(operand.name, ())
                 assert len(strides) == arguments.slots(operation, operand), (self.entries, operand, strides)
                 found += [int, *strides]
@@ -104,25 +97,25 @@ class Launch(Launches):
         self.slots = slots = Slots(
             [
                 *geometry.head,
-                *pointers(arrays),
-                *pointers(parameters),
-                *abi.SCALAR * len(scalars),
-                *plan.values.values(),
-                *pointers(outputs),
+                *pointers(order.elements),
+                *pointers(order.shared),
+                *[*abi.SCALAR.values()] * len(order.scalars),
+                *[plan.values[name] for name in order.attributes],
+                *pointers(order.outputs),
                 *([int] if arguments.workspace else []),
             ]
         )
         self.blank = slots.blank.copy()
         free = iter(slots.places)
-        places: dict[int, int] = {}
-        for index in (*arrays, *parameters, *scalars, *outputs):
-            places[index] = next(free)
-            if self._single[index]:
+        places: dict[str, int] = {}
+        for operand in (*order.elements, *order.shared, *order.scalars, *order.outputs):
+            places[operand.name] = next(free)
+            if operand in order.scalars:
                 self.blank[next(free)], self.blank[next(free)] = 0.0, 0
         self._scratch = next(free, None)
         if self._scratch is not None:
             self.blank[self._scratch] = 0
-        self.places = tuple(places[index] for index in range(len(places)))
+        self.places = tuple([places[operand.name] for operand in operation.operands])
 
     def on(self, device: int) -> Loaded:
         """The kernel ready to launch on a device; raises what `Kernel.on` does."""

@@ -1,16 +1,16 @@
 """The argument of each kernel, declared once.
 
-A kernel takes one struct of 8-byte slots. The head of its schedule comes first, then the inputs that have an element
-for each of the output's, the inputs that elements share, scalars, attributes, and outputs; strides and the like follow
-the pointer of each operand. The host packs by the declarations below. tests/host/test_arguments.py compares their
-offsets with those that a C++ compiler gives the structs of runtime/cuda, for every program.
+A kernel takes one struct of 8-byte slots. The head of its schedule comes first, then operands and attributes in the
+order of `Order`; strides and the like follow the pointer of each operand. The generator writes programs in that order,
+and the host packs it. tests/host/test_arguments.py compares the offsets with those that a C++ compiler gives the
+structs of runtime/cuda, for every program.
 """
 
 from __future__ import annotations
 
 from functools import cached_property
 
-from skuda.model.operation import Operand, Operation
+from skuda.model.operation import COUNTED, Operand, Operation
 from skuda.model.records import Record
 
 AXES = 8  # of a kernel's index space
@@ -146,4 +146,33 @@ STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
 ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
 SPLIT_ARGUMENTS = Arguments(REDUCTION, *[_REACH] * 3, workspace=True)
 
-SCALAR = (int, float, int)  # a pointer, or null and the number: as a real, and as an integer
+SCALAR = {"array": int, "real": float, "integer": int}  # a pointer, or null and the number, as either type
+
+
+class Order(Record):
+    """The operands of an operation by their roles, each in call order, and the names of its attributes.
+
+    In the argument of a kernel they follow each other in the order of the members here.
+
+    Attributes:
+        elements: inputs that have an element for each of the index space.
+        shared: the other inputs that are arrays.
+        scalars: inputs that are one value.
+        attributes: those that formulas use, then the number of elements that they count.
+        outputs: what is written.
+    """
+
+    elements: tuple[Operand, ...]
+    shared: tuple[Operand, ...]
+    scalars: tuple[Operand, ...]
+    attributes: tuple[str, ...]
+    outputs: tuple[Operand, ...]
+
+
+def order(operation: Operation) -> Order:
+    """In which order kernels take what an operation has."""
+    elements = tuple([each for each in operation.inputs if each.dims == operation.space])
+    others = [each for each in operation.inputs if each.dims != operation.space]
+    shared, scalars = (tuple([each for each in others if each.scalar is wanted]) for wanted in (False, True))
+    counted = (COUNTED,) if operation.analysis.counted else ()
+    return Order(elements, shared, scalars, (*operation.analysis.attributes, *counted), operation.outputs)

@@ -11,8 +11,8 @@ from skuda.model.records import Record
 class Axis(Record):
     """One axis of the index space: its extent, and each operand's stride along it (elements).
 
-    A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of
-    neighbours that share a parameter; strides of blocked operands then count blocks.
+    A packed operand's strides are in nibbles, but along its last axis in bytes: see index_space.cuh. `block` is the
+    number of neighbours that share a parameter; strides of blocked operands then count blocks.
     """
 
     extent: int

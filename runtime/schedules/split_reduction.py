@@ -251,7 +251,7 @@ class SplitReductionKernels(KernelGeometry):
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
 
     def _reach(self, place: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
-        """Slots of part_moves.cuh's Reach."""
+        """Slots of split_moves.cuh's Reach."""
         slots: list[int] = []
         low, high = 0, 1
         for axes in (kept, along):

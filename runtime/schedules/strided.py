@@ -1,4 +1,4 @@
-"""The host side of walk.cuh: kernels that find an element's place by divisions, along up to AXES axes.
+"""The host side of index_space.cuh: kernels that find an element's place by divisions, along up to AXES axes.
 
 The moves of runtime/cuda/row_shares.cuh and columns_unaligned.cuh, whose threads take shares of rows, and of
 strided.cuh, which serves what nothing else does.
@@ -96,7 +96,7 @@ def _depth(shares: int, most: int, together: int) -> int:
 def _shares(
     kernels: ElementwiseKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
 ) -> Geometry:
-    """A launch of walk.cuh's Shares."""
+    """A launch of index_space.cuh's Shares."""
     slabs = -(-rows // depth) if below else rows
     units = across * slabs * product(outer)
     run, run_chunks, period = runs

@@ -118,7 +118,7 @@ def test_check_names_each_kind_of_drift_and_the_command_that_mends_it(here, skud
     folder = here / "pkg" / "generated"
     (folder / "docs" / "twice.md").unlink()
     path = folder / "cuda" / "twice.cu"
-    path.write_text(path.read_text().replace("__global__", "__global__ /* faster */", 1))
+    path.write_text(path.read_text().replace("C(2)", "C(2) /* faster */", 1))
     (folder / "cuda" / "copied.cu").write_text((folder / "plans" / "twice.py").read_text())
     (here / "my.yaml").write_text(SPEC.replace("2 * x", "3 * x"))
     status, out, err = skuda_command("check", *options)
@@ -132,7 +132,7 @@ def test_check_names_each_kind_of_drift_and_the_command_that_mends_it(here, skud
         "pkg/generated/reference/twice.py": "stale",
         "pkg/generated/MANIFEST": "stale",
     }
-    assert "  -__global__ /* faster */ void" in out
+    assert "  -    return {C(2) /* faster */ * element.x};\n" in out
     assert "mend: skuda generate --spec my.yaml --out pkg/generated\n" in out
     assert path.read_text().count("faster") == 1  # a check writes nothing
     assert skuda_command("generate", *options)[0] == 0
@@ -142,7 +142,7 @@ def test_check_names_each_kind_of_drift_and_the_command_that_mends_it(here, skud
 def test_check_cuts_long_diffs_unless_all_is_wanted(here, skuda_command):
     skuda_command("generate")
     path = here / "generated" / "cuda" / "twice.cu"
-    path.write_text("\n".join(line + " //" for line in path.read_text().splitlines()))
+    path.write_text(path.read_text() + "// mine\n" * 100)
     short, full = skuda_command("check")[1], skuda_command("check", "--full")[1]
     assert len(short.splitlines()) == 43  # the head, 40 lines, how many more, the last line
     assert "more lines: --full" in short
@@ -358,7 +358,8 @@ def test_a_new_row_is_an_operation_as_it_is_printed(skuda_command):
     row = loads("ops:\n" + out).rows[0]
     assert (row.name, row.kind) == ("scaled_add", "custom.scaled_add")
     assert row.backward is not None
-    assert render(loads("ops:\n" + out))["cuda/scaled_add.cu"].count("__global__") == 8
+    programs = re.findall(r" struct (\w+) \{\n", render(loads("ops:\n" + out))["cuda/scaled_add.cu"])
+    assert programs == ["scaled_add_program", "scaled_add_backward_program"]
 
 
 def test_a_new_row_can_be_appended_to_the_catalog(skuda_command):

@@ -152,7 +152,7 @@ def test_a_changed_spec_makes_files_stale(spec, catalog):
 
 
 def test_a_hand_edit_is_told_from_a_stale_file(spec, catalog):
-    edit(catalog / "cuda" / "square.cu", "__global__", "/* faster */ __global__")
+    edit(catalog / "cuda" / "square.cu", "__device__", "/* faster */ __device__")
     assert drift(spec, catalog) == {"cuda/square.cu": "edited"}
     assert not up_to_date(catalog, spec)
 
@@ -214,7 +214,7 @@ def test_foreign_files_stay(spec, catalog):
 
 
 def test_what_somebody_made_of_a_copy_stays(spec, catalog):
-    text = (catalog / "cuda" / "square.cu").read_text().replace("__global__", "/* mine */ __global__")
+    text = (catalog / "cuda" / "square.cu").read_text().replace("__device__", "/* mine */ __device__")
     (catalog / "cuda" / "mine.cu").write_text(text)
     generate(spec, catalog)
     assert (catalog / "cuda" / "mine.cu").read_text() == text

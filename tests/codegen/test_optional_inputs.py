@@ -84,9 +84,9 @@ def test_what_a_number_does_not_change_is_not_computed():
 def test_the_rules_for_cuda_still_apply():
     """Codes without a zero point are those of `Steps`, with nothing around them."""
     source = registry.catalogs()[0].source("quantize_per_token_without_zero_point.cu")
-    assert "return steps_.template value<FAST>(input);" in source
-    assert ": steps_(scale, q_min, q_max) {}" in source
-    assert "steps_.template inside<FAST>(input)" in source
+    assert "return {steps.template value<FAST>(element.input)};" in source
+    assert ": steps(shared.scale, shared.q_min, shared.q_max) {}" in source
+    assert "steps.template inside<FAST>(element.input)" in source
 
 
 def test_a_form_has_no_gradient_of_what_it_lacks():

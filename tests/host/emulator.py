@@ -34,7 +34,10 @@ HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
 _Shape = ctypes.c_int * 4  # blocks, threads of one, blocks of a cluster, bytes of shared memory
 _Touched = ctypes.c_longlong * 3  # byte of the arena, how many bytes, whether they are written
-_FLAGS = "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -fPIC -U_FORTIFY_SOURCE".split()
+# Without -fno-gnu-unique, libraries of one process share the static variables of templates.
+_FLAGS = (
+    "-std=c++20 -O1 -w -ffp-contract=off -fno-strict-aliasing -fpermissive -fPIC -fno-gnu-unique -U_FORTIFY_SOURCE"
+).split()
 # Every load and store of memory calls a function, which threads.cc has.
 _CHECKED = (
     "-fsanitize=kernel-address --param asan-instrumentation-with-call-threshold=0 --param asan-stack=0 "

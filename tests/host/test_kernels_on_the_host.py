@@ -76,9 +76,9 @@ def source_of(sku: KernelSku) -> str:
 @pytest.mark.parametrize(
     "header, before, after, expected",
     [
-        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset + 1]);", "reads 4 bytes from byte"),
-        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset - 1]);", "reads 4 bytes from byte"),
-        ("walk.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
+        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset + 1]);", "reads 4 bytes from byte"),
+        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset - 1]);", "reads 4 bytes from byte"),
+        ("index_space.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
     ],
 )
 def test_one_element_beside_an_operand_is_seen(header, before, after, expected, tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""The index arithmetic of the device, written a second time in Python integers: walk.cuh.
+"""The index arithmetic of the device, written a second time in Python integers: index_space.cuh.
 
 What tests of launches share: the slots of a launch are read in the order in which a kernel declares them, and arrays
 that hold their own addresses say, by NumPy's own indexing, which places are right.
@@ -17,7 +17,7 @@ AXES, BLOCK, MARGIN = 8, 128, 32
 
 
 def divide(slots, n: int) -> int:
-    """walk.cuh's Divide: the upper half of a product, 64 x 64 or 32 x 32 bits, shifted."""
+    """index_space.cuh's Divide: the upper half of a product, 64 x 64 or 32 x 32 bits, shifted."""
     _, wide, narrow, shift = slots
     assert 0 <= wide < 1 << 64 and 0 <= narrow < 1 << 32 and 0 <= n < 1 << 63
     if n >> 31:

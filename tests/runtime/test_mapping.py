@@ -249,7 +249,7 @@ def test_division_by_multiplication_is_exact():
 
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
-    declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
+    declared = re.search(r"constexpr int AXES = (\d+);", headers()["index_space.cuh"])
     assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, table.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == geometry.MARGIN

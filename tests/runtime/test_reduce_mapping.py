@@ -1,6 +1,6 @@
 """Do the kernels of parts reach the right elements, and join them in the order of every sum? The device, replayed.
 
-split_*.cuh and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
+split_*.cuh and split_moves.cuh are written a second time, in Python integers: the slots of a launch give,
 for each thread of each block, the elements that it takes and where they lie, and what its block and the finishing
 kernel make of them.
 """
@@ -31,7 +31,7 @@ PLANS = [
 
 
 class Replayed:
-    """A launch: its slots as part_moves.cuh's Reduction names them, and what its threads do."""
+    """A launch: its slots as split_moves.cuh's Reduction names them, and what its threads do."""
 
     def __init__(self, geometry):
         self.geometry = geometry

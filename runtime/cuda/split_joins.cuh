@@ -1,7 +1,7 @@
 // Rows that several blocks reduce, each a part of a row: an aligned range of its segments' places. Trees of neighbours
 // join parts to the same bits as one block makes of the whole row (`model.sum_order`), whoever makes them.
 #pragma once
-#include "part_moves.cuh"
+#include "split_moves.cuh"
 
 // What joins parts, and what a later stage reduces, is launched behind the kernel in front, and may begin when all blocks
 // of that have begun.

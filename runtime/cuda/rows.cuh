@@ -1,7 +1,7 @@
 // Where rows lie.
 #pragma once
-#include "reductions.cuh"
 #include "index_space.cuh"
+#include "reductions.cuh"
 #include "tuning.cuh"
 
 // Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are

@@ -23,6 +23,7 @@ from skuda.schedules.tuning import SM_90, TUNINGS, Launch, Tuning
 @pytest.fixture
 def another(monkeypatch):
     """Puts a record of another architecture beside those that there are."""
+    compiler.headers()  # is made once, of those
 
     def put(arch: int, **sizes) -> Tuning:
         monkeypatch.setitem(TUNINGS, arch, SM_90.but(**sizes))
@@ -83,7 +84,7 @@ def _source(symbol: str) -> tuple[str, str, str]:
 
 def test_each_architecture_gets_its_own_constants(another):
     """Machine code of an architecture follows from its record alone; so does its place in the cache."""
-    text, name, entry = _source("rms_norm_f16_f16__row128x4")
+    text, name, entry = _source("rms_norm_f16__row128x4")
     was = {arch: compiler.compile_cubin(text, name, [entry], arch).cubin for arch in ("sm_90", "sm_100")}
     keys = {arch: _key(text, entry, arch) for arch in was}
     another(100, early_threads=64, elementwise_threads=64)
@@ -100,7 +101,7 @@ def test_each_architecture_gets_its_own_constants(another):
     [
         (
             {"row_bytes_ahead": 1 << 16, "near_rows": 0, "early_threads": 0, "held_chunks": 0, "stretch_bits": 8},
-            ["rms_norm_f16_f16__row128x4_unaligned", "softmax_f32__row128x4"],
+            ["rms_norm_f16__row128x4_unaligned", "softmax_f32__row128x4"],
         ),
         ({"split_along_bits": 16, "split_along_turns": 2}, ["sum_f16__along", "sum_f32__along_unaligned"]),
         ({"tile_batch": 3, "tile_stores_unrolled": 1}, ["gelu_f16__tile"]),

@@ -157,6 +157,14 @@ MUTATIONS = (
         where("tests/codegen/test_inputs.py"),
         "a changed generator is not noticed",
     ),
+    # ---- templates ----
+    Mutation(
+        "templates/elementwise_program.cu.jinja",
+        "bool fast() const { return ${k.members | all_fast}; }",
+        "bool fast() const { return true; }",
+        moves("vectors", "groups", "columns"),
+        "unusual scales take the fast form", generate=True,
+    ),
     # ---- headers: elementwise schedules ----
     Mutation(
         CUDA + "vec.cuh",
@@ -266,9 +274,9 @@ MUTATIONS = (
         "the first nibble is the high one where vectors are packed",
     ),
     Mutation(
-        CUDA + "index_space.cuh",
-        "return offset & 1 ? byte >> 4 : byte & 15;",
-        "return offset & 1 ? byte & 15 : byte >> 4;",
+        CUDA + "lanes.cuh",
+        "return high ? byte >> 4 : byte & 15;",
+        "return high ? byte & 15 : byte >> 4;",
         moves("any strides, packed"),
         "the first nibble is the high one where elements are read alone",
     ),

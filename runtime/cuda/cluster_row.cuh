@@ -9,7 +9,7 @@
 
 // Where an entry of a program's Stack lies among the 16-byte words of a share.
 template <typename Entry> struct StackWords;
-template <typename E, typename... Below> struct StackWords<Kept<E, Below...>> {
+template <typename E, typename... Below> struct StackWords<Saved<E, Below...>> {
   using element = E;
   static constexpr int first = (share_words<Below> + ... + 0), end = first + share_words<E>;
 };
@@ -46,7 +46,7 @@ template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))
 // elements at once, where they have such instructions.
 template <typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
-  Partial<How, state_t<How, typename Make::Value>, PLACES> partial;
+  Partial<How, state_t<How, typename Make::Value>, ACCUMULATORS> partial;
   Packed<How, Element> packed;
   static constexpr bool PACKED = Packed<How, Element>::can;
 
@@ -58,7 +58,7 @@ template <typename Make, typename Element> struct SegmentResult {
   template <typename Buffers> __device__ void end_segment(const Buffers& buffers, i32 segment, i32 chunks) {
     if constexpr (PACKED) {
       if (__builtin_expect(packed.known(), 1)) {
-        partial.place = packed.value();
+        partial.accumulator = packed.value();
       } else {
 #pragma unroll 1
         for (i32 chunk = segment * SEGMENT_CHUNKS; chunk < chunks; ++chunk)
@@ -138,7 +138,7 @@ template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   TupleOf<Seq<R...>, Results<R>...> of;
 
   // Takes memory from `free` on.
-  __device__ void place(u8*& free, i32 segments) {
+  __device__ void reserve(u8*& free, i32 segments) {
     ((get<R>(of) = Results<R>(free), free += STATE_BYTES + segments * WARPS * STATE_BYTES), ...);
   }
   __device__ void begin() const { (get<R>(of).signal.begin(), ...); }
@@ -163,7 +163,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   template <int K> using Results = PassResults<typename PassSets<P, K>::Makes, typename PassSets<P, K>::Reduced>;
 
   const RowArgs<P>& args;
-  const RowSpace::Place place;
+  const RowSpace::Position position;
   const i32 length;
   const ClusterThread<BLOCKS> thread;
   const RowMemory<SHARE_BYTES, BLOCKS> memory;
@@ -175,15 +175,15 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   i32 copies = 0;                                         // groups of them that have not been waited for
 
   __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
-      : args(args), place(args.rows.place(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(place))),
+      : args(args), position(args.rows.position(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(position))),
         thread(length), memory(shared, thread),
         inputs{row_of<element_in<P, N>>(
-            args.template elements<N>().array, args.rows, place, args.template elements<N>().strides)...},
+            args.template elements<N>().array, args.rows, position, args.template elements<N>().strides)...},
         outputs{row_of<element_out<P, O>>(
-            args.template output<O>().array, args.rows, place, args.template output<O>().strides)...},
+            args.template output<O>().array, args.rows, position, args.template output<O>().strides)...},
         buffers{Buffer<S>{memory}...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
-    (get<I>(results).place(free, segments_of(args.rows.length)), ...);
+    (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
   }
 
   __device__ void begin_signals() const {
@@ -221,7 +221,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
       if (rows.plain() && threadIdx.x == 0) {
         const i64 later = rows_ahead(CLUSTER_BYTES_AHEAD, rows.length * storage<E>::bits / 8);
         const i64 elements = rows.length / BLOCKS, first = blockIdx.x % BLOCKS * elements;
-        if (place.row + later < rows.rows)
+        if (position.row + later < rows.rows)
           ask_for<E>(
               at<E>(get<0>(inputs), later * args.template elements<0>().strides.of[AXES - 1] + first), elements);
       }
@@ -398,7 +398,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   cluster_arrive();  // no block sends another anything before that has begun
   row.begin_copies(make_seq<Row::ARRAYS>());
   row.ask_for_later_row();
-  auto shared = shared_at_start<P>(args, row.place, typename P::C(row.length));
+  auto shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());

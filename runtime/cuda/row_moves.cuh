@@ -1,4 +1,4 @@
-// How the elements of rows come from memory and go there: by the thread whose places they have in sums, wherever a row
+// How the elements of rows come from memory and go there: by the thread whose accumulators take them, wherever a row
 // starts and however its elements lie.
 #pragma once
 #include "reduce.cuh"
@@ -14,17 +14,17 @@ struct Along {
   Divide extent[INNER];
 
   // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
-  __device__ i64 to(i64 place) const { return i32(axes) == 1 ? place * of[INNER - 1] : far_to(place); }
-  __device__ i64 far_to(i64 place) const {
+  __device__ i64 to(i64 index) const { return i32(axes) == 1 ? index * of[INNER - 1] : far_to(index); }
+  __device__ i64 far_to(i64 index) const {
     i64 sum = 0;
     const int outermost = INNER - i32(axes);
 #pragma unroll 1
     for (int axis = INNER - 1; axis > outermost; --axis) {
-      const i64 above = extent[axis](place);
-      sum += (place - above * extent[axis].divisor) * of[axis];
-      place = above;
+      const i64 above = extent[axis](index);
+      sum += (index - above * extent[axis].divisor) * of[axis];
+      index = above;
     }
-    return sum + place * of[outermost];
+    return sum + index * of[outermost];
   }
 };
 
@@ -56,7 +56,7 @@ __device__ constexpr int blocks_unaligned(
 
 // The first element of a row in an operand.
 template <typename E, typename P>
-__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
+__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Position& row, const Strides& strides) {
   return at<E>(array, rows.offset(row, strides));
 }
 
@@ -137,8 +137,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     whole = (from >= 0) & (from + u32(length - 1) / GROUP * u32(A::bytes) < span.size);
     within = length;
     if (__builtin_expect(!whole, 0)) {
-      const i64 places = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
-      within = from < 0 && thread == 0 ? 0 : min(length, (i32(places) + A::bytes - 1) / A::bytes * GROUP);
+      const i64 room = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
+      within = from < 0 && thread == 0 ? 0 : min(length, (i32(room) + A::bytes - 1) / A::bytes * GROUP);
     }
     const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
 #pragma unroll
@@ -156,13 +156,13 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     if constexpr (!TOGETHER) return;
     const u32 skip = A::skip(row);
     if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
-      place<ANY_WORD>(skip);
+      shift_words<ANY_WORD>(skip);
     } else {
       switch (skip / 4) {  // the same in the whole row
-        case 0: place<0>(skip); break;
-        case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
-        case 2: if constexpr (A::width > 8) place<2>(skip); break;
-        case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+        case 0: shift_words<0>(skip); break;
+        case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_words<1>(skip); break;
+        case 2: if constexpr (A::width > 8) shift_words<2>(skip); break;
+        case 3: if constexpr (A::width > 8 && A::unit <= 4) shift_words<3>(skip); break;
       }
     }
     if (__builtin_expect(whole, 1)) return;
@@ -175,7 +175,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   }
 
  private:
-  template <int WORD> __device__ void place(u32 skip) {
+  template <int WORD> __device__ void shift_words(u32 skip) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
       shifted<WORD, A::bytes / 4, A::width, A::unit>(

@@ -13,7 +13,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr int THREADS = THREADS_, CHUNKS = CHUNKS_, MODE = MODE_;
   static constexpr bool KEEP = KEEP_;
   static constexpr int BLOCK = THREADS < ROW_THREADS ? ROW_THREADS : THREADS, ROWS = BLOCK / THREADS;  // rows of a block
-  static constexpr int EACH = KEEP ? places_each(THREADS, CHUNKS) : 1;  // accumulators of a thread
+  static constexpr int EACH = KEEP ? accumulators_each(THREADS, CHUNKS) : 1;  // accumulators of a thread
   static constexpr int LAST = Passes::size - 1;
   // Chunks in which every row has an element for each thread: shorter rows have fewer threads.
   static constexpr int FULL = !P::BLOCKS && KEEP && THREADS * EACH > FEWEST ? CHUNKS / 2 : 0;
@@ -82,9 +82,9 @@ template <typename P, int... N, int... I> struct RowStartsOf<P, Seq<N...>, Seq<I
       ((from[N] = row.plain_offset(args.template elements<N>().strides)), ...);
       ((from[inputs + I] = row.plain_offset(args.template output<I>().strides)), ...);
     } else {
-      length = args.rows.length_of(row.place);
-      ((from[N] = args.rows.offset(row.place, args.template elements<N>().strides)), ...);
-      ((from[inputs + I] = args.rows.offset(row.place, args.template output<I>().strides)), ...);
+      length = args.rows.length_of(row.position);
+      ((from[N] = args.rows.offset(row.position, args.template elements<N>().strides)), ...);
+      ((from[inputs + I] = args.rows.offset(row.position, args.template output<I>().strides)), ...);
     }
     ((get<N>(at) = ::at<element_in<P, N>>(args.template elements<N>().array, from[N])), ...);
     ((get<inputs + I>(at) = ::at<element_out<P, I>>(args.template output<I>().array, from[inputs + I])), ...);
@@ -103,7 +103,7 @@ template <typename S> struct ThreadRow {
   u32 last, wanted, own;  // of the block's rows: the last one, the thread's, and one that exists
   bool live;              // threads of no row take part in reductions
   bool plain;             // asked once for all
-  RowSpace::Place place;
+  RowSpace::Position position;
   int thread;             // of those that have the row
   Index length;
   RowStarts<P> starts;
@@ -115,7 +115,7 @@ template <typename S> struct ThreadRow {
         own(ROWS > 1 ? min(wanted, last) : 0),
         live(ROWS == 1 || wanted <= last),
         plain(args.rows.plain()),
-        place(plain ? RowSpace::Place{before + own, false, 0, 0} : args.rows.place(before + own)),
+        position(plain ? RowSpace::Position{before + own, false, 0, 0} : args.rows.position(before + own)),
         thread(ROWS > 1 ? threadIdx.x % THREADS : threadIdx.x) {
     const Index elements = Index(starts.set(args, *this));
     length = live ? elements : 0;

@@ -12,12 +12,12 @@ struct RowSpace {
   Outer outer;
 
   // A row, and where it lies in a plane of two axes, which needs no loop.
-  struct Place {
+  struct Position {
     i64 row;
     bool in_plane;
     i32 above, inner;
   };
-  __device__ Place place(i64 row) const {
+  __device__ Position position(i64 row) const {
     if (i32(outer.first_axis) != AXES - 2 || u64(row) >> 31 != 0) return {row, false, 0, 0};
     const i32 above = outer.extent[AXES - 1](i32(row));
     return {row, true, above, i32(row) - above * i32(outer.extent[AXES - 1].divisor)};
@@ -26,7 +26,7 @@ struct RowSpace {
   // Whether all rows are of one length and lie along one axis.
   __device__ bool plain() const { return i32(block_axis) == AXES && i32(outer.first_axis) >= AXES - 1; }
 
-  __device__ i64 length_of(const Place& at) const {
+  __device__ i64 length_of(const Position& at) const {
     if (i32(block_axis) == AXES) return length;
     if (at.in_plane && i32(block_axis) == AXES - 1)
       return at.inner == outer.extent[AXES - 1].divisor - 1 ? last_length : length;
@@ -40,7 +40,7 @@ struct RowSpace {
   }
 
   // Elements between an operand's start and that of a row.
-  __device__ i64 offset(const Place& at, const Strides& strides) const {
+  __device__ i64 offset(const Position& at, const Strides& strides) const {
     if (i32(outer.first_axis) >= AXES - 1) return at.row * strides.of[AXES - 1];
     if (at.in_plane) return at.above * strides.of[AXES - 2] + at.inner * strides.of[AXES - 1];
     return far_offset(at.row, strides);

@@ -22,7 +22,7 @@ _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
 
 
 def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
-    """How to launch a kernel behind the one that a stream was given last: `loaded.launch`, or the same earlier."""
+    """How to launch a kernel after the one that a stream was given last: `loaded.launch`, or the same earlier."""
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
         return loaded.launch
     return _DependentLaunch(loaded).launch

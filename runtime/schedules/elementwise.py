@@ -4,7 +4,7 @@ Selection goes by structure: are the operands contiguous, on 16-byte boundaries,
 slots are written in the order in which the template declares the kernel's arguments, eight bytes each.
 
 What most calls need is here, `vec` in one row. The others are imported when something lies so: `columns`, `lines`,
-`tiles`, and `walk` for whatever is left.
+`tiles`, and `strided` for whatever is left.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class ElementwiseKernels(KernelGeometry):
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
         self.space = operation.shape_of(operation.outputs[0], sizes)
-        self.served = variants(operation, types) if operation.of_second else None
+        self.served = variants(operation, types) if operation.of_alternative else None
         if self.served:
             self.few_blocks = 0
         self.boundaries = SECTOR, lanes_of(operation, types, COLUMNS)[0]
@@ -65,10 +65,10 @@ class ElementwiseKernels(KernelGeometry):
             [layouts.strides[index] for index in arrays],
             self.packed,
         )
-        full = [place for place, index in enumerate(arrays) if self.full[index]]
-        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
+        parameters = [position for position, index in enumerate(arrays) if not self.full[index]]
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
-            axes[-1].strides[place] == 1 for place in full
+            axes[-1].strides[position] == 1 for position in full
         ):
             row = self._best_row(axes, full, parameters, layouts.aligned)
             found = None
@@ -119,7 +119,7 @@ class ElementwiseKernels(KernelGeometry):
         best = None
         for start in range(len(axes)):
             if any(axis.block > 1 for axis in axes[:start]):
-                break  # the rows' places are found without blocks
+                break  # rows are found without blocks
             row = self.row(axes[start:], full, parameters)
             if row is None or max(-(-row[0] // lanes), product(axes[:start])) > MOST:
                 continue
@@ -138,7 +138,8 @@ class ElementwiseKernels(KernelGeometry):
         """
         length = 1
         for axis in reversed(axes):
-            if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
+            pitched = any(axis.strides[position] != length for position in full)
+            if pitched or (self.packed and length % 2 and length > 1):
                 return None
             length *= axis.extent
         return self.runs(axes, parameters)
@@ -146,7 +147,7 @@ class ElementwiseKernels(KernelGeometry):
     def runs(self, axes: list[Axis], parameters: list[int]):
         """The same for axes that are taken for one row, whether it has gaps or not."""
         length = product(axes)
-        steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
+        steps = [tuple(axis.strides[position] for position in parameters) for axis in axes]
         if axes[-1].block > 1:
             return (length, axes[-1].block, NEVER, steps[-1]) if len(axes) == 1 else None
         if any(axis.block > 1 for axis in axes):
@@ -186,7 +187,7 @@ class ElementwiseKernels(KernelGeometry):
 
         Args:
             variant, lanes, groups: which, elements of a vector, and vectors that a thread takes.
-            arrays: places of the operands that are arrays.
+            arrays: positions of the operands that are arrays.
             length, run, period, steps: as of `row`.
             line: elements from one gap to the next.
             gaps: elements of them, of each operand in the output's shape.
@@ -207,8 +208,8 @@ class ElementwiseKernels(KernelGeometry):
     def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
         """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""
         return all(
-            axis.strides[place] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
+            axis.strides[position] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
             for axis in axes
-            for place, index in enumerate(arrays)
+            for position, index in enumerate(arrays)
             if self.full[index]
         )

@@ -10,7 +10,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sku import Layout
-from skuda.model.sum_order import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
+from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
 
 TUNED = tuning.active()
@@ -84,9 +84,9 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
     @property
-    def places(self) -> int:
-        """Places of a thread in the order of sums; as in runtime/cuda/reduce.cuh."""
-        return 2 if self.keep and self.chunks > PLACE_GROUPS and self.threads < MOST_PLACES else 1
+    def accumulators(self) -> int:
+        """Accumulators of a thread; as in runtime/cuda/reduce.cuh."""
+        return 2 if self.keep and self.chunks > ACCUMULATOR_GROUPS and self.threads < MOST_ACCUMULATORS else 1
 
 
 class ClusterVariant(Variant):
@@ -100,8 +100,8 @@ class ClusterVariant(Variant):
 
     @property
     def team(self) -> int:
-        """Threads of a block that have a place of the row each: a block has as many or a multiple."""
-        return MOST_PLACES // self.blocks
+        """Threads of a block that have an accumulator of the row each: a block has as many or a multiple."""
+        return MOST_ACCUMULATORS // self.blocks
 
     @property
     def teams(self) -> int:
@@ -109,8 +109,8 @@ class ClusterVariant(Variant):
         return TUNED.cluster_threads // self.team
 
 
-class PartVariant(Variant):
-    """One schedule of the template of parts.
+class SplitVariant(Variant):
+    """One schedule of a split reduction.
 
     Attributes:
         lanes: rows beside each other that a thread takes; 0: threads lie along a row.
@@ -122,8 +122,8 @@ class PartVariant(Variant):
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
-# its elements, so there are few threads; the order of sums says how many, or half as many of two places each.
-assert all(places(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
+# its elements, so there are few threads; the order of sums says how many, or half as many with two accumulators each.
+assert all(accumulators(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
 _CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in TUNED.clusters)
 CLUSTER_ARCH = 90  # sm_90 and newer have clusters
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
@@ -136,16 +136,16 @@ _THREAD_REGISTERS = 256
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
-    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
-    the rows lie; and only short ones where there is one row. Stages of a second form reduce in parts alone.
+    Where rows can be reduced in splits, only those of neighbouring elements that a row's threads hold at once, however
+    the rows lie; and only short ones where there is one row. Stages of a multi-kernel form take split reductions alone.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
-    if operation.of_second:
+    if operation.of_alternative:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
-    if not part_variants(operation, types):
+    if not split_variants(operation, types):
         return found
     last = operation.space[-1]
     if last.name not in operation.along and not last.many:
@@ -169,7 +169,7 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in TUNED.row_shapes:
-            long = threads >= TUNED.halved_threads and chunks == PLACE_GROUPS
+            long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
             if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly:
                 threads, chunks = threads // 2, chunks * 2
             most = min(_THREAD_REGISTERS, _REGISTERS // threads)
@@ -184,7 +184,7 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
 
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
-    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
     once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
@@ -200,26 +200,26 @@ def runs_on(variant: Variant, arch: str) -> bool:
     return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
 
 
-def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
-    """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
+def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in splits; none of packed elements."""
     if not operation.analysis.split or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    return _part_variants(*across_lanes(operation, types) if rows else (0, 0))
+    return _split_variants(*across_lanes(operation, types) if rows else (0, 0))
 
 
 @cache
-def _part_variants(lanes: int, apart: int) -> tuple[PartVariant, ...]:
+def _split_variants(lanes: int, apart: int) -> tuple[SplitVariant, ...]:
     found = [
-        PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
-        PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
-        PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
-        PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
+        SplitVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
+        SplitVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
+        SplitVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
+        SplitVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
     ]
     if lanes:
         found += [
-            PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
-            PartVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
+            SplitVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+            SplitVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
         ]
     return tuple(found)
 
@@ -229,15 +229,16 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
-    values += 2 * sum(each.how in PLACED for each in operation.analysis.split)
+    values += 2 * sum(each.how in INDEX_REDUCTIONS for each in operation.analysis.split)
     few = TUNED.split_values
     lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
     return lanes, min(4, lanes)
 
 
-# Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
+# Elementwise stages that end a multi-kernel form: of few long rows, of neighbouring rows, of operands that lie
+# crosswise, and of anything else.
 _SECOND = VEC, COLUMNS, TILE, STRIDED
-_REPACK = VEC, TILE, STRIDED  # a map without parameters
+_REPACK = VEC, TILE, STRIDED  # an elementwise operation without parameters
 
 
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
@@ -250,12 +251,12 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.analysis.stages:
         return (STAGES,)
     if operation.analysis.over:
-        rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
+        rows = row_variants(operation, types), cluster_variants(operation), split_variants(operation, types)
         packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
-        alternative = operation.analysis.second and not operation.analysis.stage
-        second = (STAGES,) if alternative and (packed or not operation.repacked) else ()
-        return tuple([variant for each in (*rows, second) for variant in each])
-    if operation.of_second:
+        has_stages = operation.analysis.alternative and not operation.analysis.stage
+        stages = (STAGES,) if has_stages and (packed or not operation.repacked) else ()
+        return tuple([variant for each in (*rows, stages) for variant in each])
+    if operation.of_alternative:
         return _REPACK if operation.repacked else _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
@@ -286,7 +287,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if isinstance(variant, ClusterVariant):
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
-    if isinstance(variant, PartVariant):
+    if isinstance(variant, SplitVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
@@ -393,8 +394,8 @@ class Schedule(Record):
         header: of runtime/cuda, which has it.
         geometry: the module of skuda.schedules that decides when it is launched.
         argument: what it takes, as the host packs it.
-        template: what its template takes behind the program.
-        then: kernels that are launched behind it.
+        template: what its template takes after the program.
+        then: kernels that are launched after it.
     """
 
     kernel: str
@@ -421,7 +422,7 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
-def _across_arguments(operation: Operation, types: Types, variant: PartVariant) -> tuple[int, bool]:
+def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, bool]:
     return variant.lanes, variant.mode is RowMode.WHOLE
 
 

@@ -57,7 +57,7 @@ class Launch(Record):
         tile_sides: elements that a tile may have along an axis.
 
         row_threads: threads of a block that holds rows, at least: short rows share one.
-        row_shapes: (threads, chunks) that hold a row of each size. Sums have one place for each of these threads.
+        row_shapes: (threads, chunks) that hold a row of each size. Sums have one position for each of these threads.
         row_reread: (threads, chunks) of rows that are read again by each pass.
         halved_threads: threads of a row, from which on half as many hold twice as much each where registers allow.
         halved_bits: bits of an element of all inputs, up to which they do.
@@ -77,7 +77,7 @@ class Launch(Record):
         split_busy_threads: threads that keep a GPU busy: rows of so many, one block each, are not split.
         split_few_threads: threads across rows; where there are fewer, each takes one column instead of a vector.
         split_dealt_blocks: blocks of a warp along rows; where there are no more, several warps share its turns.
-        split_places: places that a block across rows takes, one a thread.
+        split_places: positions that a block across rows takes, one a thread.
         split_line_bytes: bytes of a row's neighbours that a block across rows takes: whole lines of memory.
         split_lanes: rows that a thread across rows takes, at most.
         split_values: values that a thread makes of each of its rows, up to which it takes as many.
@@ -386,7 +386,7 @@ def constants(arch: str) -> dict[str, int]:
 
 @cache
 def header(arch: str) -> str:
-    """The text of `tuning.cuh` for an architecture: each constant behind what the classes above say of it."""
+    """The text of `tuning.cuh` for an architecture: each constant after what the classes above say of it."""
     said = f"{Launch.__doc__}{Tuning.__doc__}"  # without a word where Python was told to drop such texts
     comments = {name.upper(): text for name, text in re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", said, re.MULTILINE)}
     lines = ["// Sizes that are right for an architecture, written from skuda.schedules.tuning.", "#pragma once"]

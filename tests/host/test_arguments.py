@@ -132,7 +132,7 @@ def test_structs_lie_as_they_are_declared(sizes, each):
 
 
 def test_scalars_and_numbers_of_axes_are_as_declared(sizes):
-    expected = {name: place * WORD for place, name in enumerate(abi.SCALAR)}
+    expected = {name: position * WORD for position, name in enumerate(abi.SCALAR)}
     assert sizes("Scalar_offsets") == expected | {"sizeof": len(abi.SCALAR) * WORD}
     assert sizes("constants") == {"AXES": abi.AXES, "INNER": abi.INNER}
 
@@ -276,7 +276,7 @@ def as_packed(kernel: Kernel) -> dict[str, int]:
     found = {name: words.index(each) * WORD for name, each in numbers.items() if each in words}
     for each in order.scalars:
         real = struct.unpack("=Q", struct.pack("=d", numbers[f"{each.name}.real"]))[0]
-        first = launch.slots.words[launch.places[operation.operands.index(each)]]
+        first = launch.slots.words[launch.positions[operation.operands.index(each)]]
         found[f"{each.name}.array"] = first * WORD
         found[f"{each.name}.integer"] = words.index(numbers[f"{each.name}.real"]) * WORD
         found[f"{each.name}.real"] = words.index(real) * WORD

@@ -15,7 +15,7 @@ from host import emulator
 from skuda.errors import Unsupported
 from skuda.launch import compiler, registry
 from skuda.launch.cubin_cache import _key
-from skuda.plans import two_forms
+from skuda.plans import alternative
 from skuda.schedules import table, tuning
 from skuda.schedules.tuning import SM_90, TUNINGS, Launch, Tuning
 
@@ -38,7 +38,7 @@ def test_every_size_has_a_line_and_a_use():
     for cls, fields in ((Launch, Launch._fields), (Tuning, Tuning._fields[len(Launch._fields) :])):
         said = re.findall(r"^ {8}(\w+): ", cls.__doc__, re.MULTILINE)
         assert sorted(said) == sorted(fields)
-    paths = [*Path(table.__file__).parent.glob("*.py"), Path(two_forms.__file__)]
+    paths = [*Path(table.__file__).parent.glob("*.py"), Path(alternative.__file__)]
     host = "\n".join([path.read_text(encoding="utf-8") for path in paths if path.name != "tuning.py"])
     assert [name for name in Launch._fields if f"TUNED.{name}" not in host and name not in tuning._AGREED] == []
 
@@ -83,7 +83,7 @@ def _source(symbol: str) -> tuple[str, str, str]:
 
 
 def test_each_architecture_gets_its_own_constants(another):
-    """Machine code of an architecture follows from its record alone; so does its place in the cache."""
+    """Machine code of an architecture follows from its record alone; so does its position in the cache."""
     text, name, entry = _source("rms_norm_f16__row128x4")
     was = {arch: compiler.compile_cubin(text, name, [entry], arch).cubin for arch in ("sm_90", "sm_100")}
     keys = {arch: _key(text, entry, arch) for arch in was}

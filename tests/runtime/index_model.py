@@ -1,7 +1,7 @@
 """The index arithmetic of the device, written a second time in Python integers: index_space.cuh.
 
 What tests of launches share: the slots of a launch are read in the order in which a kernel declares them, and arrays
-that hold their own addresses say, by NumPy's own indexing, which places are right.
+that hold their own addresses say, by NumPy's own indexing, which positions are right.
 """
 
 from __future__ import annotations
@@ -89,11 +89,11 @@ class Array:
         """Address of an element."""
         return self.pointer + offset * self.bits // 8
 
-    def place(self, offset: int, element: int) -> int:
+    def position(self, offset: int, element: int) -> int:
         """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
         return (offset >> 1 << 1 if self.packed else offset) + element
 
-    def lane_places(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
+    def lane_positions(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
         """Where `load` and `store` find the lanes of a whole vector."""
         if aligned:
             width = min(16, lanes * self.bits // 8)

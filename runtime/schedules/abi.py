@@ -1,9 +1,9 @@
 """The argument of each kernel, declared once.
 
-A kernel takes one struct of 8-byte slots. The head of its schedule comes first, then operands and attributes in the order
-of `Order`; strides and the like follow the pointer of each operand. The generator writes programs in that order, and the
-host packs it. tests/host/test_arguments.py compares the offsets with those that a C++ compiler gives the structs of
-runtime/cuda, for every program.
+A kernel takes one struct of 8-byte slots. The head of its schedule comes first, then operands and attributes in the
+order of `Order`; strides and the like follow the pointer of each operand. The generator writes programs in that order,
+and the host packs it. tests/host/test_arguments.py compares the offsets with those that a C++ compiler gives the
+structs of runtime/cuda, for every program.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The arguments of kernels as a C++ compiler lays them out, and as the host packs them.
 
-skuda.schedules.abi declares them. Members are compared by name, so one that is renamed or moved on one side alone fails.
+skuda.schedules.abi declares them. Members are compared by name: one that is renamed or moved on one side alone fails.
 Operands are compared in the order of arguments, and by the names that the structs of programs have for them.
 """
 
@@ -173,8 +173,8 @@ def kernels() -> dict[str, Kernel]:
 
 
 def operands(kernel: Kernel) -> Iterator[tuple[int, str, tuple[str, ...] | None]]:
-    """The items of an argument in order: number, name, and the members that follow the pointer of an operand; None of an
-    attribute."""
+    """The items of an argument in order: number, name, and the members that follow the pointer of an operand; None of
+    an attribute."""
     order = abi.order(kernel.entry.operation)
     items = (*order.elements, *order.shared, *order.scalars, *order.attributes, *order.outputs)
     for number, item in enumerate(items):

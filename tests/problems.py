@@ -369,6 +369,15 @@ def covering(
     return chosen
 
 
+def each_type(operation) -> list[dict[str, str]]:
+    """Few of an operation's choices of types, in which each letter is each of its types."""
+    chosen, missing = [], {each for types in operation.combinations for each in types.items()}
+    while missing:
+        chosen.append(max(operation.combinations, key=lambda types: len(missing.intersection(types.items()))))
+        missing.difference_update(chosen[-1].items())
+    return chosen
+
+
 def features(sku: KernelSku) -> set[tuple]:
     """What a SKU is an example of; one of a multi-kernel form not of its operation, which has kernels of rows too."""
     found = registry.entry_of(sku)

@@ -2,10 +2,10 @@
 
 For one architecture, a set of them in which each operation occurs, each schedule with each structure of a program (of
 skuda.verification.coverage, but for the roles of operands, which programs have), and each kind of kernel with each
-element type; for the others, in turn, a set of these in which each schedule and element type in each role occurs. A
-kernel's text is its
-schedule's body over its operation's program, so this compiles every body over every structure, and every program; what
-depends on the architecture are bodies and conversions, not programs. `skuda build` compiles all kernels.
+element type; for the others, in turn, a set of these in which each schedule, and each kind of kernel with each element
+type occurs. A kernel's text is its schedule's body over its operation's program, so this compiles every body over every
+structure, and every program; what depends on the architecture are bodies and conversions, not programs. `skuda build`
+compiles all kernels.
 """
 
 from __future__ import annotations
@@ -123,12 +123,17 @@ def test_the_groups_hold_every_sku_once():
 # ---- the covering set ----
 
 
-COVERING = covering(SKUS, seen=lambda sku: {each for each in features(sku) if each[0] != "operation"})
-IN_TURN = groups(COVERING)
-
-
 def shape_of(sku: KernelSku) -> tuple:
     return re.sub(r"\d+", "", sku.variant), sku.layout
+
+
+def on_others(sku: KernelSku) -> set[tuple]:
+    """What depends on the architecture: bodies, and conversions of element types."""
+    return {("shape", *shape_of(sku)), *(each for each in texts(sku) if each[0] in ("threads", "element"))}
+
+
+COVERING = covering(SKUS, seen=on_others)
+IN_TURN = groups(COVERING)
 
 
 def test_what_is_not_wanted_is_covered_by_others():

@@ -1,4 +1,4 @@
-"""What the reference takes CUDA takes too: every operation at every choice of types, sizes, axes and layouts.
+"""What the reference takes CUDA takes too: every operation at types, sizes, axes and layouts of each kind.
 
 No GPU: which kernels serve a call follows from the operands' strides and addresses, which those of NumPy arrays are.
 """
@@ -11,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 import test_launch
+from problems import each_type
 from test_launch import array
 from test_workspace import INPUT, OUTPUT, kernels, workspace_of
 
@@ -69,9 +70,10 @@ def arrays_of(plan, inputs: str, outputs: str):
 
 
 def refusals(plan_class):
-    """The calls that the reference runs and that no kernel serves."""
+    """The calls that the reference runs and that no kernel serves: by choices of types in which each letter is each of
+    its types, so that elements of every size, packed ones too, are in every role."""
     operation = plan_class.operation
-    for turn, (types, sizes) in enumerate(product(operation.combinations, sizes_of(operation))):
+    for turn, (types, sizes) in enumerate(product(each_type(operation), sizes_of(operation))):
         fields = {field: types[letter] for letter, field in operation.element_fields.items()}
         try:
             plan = plan_class.select(

@@ -11,6 +11,7 @@ import pytest
 
 from skuda.arrays.views import View, contiguous_strides
 from skuda.launch import compiler, dependent_launch, registry
+from skuda.schedules.table import SCHEDULES
 
 
 @pytest.fixture
@@ -86,7 +87,7 @@ def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
         launch = plan.launch_for(views)
         for entry, (kind, *_) in zip(launch.entries, launch.kernels(0), strict=True):
             name = entry.partition("<")[0]
-            text = compiler.headers()[f"split_{name}.cuh"]
+            text = compiler.headers()[SCHEDULES[name].header]
             if "if constexpr (P::STAGE > 1) wait_for_earlier();" in text:
                 waits = plan.operation.analysis.stage > 1
             else:

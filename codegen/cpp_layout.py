@@ -67,7 +67,7 @@ def _breaks(line: str) -> Iterator[tuple[int, str, int]]:
 
 
 def _opens(line: str, column: int) -> bool:
-    """Whether a bracket opens: `<` behind a name is one, between spaces it compares."""
+    """Whether a bracket opens: `<` after a name is one, between spaces it compares."""
     return line[column] in "([{" or (line[column] == "<" and line[column - 1 : column] not in ("", " ", "<"))
 
 

@@ -149,7 +149,7 @@ class CudaPrinter(CppPrinter):
 
 
 class ProgramInCuda:
-    """What the templates of maps and of rows both need to know of a program.
+    """What the templates of elementwise programs and of rows both need to know of a program.
 
     Attributes:
         operation: the operation.
@@ -226,7 +226,7 @@ class ElementPrinter(CudaPrinter):
 OWN_NAMES = frozenset(("of", "fast", "within", "element", "shared"))  # what a program has beside its operands
 
 
-class CudaProgram(ProgramInCuda):
+class ElementwiseProgram(ProgramInCuda):
     """What templates/elementwise_program.cu.jinja needs to know of one program.
 
     Attributes:

@@ -40,7 +40,7 @@ class Declarations(TreeReader):
         dims: the inputs' whole dimensions, by their names.
         places: of the names of inputs and attributes, faulty ones included.
         meanings: what each name of the row is, such as "an input", faulty ones included.
-        texts: what stands behind these names, and behind those of outputs.
+        texts: what comes after these names, and after those of outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
         absent: of a form of a row, the operands that it lacks and their numbers.
     """
@@ -161,8 +161,8 @@ class Declarations(TreeReader):
                     required = name
                     if self.optional:
                         last = next(reversed(self.optional))
-                        message = f"`{name.value}` stands behind `{last}`, which may be left out"
-                        self.error(name.place, message, "inputs with a default stand behind those without")
+                        message = f"`{name.value}` comes after `{last}`, which may be left out"
+                        self.error(name.place, message, "inputs with a default come after those without")
         if found and required is None and self.optional:
             self.error(self.place, f"`{self.name.value}` has no input that must be there", "remove a default")
         return tuple(found)
@@ -333,15 +333,15 @@ class Declarations(TreeReader):
     def check_dims(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> None:
         """Blocks need a size attribute; two `*names` need what says where the one ends and the other begins."""
         sizes = {attribute.name for attribute in attributes if attribute.type == "size"}
-        axes = {attribute.axis_of for attribute in attributes if attribute.places}
+        axes = {attribute.axis_of for attribute in attributes if attribute.names_axes}
         alone = {dims[0].name for dims in (o.dims for o in inputs) if len(dims) == 1 and dims[0].many}
         named = [attribute for attribute in attributes if attribute.type == "axes"]
-        for attribute in named if len([a for a in attributes if a.places]) > 1 else ():
+        for attribute in named if len([a for a in attributes if a.names_axes]) > 1 else ():
             self.error(self.places[attribute.name], "a row has one attribute of axes", "remove the others")
         for attribute in named:
             if not any(_spans(operand, attribute.axis_of) for operand in inputs):
                 help = f"such as `T[*kept, *{attribute.axis_of}]`: the other axes need a name too"
-                message = f"`axes of {attribute.axis_of}` stand behind the other axes, and no input has these"
+                message = f"`axes of {attribute.axis_of}` come after the other axes, and no input has these"
                 self.error(self.places[attribute.name], message, help)
         for operand in inputs:
             for dim in operand.dims:
@@ -403,7 +403,7 @@ class Declarations(TreeReader):
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)
-            if attribute.type == "size" or attribute.places:
+            if attribute.type == "size" or attribute.names_axes:
                 continue
             kind, bits = self.kind_of(attribute.type)
             values[attribute.name] = Node("name", (), kind, frozenset(), bits, attribute.name)

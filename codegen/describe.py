@@ -51,13 +51,13 @@ class Described:
 
     @property
     def plans(self) -> tuple[DescribedProgram, ...]:
-        """What its module of plans has: stages before what they are of, but for those of second forms."""
-        return tuple(program for program in self.with_stages if not program.operation.of_second)
+        """What its module of plans has: stages before what they are of, but for those of multi-kernel forms."""
+        return tuple(program for program in self.with_stages if not program.operation.of_alternative)
 
     @property
-    def second_plans(self) -> tuple[DescribedProgram, ...]:
-        """The stages of second forms, which have a module of their own: most calls need none of them."""
-        return tuple(program for program in self.with_stages if program.operation.of_second)
+    def alternative_plans(self) -> tuple[DescribedProgram, ...]:
+        """The stages of multi-kernel forms, which have a module of their own: most calls need none of them."""
+        return tuple(program for program in self.with_stages if program.operation.of_alternative)
 
     @property
     def reference_imports(self) -> Imports:
@@ -102,7 +102,7 @@ class DescribedProgram:
         """Fields: dimensions, attributes, element types; those without a default first."""
         op = self.operation
         fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
-        chosen = [a for a in op.attributes if not a.places]
+        chosen = [a for a in op.attributes if not a.names_axes]
         fields += [f"{a.name}: {self._python_type(a)}" for a in chosen if a.default is None]
         fields += [f"{a.name}: {self._python_type(a)} | None = None" for a in chosen if a.default is not None]
         return fields + [f"{field}: str | None = None" for field in op.element_fields.values()]
@@ -113,7 +113,7 @@ class DescribedProgram:
         op = self.operation
         axes = {True: "any number of axes: an int, or a tuple of them", False: "one axis"}
         lines = [f"{d.name}: length of {axes[d.many]}." for d in op.dims]
-        lines += [f"{a.name}: {self._attribute_doc(a)}." for a in op.attributes if not a.places]
+        lines += [f"{a.name}: {self._attribute_doc(a)}." for a in op.attributes if not a.names_axes]
         for letter, field in op.element_fields.items():
             lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
         return lines
@@ -157,14 +157,14 @@ class DescribedProgram:
         op = self.operation
         parts = [operand.name for operand in op.inputs]
         first = next((index for index, name in enumerate(parts) if name in op.numbers), len(parts))
-        parts[first:] = [f"{name}=None" for name in parts[first:]]  # behind one that may be left out, all have defaults
+        parts[first:] = [f"{name}=None" for name in parts[first:]]  # after one that may be left out, all have defaults
         parts.append("*")
         required = ["shape"] if op.shaped else []
         required += [a.name for a in op.attributes if a.default is None]
         parts += required
         for attribute in op.attributes:
             if attribute.default is not None:
-                default = attribute.default if attribute.places and attribute.default != ALL else None
+                default = attribute.default if attribute.names_axes and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
         defaults = {"keepdims": False}
         said = ["without"] if self.unread else []

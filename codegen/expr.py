@@ -477,8 +477,8 @@ class _Reader:
             raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
         dims = value.dims - parts | blocks
         place = self.place(node)
-        kind = INT if reduction.place else value.kind
-        bits = LENGTH_BITS + 1 if reduction.place else self.width(node, kind, value.bits + reduction.wider)
+        kind = INT if reduction.gives_index else value.kind
+        bits = LENGTH_BITS + 1 if reduction.gives_index else self.width(node, kind, value.bits + reduction.wider)
         total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total
@@ -518,7 +518,7 @@ class _Reader:
         raise self.refuse(over, "`over=` needs a dimension", help)
 
     def check_over(self, over: ast.expr) -> None:
-        """Refuses what no formula has behind `over=`, in words about dimensions."""
+        """Refuses what no formula has after `over=`, in words about dimensions."""
         dims = [name for name, value in self.scope.values.items() if value.kind == DIM and value.dims]
         if isinstance(over, ast.Name) and not self.stack and over.id not in self.scope.values:
             self.check_hidden(over)
@@ -555,7 +555,7 @@ class _Reader:
             raise self.refuse(at, f"{what} needs a number, this is a boolean", "use `where(condition, 1, 0)`")
         if value.kind == DIM and not value.dims:
             message = f"`{value.text}` is of type size, it has no value in a formula"
-            raise self.refuse(at, message, "`d/size` behind `over=` is a block of that length")
+            raise self.refuse(at, message, "`d/size` after `over=` is a block of that length")
         if value.kind == DIM:
             help = f"`{COUNT}(over={value.text})` is how many elements it has"
             help += "; an attribute of type `size` is how long its blocks are" if "/" in value.text else ""

@@ -1,6 +1,6 @@
 """Forms of a row: the operations that it becomes where some of its optional inputs are left out.
 
-`bias: W[*d] = 0` is an optional input. A call leaves out one and those behind it, and for each of them the row has a
+`bias: W[*d] = 0` is an optional input. A call leaves out one and those after it, and for each of them the row has a
 form: an operation of its own without these operands, whose formulas have their numbers in their place. What such a
 number does not change is not computed: neither a sum with 0, nor a product with 1, nor a gradient of what is not there.
 """
@@ -54,7 +54,7 @@ def _is_absent(node: Node, value: int) -> bool:
 
 
 def suffixes(names: Sequence[str]) -> Iterator[tuple[str, ...]]:
-    """What may be left out together: as with arguments of Python, one input and those behind it."""
+    """What may be left out together: as with arguments of Python, one input and those after it."""
     for index in range(len(names)):
         yield tuple(names[index:])
 

@@ -82,7 +82,7 @@ def _imported(module: str, text: str) -> Iterator[str]:
 
 
 def _with_packages(module: str) -> Iterator[str]:
-    """A module, behind the packages that it is in: Python imports these too."""
+    """A module, after the packages that it is in: Python imports these too."""
     parts = module.split(".")
     for end in range(len(parts)):
         yield ".".join(parts[: end + 1])

@@ -70,7 +70,7 @@ def _bound(ulp: tuple[float, float]) -> str:
     return unit if single == double else f"{unit} in f32 and {double:g} in f64"
 
 
-def _family(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
+def _elementary(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
     """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
     return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=(1, 1))
 
@@ -142,30 +142,33 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
           ulp=(1.5, 1.5)),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
-    _family("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
-    _family("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
-    _family("powers", "log2", "logarithm2", r"\log_2({0})", "0 gives -inf, negative gives NaN"),
-    _family("powers", "log10", "logarithm10", r"\log_{{10}}({0})", "0 gives -inf, negative gives NaN"),
-    _family("powers", "log1p", "logarithm_one_plus", r"\ln(1 + {0})", "-1 gives -inf, below gives NaN"),
-    _family("powers", "pow", "power", r"{{{0}}}^{{{1}}}",
+    _elementary("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
+    _elementary("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
+    _elementary("powers", "log2", "logarithm2", r"\log_2({0})", "0 gives -inf, negative gives NaN"),
+    _elementary("powers", "log10", "logarithm10", r"\log_{{10}}({0})", "0 gives -inf, negative gives NaN"),
+    _elementary("powers", "log1p", "logarithm_one_plus", r"\ln(1 + {0})", "-1 gives -inf, below gives NaN"),
+    _elementary("powers", "pow", "power", r"{{{0}}}^{{{1}}}",
             "special values as C's pow; negative to a fraction gives NaN", 2),
-    _family("powers", "rsqrt", "inverse_root", r"\frac{{1}}{{\sqrt{{{0}}}}}",
+    _elementary("powers", "rsqrt", "inverse_root", r"\frac{{1}}{{\sqrt{{{0}}}}}",
             "0 gives the infinity of its sign, negative gives NaN"),
-    _family("powers", "cbrt", "cube_root", r"\sqrt[3]{{{0}}}", "zeros keep their sign; NaN gives NaN"),
-    _family("powers", "hypot", "hypotenuse", r"\sqrt{{{0}^2 + {1}^2}}", "infinite if either is infinite", 2),
-    _family("hyperbolic", "sinh", "hyperbolic_sine", r"\sinh({0})", "zeros keep their sign"),
-    _family("hyperbolic", "cosh", "hyperbolic_cosine", r"\cosh({0})", "NaN gives NaN"),
-    _family("hyperbolic", "asinh", "inverse_hyperbolic_sine", r"\operatorname{{arsinh}}({0})", "zeros keep their sign"),
-    _family("hyperbolic", "acosh", "inverse_hyperbolic_cosine", r"\operatorname{{arcosh}}({0})", "below 1 gives NaN"),
-    _family("hyperbolic", "atanh", "inverse_hyperbolic_tangent", r"\operatorname{{artanh}}({0})",
+    _elementary("powers", "cbrt", "cube_root", r"\sqrt[3]{{{0}}}", "zeros keep their sign; NaN gives NaN"),
+    _elementary("powers", "hypot", "hypotenuse", r"\sqrt{{{0}^2 + {1}^2}}", "infinite if either is infinite", 2),
+    _elementary("hyperbolic", "sinh", "hyperbolic_sine", r"\sinh({0})", "zeros keep their sign"),
+    _elementary("hyperbolic", "cosh", "hyperbolic_cosine", r"\cosh({0})", "NaN gives NaN"),
+    _elementary("hyperbolic", "asinh", "inverse_hyperbolic_sine", r"\operatorname{{arsinh}}({0})",
+                "zeros keep their sign"),
+    _elementary("hyperbolic", "acosh", "inverse_hyperbolic_cosine", r"\operatorname{{arcosh}}({0})",
+                "below 1 gives NaN"),
+    _elementary("hyperbolic", "atanh", "inverse_hyperbolic_tangent", r"\operatorname{{artanh}}({0})",
             "outside [-1, 1] gives NaN; zeros keep their sign"),
-    _family("trigonometric", "sin", "sine", r"\sin({0})", "infinite gives NaN; zeros keep their sign"),
-    _family("trigonometric", "cos", "cosine", r"\cos({0})", "infinite gives NaN"),
-    _family("trigonometric", "tan", "tangent", r"\tan({0})", "infinite gives NaN; zeros keep their sign"),
-    _family("trigonometric", "asin", "arcsine", r"\arcsin({0})", "outside [-1, 1] gives NaN; zeros keep their sign"),
-    _family("trigonometric", "acos", "arccosine", r"\arccos({0})", "outside [-1, 1] gives NaN"),
-    _family("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
-    _family("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
+    _elementary("trigonometric", "sin", "sine", r"\sin({0})", "infinite gives NaN; zeros keep their sign"),
+    _elementary("trigonometric", "cos", "cosine", r"\cos({0})", "infinite gives NaN"),
+    _elementary("trigonometric", "tan", "tangent", r"\tan({0})", "infinite gives NaN; zeros keep their sign"),
+    _elementary("trigonometric", "asin", "arcsine", r"\arcsin({0})",
+                "outside [-1, 1] gives NaN; zeros keep their sign"),
+    _elementary("trigonometric", "acos", "arccosine", r"\arccos({0})", "outside [-1, 1] gives NaN"),
+    _elementary("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
+    _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2),
 )
 

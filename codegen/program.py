@@ -68,7 +68,7 @@ class Program:
         return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
 
     @property
-    def in_parts(self) -> tuple[Reduced, ...]:
+    def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
         op = self.operation
@@ -86,7 +86,7 @@ class Program:
     def of_some(self) -> str:
         """What there is none of where a row has no elements, though an output has: "largest", "smallest" or both.
 
-        An extreme that stands behind `where(count(over=d) == 0, value, ...)` is not asked for there.
+        An extreme that comes after `where(count(over=d) == 0, value, ...)` is not asked for there.
         """
         found: dict[str, None] = {}
         for output in self.operation.outputs:
@@ -130,8 +130,8 @@ def _unguarded(node: Node, guarded: frozenset[str]) -> Iterator[Node]:
     if node.op.startswith(REDUCE) and REDUCTIONS[node.op.removeprefix(REDUCE)].of_some and node.text not in guarded:
         yield node
     for index, argument in enumerate(node.args):
-        behind = {node.guard.text} if node.guard is not None and index == 2 else set()
-        yield from _unguarded(argument, guarded | behind)
+        counted = {node.guard.text} if node.guard is not None and index == 2 else set()
+        yield from _unguarded(argument, guarded | counted)
 
 
 @dataclass(frozen=True)
@@ -140,7 +140,7 @@ class Row:
 
     Attributes:
         optional: inputs that may be left out, and the number that each then is.
-        forms: the operations of its own that it is without one of them and those behind it.
+        forms: the operations of its own that it is without one of them and those after it.
     """
 
     name: str

@@ -229,7 +229,7 @@ class Ranges:
     def _reduced(self, node: Node, of: Range) -> Range:
         reduction = REDUCTIONS[node.op.removeprefix(REDUCE)]
         most = 1 << LENGTH_BITS
-        if reduction.place:
+        if reduction.gives_index:
             return Range((number(0),), (number(most - 1),))
         if reduction.name == "sum":
             low, high = self._interval(of)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skuda.codegen.nodes import BOOL, INT, REAL
-from skuda.model.sum_order import PLACED
+from skuda.model.sum_order import INDEX_REDUCTIONS
 
 
 @dataclass(frozen=True)
@@ -36,14 +36,14 @@ class Reduction:
     wider: int = 0
 
     @property
-    def place(self) -> bool:
-        """Whether its value is the place of an element within the row, an exact integer."""
-        return self.name in PLACED
+    def gives_index(self) -> bool:
+        """Whether its value is the index of an element within the row, an exact integer."""
+        return self.name in INDEX_REDUCTIONS
 
 
 LENGTH_BITS = 40  # of the number of elements of a row: no memory holds more
 _ORDER = "in one order that depends on the length alone (docs/numerics.md), in C"
-_PLACE = (
+_INDEX = (
     "in its row, counted in row-major order; of the first of equals (0 and -0 are), of the first NaN if any is NaN; "
     "of no elements an error"
 )
@@ -59,10 +59,10 @@ REDUCTIONS: dict[str, Reduction] = {
                   f"reals are added {_ORDER}, integers exactly; of no elements 0", wider=LENGTH_BITS),
         Reduction("prod", (REAL,), "Product", "prod", r"\prod_{{{0}}} {1}",
                   f"multiplied {_ORDER}; of no elements 1"),
-        Reduction("argmax", (REAL, INT), "LargestPlace", "argmax", r"\arg\max_{{{0}}} {1}",
-                  f"the place of the largest {_PLACE}", of_some="largest"),
-        Reduction("argmin", (REAL, INT), "SmallestPlace", "argmin", r"\arg\min_{{{0}}} {1}",
-                  f"the place of the smallest {_PLACE}", of_some="smallest"),
+        Reduction("argmax", (REAL, INT), "ArgLargest", "argmax", r"\arg\max_{{{0}}} {1}",
+                  f"the index of the largest {_INDEX}", of_some="largest"),
+        Reduction("argmin", (REAL, INT), "ArgSmallest", "argmin", r"\arg\min_{{{0}}} {1}",
+                  f"the index of the smallest {_INDEX}", of_some="smallest"),
         Reduction("any", (BOOL,), "Any", "any", r"\bigvee_{{{0}}} {1}", "of no elements false"),
         Reduction("all", (BOOL,), "All", "all", r"\bigwedge_{{{0}}} {1}", "of no elements true"),
     )

@@ -15,7 +15,7 @@ import jinja2
 from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
-from skuda.codegen.cuda import CudaProgram, parameter_of
+from skuda.codegen.cuda import ElementwiseProgram, parameter_of
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
@@ -42,7 +42,7 @@ ROW_TEMPLATES = (
     Template("reference.py.jinja", "reference/{name}.py", "#%"),
     PAGE,
 )
-SECOND_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
+ALTERNATIVE_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 
 
@@ -56,19 +56,18 @@ def render(spec: Spec) -> dict[str, str]:
             "row": described.heading(spec.file_name),
             "imports": described.reference_imports,
             "checks": described.requirement_imports,
-            "block": table.BLOCK,
         }
         every = [each for program in row.programs for each in (*stages(program), program)]
         in_kernels = [program for program in every if not program.operation.analysis.stages]
-        in_cuda = [(RowProgram if p.operation.analysis.over else CudaProgram)(p) for p in in_kernels]
+        in_cuda = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
         context["headers"] = _headers(row, in_cuda)
         inputs = _row_inputs(whole, spec)
         templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
-        for template in (*templates, SECOND_PLANS) if described.second_plans else templates:
+        for template in (*templates, ALTERNATIVE_PLANS) if described.alternative_plans else templates:
             context["programs"] = {
                 "cuda/{name}.cu": in_cuda,
                 "plans/{name}.py": described.plans,
-                SECOND_PLANS.path: described.second_plans,
+                ALTERNATIVE_PLANS.path: described.alternative_plans,
                 "reference/{name}.py": [p for p in described.with_stages if not p.operation.analysis.stages],
             }.get(template.path, described.programs)
             files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
@@ -82,7 +81,7 @@ def render(spec: Spec) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str]:
+def _headers(row: Row, programs: Sequence[ElementwiseProgram | RowProgram]) -> list[str]:
     """What a row's source includes."""
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
@@ -91,7 +90,7 @@ def _headers(row: Row, programs: Sequence[CudaProgram | RowProgram]) -> list[str
             continue
         kernels = ["row"] if program.passes else []
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
-        kernels += ["along", "across", "finish"] if program.in_parts else []
+        kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
     return sorted(found)
 
@@ -196,9 +195,9 @@ def _plan_base(program: DescribedProgram) -> str:
     """The class that a program's plan derives from."""
     if program.operation.analysis.stages:
         return "StagedPlan"
-    if program.operation.analysis.stage or not program.operation.analysis.second:
+    if program.operation.analysis.stage or not program.operation.analysis.alternative:
         return "Plan"
-    return "RepackedPlan" if program.operation.repacked else "TwoFormsPlan"
+    return "RepackedPlan" if program.operation.repacked else "PlanWithAlternative"
 
 
 def _packed(elements: Sequence[str]) -> str:
@@ -217,7 +216,7 @@ def _declared(members: Sequence[str]) -> list[str]:
     return [f"{type} {', '.join(name for _, name in names)}" for type, names in grouped]
 
 
-def _cpp(element: str, program: CudaProgram) -> str:
+def _cpp(element: str, program: ElementwiseProgram) -> str:
     """An operand's element type as C++."""
     return program.compute if element == "C" else element
 
@@ -226,13 +225,13 @@ def _cpp(element: str, program: CudaProgram) -> str:
 def _value_type(context, value: Attribute) -> str:
     """An attribute as a kernel's argument holds it."""
     return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
-def _row_of(operand: Operand, program: CudaProgram, place: str) -> str:
+def _row_of(operand: Operand, program: ElementwiseProgram, place: str) -> str:
     """Where the row of a share begins in an operand."""
     name, element = operand.name, _cpp(operand.element, program)
     return f"shares_.template row_of<{element}>(args_.{name}, {place}, args_.{name}_strides_, args_.{name}_row_)"
 
 
-def _share_of(operand: Operand, program: CudaProgram, place: str) -> str:
+def _share_of(operand: Operand, program: ElementwiseProgram, place: str) -> str:
     """Where a share begins in an operand."""
     before = f"shares_.template bytes_before<{_cpp(operand.element, program)}, LANES>({place})"
     return f"::further({_row_of(operand, program, place)}, {before})"
@@ -253,7 +252,7 @@ def _python(value) -> str:
     return repr(value)
 
 
-def _shared_arguments(program: CudaProgram, where: str) -> list[str]:
+def _shared_arguments(program: ElementwiseProgram, where: str) -> list[str]:
     """What a formula's shared values are made from: parameters of this run or place, scalars, attributes."""
     arguments = []
     parameters = {operand.name: operand for operand in program.parameters}
@@ -276,7 +275,7 @@ def _shared_arguments(program: CudaProgram, where: str) -> list[str]:
     return arguments
 
 
-def _shared_call(program: CudaProgram, where: str) -> str:
+def _shared_call(program: ElementwiseProgram, where: str) -> str:
     """The initializer of a formula object, one argument a line where there are several."""
     arguments = _shared_arguments(program, where)
     if not arguments:

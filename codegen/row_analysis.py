@@ -15,7 +15,18 @@ from skuda.codegen.lowering import Site, lowered
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import COUNT, REDUCTIONS
-from skuda.codegen.row_passes import OF_FINITE, PLACES, Extreme, HeldValue, Kept, Pass, Range, RowValue, Split, Value
+from skuda.codegen.row_passes import (
+    INDEX_CLASSES,
+    OF_FINITE,
+    Extreme,
+    HeldValue,
+    Pass,
+    Range,
+    RowValue,
+    Saved,
+    Split,
+    Value,
+)
 from skuda.codegen.value_names import UniqueNames, default_name
 from skuda.model.operation import COMPUTE, Attribute, Operand
 from skuda.schedules import abi
@@ -119,8 +130,8 @@ class RowAnalysis:
         if reduction in names:
             return
         _, how = _reduced(reduction)
-        place = how in PLACES
-        word = reduction.op.removeprefix(REDUCE) if place else default_name(how)
+        gives_index = how in INDEX_CLASSES
+        word = reduction.op.removeprefix(REDUCE) if gives_index else default_name(how)
         name = f"shared.{self._names.new(self.called.get(reduction, word))}"
         names[reduction] = Node("name", (), reduction.kind, reduction.dims, reduction.bits, name)
         levels[reduction] = 1 + max((levels[r] for each in reduction.args for r in each.reductions()), default=-1)
@@ -156,8 +167,8 @@ class RowAnalysis:
         )
 
     def _extremes(self) -> tuple[Extreme, ...]:
-        """All reductions as extremes of inputs as they are stored; none if one of them is something else, or one of
-        several a place."""
+        """All reductions as extremes of inputs as they are stored; none if one of them is something else, or if
+        there are several and one gives an index."""
         letters = self.operation.kernel_letters  # kernels ask a type whether its extremes are found so
         arrays = {operand.name: operand for operand in self.arrays if operand.element in letters}
         found = []
@@ -168,8 +179,8 @@ class RowAnalysis:
             if joined not in _EXTREMES or node.op != "name" or node.text not in arrays:
                 return ()
             found.append(Extreme(how, joined, arrays[node.text]))
-        places = [each for each in found if each.joined in PLACES]
-        return () if places and len(found) > 1 else tuple(found)
+        indices = [each for each in found if each.joined in INDEX_CLASSES]
+        return () if indices and len(found) > 1 else tuple(found)
 
     def _row_values(
         self, formulas: Mapping[Operand, Node], names: Mapping[Operand, str]
@@ -241,18 +252,18 @@ class RowAnalysis:
         return tuple(dict.fromkeys(found))
 
     @property
-    def kept(self) -> tuple[Kept, ...]:
+    def saved(self) -> tuple[Saved, ...]:
         """How all that later passes need of an element lies in memory: a stack, from which goes what no later pass
         needs before what a pass holds from then on is put on top. What is needed longest is at the bottom."""
         last = {o.name: -1 for o in self.arrays} | {name: -1 for name in self.held.values()}
         for index, each in enumerate(self.passes):
             last |= {name: index for name in each.taken(self.early) if name in last}
         elements = {o.name: o.element for o in self.arrays}
-        stack: list[Kept] = []
-        found: list[Kept] = []
+        stack: list[Saved] = []
+        found: list[Saved] = []
 
         def put(name: str) -> None:
-            stack.append(Kept(name, elements.get(name, COMPUTE), tuple(each.element for each in stack)))
+            stack.append(Saved(name, elements.get(name, COMPUTE), tuple(each.element for each in stack)))
             found.append(stack[-1])
 
         for operand in sorted(self.arrays, key=lambda operand: -last[operand.name]):
@@ -308,12 +319,12 @@ class RowAnalysis:
         return found
 
 
-def kept_of(program: Program) -> tuple[tuple[str, ...], ...]:
-    """`Operation.kept` of a program with reductions over one thing."""
+def saved_of(program: Program) -> tuple[tuple[str, ...], ...]:
+    """`Analysis.stack` of a program with reductions over one thing."""
     if not cluster_variants(program.operation):
         return ()
     row = RowAnalysis(program)
-    return tuple((*each.below, each.element) for each in row.kept) if row.held else ()
+    return tuple((*each.below, each.element) for each in row.saved) if row.held else ()
 
 
 def _class_of(reduction: Node) -> str:

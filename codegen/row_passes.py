@@ -10,7 +10,7 @@ from skuda.codegen.reductions import REDUCTIONS
 from skuda.model.operation import Operand
 
 OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
-PLACES = tuple(row.cuda for row in REDUCTIONS.values() if row.place)
+INDEX_CLASSES = tuple(row.cuda for row in REDUCTIONS.values() if row.gives_index)
 
 
 @dataclass(frozen=True)
@@ -54,9 +54,9 @@ class Value:
         return self.how in OF_FINITE
 
     @property
-    def place(self) -> bool:
+    def gives_index(self) -> bool:
         """Whether it is where an extreme is."""
-        return self.how in PLACES
+        return self.how in INDEX_CLASSES
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Pass:
 
 
 @dataclass(frozen=True)
-class Kept:
+class Saved:
     """Something that a cluster keeps of each of a row's elements from one pass to another, all passes if need be.
 
     Attributes:

@@ -101,10 +101,10 @@ class RowProgram(ProgramInCuda):
         self.struct = f"{self.name}_program"
         self._each = {o.name: o.element for o in row.elements} | dict.fromkeys(row.held.values(), "C")
         last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
-        rows = () if self.operation.of_second else row.passes[:last]
+        rows = () if self.operation.of_alternative else row.passes[:last]
         self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
         self.empty_pass = bool(rows) and last < len(row.passes)
-        self.in_parts = self._pass(row.split.whole, "InParts") if row.split else None
+        self.split_pass = self._pass(row.split.whole, "SplitPass") if row.split else None
 
     @property
     def element_members(self) -> list[str]:
@@ -152,9 +152,9 @@ class RowProgram(ProgramInCuda):
         """How a cluster keeps each input and each value that is held; empty where there is no cluster kernel."""
         if not cluster_variants(self.operation):
             return []
-        kept = {each.name: each for each in self.row.kept}
+        saved = {each.name: each for each in self.row.saved}
         names = (*(o.name for o in self.arrays), *self.row.held.values())
-        return [f"Kept<{', '.join((kept[name].element, *kept[name].below))}>" for name in names]
+        return [f"Saved<{', '.join((saved[name].element, *saved[name].below))}>" for name in names]
 
     @property
     def live_bits(self) -> str:
@@ -195,9 +195,9 @@ class RowProgram(ProgramInCuda):
         return [f"Extreme<{e.how}, {e.joined}, {self.arrays.index(e.raw)}>" for e in found]
 
     @property
-    def same_in_parts(self) -> str:
+    def same_as_split_pass(self) -> str:
         """The pass over rows that is that in parts too; empty where none is."""
-        wanted = self.in_parts and self.in_parts.body
+        wanted = self.split_pass and self.split_pass.body
         return next((each.name for each in self.passes if each.body == wanted), "")
 
     def _mask(self, names: Iterable[str]) -> str:

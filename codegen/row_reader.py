@@ -16,8 +16,8 @@ from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Sc
 from skuda.codegen.program import Program, Row, analysed
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
-from skuda.codegen.row_analysis import kept_of
-from skuda.codegen.stages import is_staged, second_form, stages
+from skuda.codegen.row_analysis import saved_of
+from skuda.codegen.stages import alternative_stages, is_staged, stages
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Analysis, Attribute, Operand, Operation, Over, Requirement
@@ -95,7 +95,7 @@ class RowReader(Declarations):
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
         placed = {_between(operand) for operand in inputs}
-        used |= {a.name for a in attributes if a.places and a.axis_of in placed}
+        used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
         backward = None
         of_backward = set()  # the attributes that the backward pass alone has
         if "backward" in self.fields and (not self.absent or self.entries("backward")):
@@ -118,7 +118,7 @@ class RowReader(Declarations):
         return row if self.absent else replace(row, forms=self.forms(row))
 
     def forms(self, row: Row) -> dict[str, Row]:
-        """The operations that the row is without an optional input and those behind it, by the first of them."""
+        """The operations that the row is without an optional input and those after it, by the first of them."""
         inputs = row.forward.operation.inputs
         found: dict[str, Row] = {}
         for absent in suffixes([*self.optional]):
@@ -164,7 +164,7 @@ class RowReader(Declarations):
         for name, _ in self.entries("outputs") if "outputs" in self.fields else ():
             hidden.setdefault(name.value, _BELOW)
         for attribute in attributes:
-            if attribute.type == "size" or attribute.places:
+            if attribute.type == "size" or attribute.names_axes:
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
@@ -370,7 +370,7 @@ class RowReader(Declarations):
     def check_fit(self, operands, attributes, outputs, formulas, requirements) -> None:
         """Whether integer outputs hold every integer that their formulas may give, whatever types the letters are."""
         elements = {operand.name: operand.element for operand in operands}
-        elements |= {a.name: a.type for a in attributes if a.type != "size" and not a.places}
+        elements |= {a.name: a.type for a in attributes if a.type != "size" and not a.names_axes}
         words = {name: self.words(element) for name, element in elements.items() if self.kind_of(element)[0] == INT}
         nodes = {operand.name: formulas[operand.name][1] for operand in outputs if operand.name in words}
         for name, found in misfits(nodes, elements, words, [node for _, node in requirements]).items():
@@ -526,11 +526,12 @@ class RowReader(Declarations):
         )
         operation = analysed(operation, of_some=program.of_some)
         whole = analysed(
-            operation, split=program.in_parts, reductions=len(program.reductions), updated=program.updated
+            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated
         )
         program = replace(program, operation=whole)
         if not is_staged(program):
-            return replace(program, operation=analysed(whole, stack=kept_of(program), second=second_form(program)))
+            found = analysed(whole, stack=saved_of(program), alternative=alternative_stages(program))
+            return replace(program, operation=found)
         self.check_counts(program)
         program = replace(program, operation=analysed(operation, stages=1))
         return replace(program, operation=analysed(operation, stages=len(stages(program))))

@@ -57,7 +57,7 @@ def _schema() -> dict:
             "inputs": table(
                 operand,
                 "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block; "
-                "behind `= number` what it is where a call leaves it out.",
+                "after `= number` what it is where a call leaves it out.",
             ),
             "attrs": table(
                 r"^.+$", "name: type = default; types are a letter, i32, C, size, `axis of d`, or `axes of d`."

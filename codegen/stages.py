@@ -4,7 +4,7 @@ A kernel reduces over one thing. What a program reduces over different dimension
 each element, is taken apart: values that rows have one of, in the compute type, become outputs of one stage and inputs
 of those after it.
 
-A program of rows may have stages as a second form. Where a call names the axes that it reduces, rows may lie along any
+A program of rows may have a multi-kernel form. Where a call names the axes that it reduces, rows may lie along any
 of them, and be as long as the whole array: a block that holds a row then reads one element here and one there, or works
 alone.
 """
@@ -17,7 +17,7 @@ from dataclasses import replace
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import Program, analysed
-from skuda.codegen.row_analysis import kept_of
+from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
 
@@ -26,21 +26,22 @@ def is_staged(program: Program) -> bool:
     """Whether a program runs in stages: no block could hold what its reductions are over, and parts of that cannot be
     reduced apart at once."""
     overs = {r.text for node in program.formulas.values() for r in node.reductions()}
-    if len(overs) == 1 and not program.in_parts:
+    if len(overs) == 1 and not program.split_reductions:
         return not _in_rows(program.operation, overs.pop())
     return len(overs) > 1
 
 
 def stages(program: Program) -> tuple[Program, ...]:
-    """The stages of a program, be they its only form or the second; none where it has neither."""
+    """The stages of a program, be they its only form or an alternative; none where it has neither."""
     op = program.operation
     if op.repacked and not op.analysis.stage:
         return (_packing(program),)
-    return tuple(_Splitter(program)) if op.analysis.stages or (op.analysis.second and not op.analysis.stage) else ()
+    staged = op.analysis.stages or (op.analysis.alternative and not op.analysis.stage)
+    return tuple(_Splitter(program)) if staged else ()
 
 
-def second_form(program: Program) -> int:
-    """Of how many stages the second form of a program of rows is; 0 where it has none, 1 where codes may have to be
+def alternative_stages(program: Program) -> int:
+    """The number of stages of a program's multi-kernel form; 0 where it has none, 1 where codes may have to be
     packed apart.
 
     It has one if a call names the axes that it reduces, if parts of a row can be reduced apart in each stage but not in
@@ -54,7 +55,7 @@ def second_form(program: Program) -> int:
     packed = any(op.may_be_packed(o.element) for o in op.inputs)
     if not named or not rows or op.analysis.split or op.analysis.chained or packed:
         return 0
-    *before, last = _Splitter(replace(program, operation=analysed(op, second=1)))
+    *before, last = _Splitter(replace(program, operation=analysed(op, alternative=1)))
     over, split = last.operation.analysis.over, last.operation.analysis.split
     apart = all(stage.operation.analysis.split for stage in before) and (split or not over)
     counts = any(node.counts() for node in last.formulas.values()) and not over
@@ -77,7 +78,7 @@ def _packs_apart(op: Operation) -> bool:
 
 
 def _packing(program: Program) -> Program:
-    """The map that packs codes of 8 bits."""
+    """The elementwise operation that packs codes of 8 bits."""
     op = program.operation
     output = next(o for o in op.outputs if op.may_be_packed(o.element))
     letter = output.element
@@ -93,7 +94,7 @@ def _packing(program: Program) -> Program:
         attributes=(),
         requirements=(),
         analysis=Analysis(
-            asks_of=op.analysis.asks_of, converts=op.analysis.converts, stage=1, second=op.analysis.second
+            asks_of=op.analysis.asks_of, converts=op.analysis.converts, stage=1, alternative=op.analysis.alternative
         ),
     )
     dims = frozenset(dim.name for dim in op.space)
@@ -115,7 +116,7 @@ class _Splitter:
     def __init__(self, program: Program):
         self.program = program
         self.op = program.operation
-        self.apart = bool(self.op.analysis.second)  # whether even what a block could hold is reduced by several
+        self.apart = bool(self.op.analysis.alternative)  # whether even what a block could hold is reduced by several
         self.called = dict(program.called)
         self.left = dict(program.formulas)  # of outputs that no stage makes yet, in terms of what stages have made
         self.values = 0  # that stages have made
@@ -128,7 +129,7 @@ class _Splitter:
             yield self._next(number)
 
     def _next(self, number: int) -> Program:
-        """The stage that comes next: a map where no reductions are left."""
+        """The stage that comes next: elementwise where no reductions are left."""
         waiting = [*dict.fromkeys(r for node in self.left.values() for r in node.reductions())]
         if not waiting:
             return self._stage(number, [*self.left], [])
@@ -207,8 +208,8 @@ class _Splitter:
         operation = analysed(operation, chained=bool(used & formulas.keys()), converts=converts)
         stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)
-        operation = analysed(operation, split=stage.in_parts, reductions=many)
-        return replace(stage, operation=analysed(operation, stack=kept_of(replace(stage, operation=operation))))
+        operation = analysed(operation, split=stage.split_reductions, reductions=many)
+        return replace(stage, operation=analysed(operation, stack=saved_of(replace(stage, operation=operation))))
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str, asks_of: set[str]) -> Operation:
         op = self.op

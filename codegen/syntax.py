@@ -116,7 +116,7 @@ def _not_an_expression(text: Text, error: SyntaxError, diagnostics: Diagnostics)
         message, help = "the formula is too deep or too long", "split it with functions"
     elif over is not None and "positional argument follows" in error.msg:
         offset = over.start()
-        message, length = "an argument stands behind this one, which is the last", 4
+        message, length = "an argument comes after this one, which is the last", 4
         help = "write `over=(n, d)` for both dimensions"
     elif "forgot a comma" in error.msg:
         message, length = "a comma or an operator is missing in this", error.end_offset - error.offset

@@ -194,7 +194,7 @@ class _Reader:
             self.spoil(place_of_rest, message, FLOW_HELP)
 
     def refuse_property(self, event: yaml.NodeEvent) -> None:
-        """An anchor or a tag; the value behind it is read on."""
+        """An anchor or a tag; the value after it is read on."""
         mark = event.start_mark
         written = re.compile(r"\S*").match(self.lines[mark.line], mark.column).group()
         place = Place(mark.line + 1, mark.column + 1, max(len(written), 1))

@@ -8,7 +8,7 @@ from skuda.model.dtypes import DTYPES
 
 
 def distance(actual: np.ndarray, expected: np.ndarray, word: str) -> int | None:
-    """The largest distance between elements at the same place; None where one of two that differ is NaN.
+    """The largest distance between elements at the same position; None where one of two that differ is NaN.
 
     Both zeros of a float type are one value here, so arrays whose bytes differ may have the distance 0.
 

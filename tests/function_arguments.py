@@ -24,16 +24,16 @@ def values(C, count: int) -> np.ndarray:
         return np.concatenate([patterns, *(np.asarray(part).astype(C) for part in parts)])
 
 
-def arguments(places: int, C, count: int) -> tuple[np.ndarray, ...]:
+def arguments(arity: int, C, count: int) -> tuple[np.ndarray, ...]:
     """Arrays of one shape, for functions of one or two arguments; of two, all pairs of special values too.
 
     Args:
-        places: 1 or 2.
+        arity: 1 or 2.
         C: np.float32 or np.float64.
         count: how many values of each kind.
     """
     x = values(C, count)
-    if places == 1:
+    if arity == 1:
         return (x,)
     ends, other = x[-26:], np.random.default_rng(7).permutation(x)
     with np.errstate(all="ignore"):

@@ -35,7 +35,7 @@ def kernel_of(entry: str) -> tuple[str, str]:
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
-PLACES = ("plain", "shifted", "askew", "padded", "stepped")
+LAYOUTS = ("plain", "shifted", "askew", "padded", "stepped")
 # Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
 GROUPED_MANY = ((37,), (), (46,), (61,))
 GROUPED_SINGLE = (1079, 131, 130)
@@ -43,12 +43,12 @@ GROUPED_BLOCKS = (48, 64, 100)
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
-TILED_PLACES = ("crossed", "permuted")
-PARTS_PLACES = (*PLACES, "permuted", "turned")
+TILED_LAYOUTS = ("crossed", "permuted")
+SPLIT_LAYOUTS = (*LAYOUTS, "permuted", "turned")
 
 
 @dataclass(frozen=True)
-class Place:
+class ArrayLayout:
     """Where an array lies in its own memory, in stored elements: what NumPy and CuPy build views from."""
 
     shape: tuple[int, ...]
@@ -57,24 +57,24 @@ class Place:
     size: int
 
 
-def place(shape: tuple[int, ...], how: str) -> Place:
+def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
     `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order;
     `turned`: the same one element later.
     """
     if how == "turned":
-        at = place(shape, "permuted")
-        return Place(shape, at.strides, 1, at.size + 1)
+        at = lay_out(shape, "permuted")
+        return ArrayLayout(shape, at.strides, 1, at.size + 1)
     if how == "permuted":
-        turned = place(shape[::-1], "plain")
-        return Place(shape, turned.strides[::-1], 0, turned.size)
+        turned = lay_out(shape[::-1], "plain")
+        return ArrayLayout(shape, turned.strides[::-1], 0, turned.size)
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
         strides.insert(0, strides[0] * extent * (2 if how == "padded" and len(strides) == 1 else 1))
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
-    return Place(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
+    return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
 FOR_MANY = (table.VEC, table.GROUPS, table.COLUMNS)  # what few elements do not reach
@@ -91,7 +91,7 @@ class Call:
     plan_class: type[Plan]
     sizes: tuple[tuple[str, int | tuple[int, ...]], ...]
     elements: tuple[tuple[str, str], ...]
-    places: tuple[tuple[str, Place], ...]
+    layouts: tuple[tuple[str, ArrayLayout], ...]
     large: bool
     staged: bool = False
     apart: bool = False
@@ -99,13 +99,13 @@ class Call:
     def plan(self, backend: BackendKind) -> Plan:
         descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
         plan = self.plan_class.select(descriptor, preference=backend)
-        parts = getattr(plan._kernels, "parts", None)
+        split = getattr(plan._kernels, "split", None)
         if self.large:
             plan._kernels.few_blocks = 0
-            if parts is not None:
-                parts.busy = parts.few = 0
-        if parts is not None:
-            parts.dealt = 32  # so that some calls have more blocks
+            if split is not None:
+                split.busy = split.few = 0
+        if split is not None:
+            split.dealt = 32  # so that some calls have more blocks
         if self.staged:
             plan.much = plan.long = 0
         elif self.large:
@@ -125,12 +125,12 @@ class Call:
 
     def views(self, plan: Plan) -> list[View | int]:
         """The operands, as if the memory of each started on a 256-byte boundary."""
-        places = dict(self.places)
+        layouts = dict(self.layouts)
         views = []
         for operand, word in zip(plan.operation.operands, plan.words, strict=True):
             storage = DTYPES[word].storage
-            if operand.name in places:
-                at = places[operand.name]
+            if operand.name in layouts:
+                at = layouts[operand.name]
                 views.append(
                     View(
                         256 + at.start * storage.itemsize,
@@ -164,7 +164,7 @@ def plan_class_of(package: str, function: str) -> type[Plan]:
 
 
 def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
-    """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one place."""
+    """Calls of a SKU's operation at its types in many sizes, those of tiles or the others, and in one layout."""
     entry = registry.entry_of(sku)
     operation, types = entry.operation, entry.types
     plan_class = plan_class_of(entry.catalog.package, operation.function)
@@ -181,13 +181,13 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     if operation.analysis.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
-    second = is_second(entry)
+    alternative = is_alternative(entry)
     if operation.analysis.stages:
         pass
-    elif second and operation.repacked:
+    elif alternative and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
-    elif second or isinstance(entry.variant, table.PartVariant):
-        choices = _lengths_of_parts(operation)
+    elif alternative or isinstance(entry.variant, table.SplitVariant):
+        choices = _lengths_of_splits(operation)
     elif operation.analysis.over:
         choices = _lengths_of_rows(operation, entry.variant)
     for values in product(*choices):
@@ -204,17 +204,17 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         plan = plan_class.select(
             plan_class.descriptor_type(**sizes, **dict(elements)), preference=BackendKind.REFERENCE
         )
-        places = tuple(
-            (operand.name, place(stored, how_of(operand, operation, how)))
+        layouts = tuple(
+            (operand.name, lay_out(stored, how_of(operand, operation, how)))
             for operand, stored in zip(operation.operands, plan.stored, strict=True)
             if operand.dims
         )
-        yield Call(plan_class, tuple(sizes.items()), elements, places, *circumstances(entry))
+        yield Call(plan_class, tuple(sizes.items()), elements, layouts, *circumstances(entry))
 
 
-def is_second(entry: registry.Entry) -> bool:
-    """Whether it is the second form of an operation."""
-    return entry.variant is table.STAGES and bool(entry.operation.analysis.second)
+def is_alternative(entry: registry.Entry) -> bool:
+    """Whether it is the multi-kernel form of an operation."""
+    return entry.variant is table.STAGES and bool(entry.operation.analysis.alternative)
 
 
 def _most_elements(variant: table.Variant, operation: Operation) -> int:
@@ -228,11 +228,11 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     """`large`, `staged` and `apart` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, table.RowVariant)
     clusters = isinstance(entry.variant, table.ClusterVariant)
-    columns = isinstance(entry.variant, table.PartVariant) and entry.variant.lanes > 1
-    return entry.variant in FOR_MANY or rows or clusters or columns, is_second(entry), rows
+    columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
+    return entry.variant in FOR_MANY or rows or clusters or columns, is_alternative(entry), rows
 
 
-def _lengths_of_parts(operation: Operation) -> list[tuple]:
+def _lengths_of_splits(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
     many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (520,), (50,), ()),
             False: ((3,), (67,), (72,), (2, 24), (264,), ())}
@@ -262,7 +262,7 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:
-    """The place of one operand: `crossed` are the inputs alone, and `askew` they are shifted. Parameters are plain, but
+    """The layout of an operand: `crossed` are the inputs alone, and `askew` they are shifted. Parameters are plain, but
     for those of rows askew, which lie along a row.
     """
     if shared(operand, operation):
@@ -285,29 +285,29 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = registry.entry_of(sku).variant
     tiled = variant is TILE
-    parts = isinstance(variant, table.PartVariant) or is_second(registry.entry_of(sku))
+    split = isinstance(variant, table.SplitVariant) or is_alternative(registry.entry_of(sku))
     chosen: list[tuple] = []
-    places = TILED_PLACES if tiled else PARTS_PLACES if parts else PLACES
-    if registry.entry_of(sku).operation.of_second:  # which serves rows that lie apart
-        places = ("permuted", *PLACES) if variant is table.COLUMNS else places
-    for how in places:
+    layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else LAYOUTS
+    if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
+        layouts = ("permuted", *LAYOUTS) if variant is table.COLUMNS else layouts
+    for how in layouts:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
         if isinstance(variant, table.ClusterVariant):
             found = _of_clusters(list(reaching)) if not chosen else []
         elif tiled:
             found = list(reaching)
             found = found[:: max(1, len(found) // (2 * most))][: 2 * most]
-        elif parts and registry.entry_of(sku).operation.repacked:  # of each place other sizes
-            found = list(reaching)[5 * PARTS_PLACES.index(how) :][:1]
+        elif split and registry.entry_of(sku).operation.repacked:  # of each layout other sizes
+            found = list(reaching)[5 * SPLIT_LAYOUTS.index(how) :][:1]
         else:
-            found = list(islice(reaching, 1 if parts else most - len(chosen)))
-        chosen += [(call.sizes, tuple(at for _, at in call.places)) for call in found]
+            found = list(islice(reaching, 1 if split else most - len(chosen)))
+        chosen += [(call.sizes, tuple(at for _, at in call.layouts)) for call in found]
     return tuple(chosen)
 
 
 def _of_clusters(found: list[Call]) -> list[Call]:
     """The longest row, whose segments are dealt to teams in several turns, several rows, and the shortest."""
-    by_length = sorted(found, key=lambda call: np.prod(call.places[0][1].shape))
+    by_length = sorted(found, key=lambda call: np.prod(call.layouts[0][1].shape))
     several = [call for call in by_length if len(call.plan(BackendKind.REFERENCE).shapes[0]) > 1]
     return [*dict.fromkeys([by_length[-1], *several[-1:], by_length[0]])] if found else []
 
@@ -316,7 +316,7 @@ _FAMILIES: dict[tuple, KernelSku] = {}
 
 
 def calls(sku: KernelSku, most: int = 3) -> list[Call]:
-    """Calls that reach a CUDA SKU, a few of different sizes (and for tiles of each place); none where none does.
+    """Calls that reach a CUDA SKU, a few of different sizes (and for tiles of each layout); none where none does.
 
     Element types decide nothing but where operands are packed and how wide they are, so SKUs of one family
     share the search.
@@ -336,10 +336,10 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
             plan_class,
             each,
             elements,
-            tuple(zip(names, places, strict=True)),
+            tuple(zip(names, layouts, strict=True)),
             *circumstances(entry),
         )
-        for each, places in sizes
+        for each, layouts in sizes
     ]
 
 
@@ -379,12 +379,12 @@ def each_type(operation) -> list[dict[str, str]]:
 
 
 def features(sku: KernelSku) -> set[tuple]:
-    """What a SKU is an example of; one of a second form not of its operation, which has kernels of rows too."""
+    """What a SKU is an example of; one of a multi-kernel form not of its operation, which has kernels of rows too."""
     found = registry.entry_of(sku)
     operation, variant = found.operation, found.variant
     schedule = (variant.kernel, variant.suffix, variant.layout)
     seen: set[tuple] = {("schedule", *schedule)}
-    if not operation.of_second:
+    if not operation.of_alternative:
         seen.add(("operation", operation.function))
     if isinstance(variant, table.RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
@@ -450,8 +450,8 @@ def covering_by_source(skus: list[KernelSku]) -> dict[str, list[KernelSku]]:
 def each_schedule() -> list[KernelSku]:
     """Of each function's schedules one kernel: the first has the first element types, the next one the next.
 
-    Of those that hold rows, read them again, and reduce parts along and across rows, one each: how rows lie and how
-    many threads there are changes from function to function.
+    Of those that hold rows, read them again, and of split reductions along and across rows, one each: how rows lie and
+    how many threads there are changes from function to function.
     """
     members: dict[tuple, list[KernelSku]] = {}
     for sku in registry.skus():
@@ -460,7 +460,7 @@ def each_schedule() -> list[KernelSku]:
             schedule = found.variant
             if isinstance(schedule, table.RowVariant):
                 schedule = schedule.keep
-            elif isinstance(schedule, table.PartVariant):
+            elif isinstance(schedule, table.SplitVariant):
                 schedule = schedule.kernel
             members.setdefault((found.operation.function, schedule), []).append(sku)
     return [skus[7 * index % len(skus)] for index, skus in enumerate(members.values())]

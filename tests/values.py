@@ -1,7 +1,7 @@
 """What the operands of a call hold, and what the reference makes of it: the same whatever the layout and the schedule.
 
-Values that spread (NaN, infinities, extremes) are kept to single elements of maps, and to every third row of what
-reduces, so that most of what is expected is a finite number that tells right from wrong.
+Values that spread (NaN, infinities, extremes) are kept to single elements of elementwise operations, and to every third
+row of what reduces, so that most of what is expected is a finite number that tells right from wrong.
 """
 
 from __future__ import annotations
@@ -295,11 +295,11 @@ class _Rows:
                 return None
             first, rank, blocks = axes[dim.name]
             for axis in reversed(range(first, first + rank)):
-                places = np.arange(shape[axis], dtype=np.int64)
+                positions = np.arange(shape[axis], dtype=np.int64)
                 if cut and not blocks:
-                    places //= sizes[self.operation.block]
-                numbers = numbers + weight * places.reshape([-1 if axis == i else 1 for i in range(len(shape))])
-                weight *= int(places[-1]) + 1 if len(places) else 1
+                    positions //= sizes[self.operation.block]
+                numbers = numbers + weight * positions.reshape([-1 if axis == i else 1 for i in range(len(shape))])
+                weight *= int(positions[-1]) + 1 if len(positions) else 1
         return numbers
 
 

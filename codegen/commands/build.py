@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 
-from skuda.codegen.commands import gpus, loaded, places
+from skuda.codegen.commands import gpus, loaded, options
 from skuda.codegen.diagnostics import closest
 from skuda.errors import InvalidProblem, Unsupported
 from skuda.launch import registry
@@ -73,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
         raise Unsupported(f"skuda build: nothing could be kept in {cache_dir()}")
     archs = " ".join(dict.fromkeys(job.arch for job in jobs))
     print(
-        f"{places.count(len(jobs), 'kernel')} for {archs} in {cache_dir()}: {made} compiled, "
+        f"{options.count(len(jobs), 'kernel')} for {archs} in {cache_dir()}: {made} compiled, "
         f"{len(jobs) - made} were there ({time.perf_counter() - begun:.1f} s)"
     )
     return 0
@@ -203,6 +203,6 @@ def _progress(jobs: Sequence[Job]) -> Iterator[Callable[[Job], None]]:
         key = job.source, job.arch
         left[key] -= 1
         if not left[key]:
-            print(f"{job.source} {job.arch}: {places.count(total[key], 'kernel')}", file=sys.stderr)
+            print(f"{job.source} {job.arch}: {options.count(total[key], 'kernel')}", file=sys.stderr)
 
     yield advance

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skuda.codegen import element_types
-from skuda.codegen.commands import places
+from skuda.codegen.commands import options
 from skuda.codegen.output import Change, changes
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def add_parser(subparsers) -> None:
         "`skuda evidence --carry` found it), or stand by the rule of skuda.coverage. Sources are compared, nothing is "
         "compiled. The exit status is 1 if something is wrong.",
     )
-    places.add_arguments(parser)
+    options.add_arguments(parser)
     parser.add_argument(
         "--evidence", action="store_true", help="list kernels that no GPU has verified since their source changed"
     )
@@ -52,7 +52,7 @@ def run(args: argparse.Namespace) -> int:
     """Runs `skuda check`."""
     from skuda.codegen.render import rendered_files
 
-    places.require_spec(args.spec)
+    options.require_spec(args.spec)
     spec, files = rendered_files(args.spec)
     for note in spec.notes:
         print(note)
@@ -64,17 +64,17 @@ def run(args: argparse.Namespace) -> int:
     if drift:
         print(
             f"{len(drift)} of {len(files)} files are not as {args.spec.name} wants them; "
-            f"mend: {places.command(args)}"
+            f"mend: {options.command(args)}"
         )
     complaints = _oracle_complaints(args.spec, spec)
     if element_types.stale():
-        complaints.append(f"{element_types.header()}: not what the table of types makes; mend: {places.command(args)}")
+        complaints.append(f"{element_types.header()}: not what the table of types makes; mend: {options.command(args)}")
     for complaint in complaints:
         print(complaint)
     unverified = _unverified(args, spec) if args.evidence else 0
     if drift or complaints:
         return 1
-    total = f"{places.count(len(spec.rows), 'operation')}, {places.count(len(files), 'file')}"
+    total = f"{options.count(len(spec.rows), 'operation')}, {options.count(len(files), 'file')}"
     print(f"{args.out}: {total}, all as {args.spec.name} wants them")
     return int(unverified > 0)
 
@@ -101,7 +101,7 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     standing = sum(records.state(each.source, symbol) is State.COVERED for symbol, each in wanted.items())
     by_rule = f", {standing} covered by the rule: {RULE}" if standing else ""
     ran = len(wanted) - missing - standing
-    print(f"evidence: {ran} of {places.count(len(wanted), 'kernel')} verified{by_rule} ({gpus})")
+    print(f"evidence: {ran} of {options.count(len(wanted), 'kernel')} verified{by_rule} ({gpus})")
     return missing
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from skuda.bench import markdown, targets
-from skuda.codegen.commands import carry, growth, places
+from skuda.codegen.commands import carry, growth, options
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile, InvalidProblem
 from skuda.launch.registry import Catalog, catalogs
@@ -30,7 +30,7 @@ def add_parser(subparsers) -> None:
         f"figures of the bench into README.md there, between {BEGIN} and {END} if it has these lines. "
         "The page says what was found; whether a source has changed since, `skuda check --evidence` says.",
     )
-    places.add_out(parser)
+    options.add_out(parser)
     carry.add_arguments(parser)
     parser.set_defaults(handler=run)
 

@@ -6,7 +6,7 @@ import argparse
 import time
 
 from skuda.codegen import element_types, output
-from skuda.codegen.commands import places
+from skuda.codegen.commands import options
 
 
 def add_parser(subparsers) -> None:
@@ -18,14 +18,14 @@ def add_parser(subparsers) -> None:
         "documentation. Only files whose text changes are written; nothing is where the spec has a mistake. "
         "Files in the folder that the generator did not write stay as they are.",
     )
-    places.add_arguments(parser)
+    options.add_arguments(parser)
     parser.set_defaults(handler=run)
 
 
 def run(args: argparse.Namespace) -> int:
     """Runs `skuda generate`."""
     start = time.perf_counter()
-    places.require_spec(args.spec)
+    options.require_spec(args.spec)
     element_types.bring_up_to_date()
     if output.up_to_date(args.out, args.spec):
         print(f"{args.out}: up to date ({time.perf_counter() - start:.2f} s)")
@@ -41,6 +41,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"{args.out / change.path} was edited by hand: {what}")
     removed = sum(change.wanted is None for change in outcome.changed)
     written = len(outcome.changed) - removed
-    total = f"{places.count(outcome.rows, 'operation')}, {places.count(outcome.files, 'file')}"
+    total = f"{options.count(outcome.rows, 'operation')}, {options.count(outcome.files, 'file')}"
     print(f"{total}: {written} written, {removed} removed in {time.perf_counter() - start:.2f} s")
     return 0

@@ -19,7 +19,7 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The operations without an oracle, and the oracles without an operation.
 
     An oracle has the name of an operation, or the part of it before `_per_...` where several granularities share it;
-    that of a backward pass has `_backward` behind it. What a row is without an optional input has the row's oracle, or
+    that of a backward pass has `_backward` after it. What a row is without an optional input has the row's oracle, or
     one of its own.
 
     Args:

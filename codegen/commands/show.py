@@ -82,7 +82,7 @@ def _kernel(args: argparse.Namespace) -> Iterator[str]:
     yield from (f"{name}: {getattr(guarantee, name)}" for name in guarantee.__match_args__)
     if sku.backend is BackendKind.CUDA:
         entries = table.entries(operation, entry.types, entry.variant)
-        stages = f"{operation.analysis.stages or operation.analysis.second} stages, whose kernels are their own"
+        stages = f"{operation.analysis.stages or operation.analysis.alternative} stages, whose kernels are their own"
         yield f"source: {operation.source}, {', '.join(entries) or stages}"
         yield from verified.of_kernel(Records(package_of(entry.catalog)), operation.source, sku.symbol)
 
@@ -144,7 +144,7 @@ def _sections(
         yield f"at special values ({special.setting})", list(special.lines)
     yield f"{plan.descriptor_type.__name__}", _fields(plan.descriptor_type)
     yield f"{plan.args_type.__name__}", _fields(plan.args_type)
-    every = (plan, *plan.stages) if operation.analysis.stages or operation.analysis.second else (plan,)
+    every = (plan, *plan.stages) if operation.analysis.stages or operation.analysis.alternative else (plan,)
     own = [each.operation for each in every]
     if given is not None:
         yield "kernels", [line for each in own for line in _kernels(each, given)]
@@ -159,8 +159,8 @@ def _forms(plan: type[Plan]) -> list[str]:
     numbers = plan.operation.numbers
     lines = []
     for name, _ in plan.operation.forms:
-        behind = [*numbers][[*numbers].index(name) :]
-        given = ", ".join(f"{each} = {numbers[each]}" for each in behind)
+        later = [*numbers][[*numbers].index(name) :]
+        given = ", ".join(f"{each} = {numbers[each]}" for each in later)
         lines.append(f"{given}: {plan.without(name).operation.function}")
     return lines
 

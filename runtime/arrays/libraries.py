@@ -151,8 +151,8 @@ class _Torch(Library):
 
     def empty(self, shape, storage, device):
         torch = self._torch
-        place = torch.device("cpu") if device == CPU else torch.device("cuda", device)
-        return torch.empty(shape, dtype=torch_dtypes()[storage], device=place)
+        target = torch.device("cpu") if device == CPU else torch.device("cuda", device)
+        return torch.empty(shape, dtype=torch_dtypes()[storage], device=target)
 
     def current_stream(self, device) -> int:
         if device == CPU:

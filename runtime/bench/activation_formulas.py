@@ -1,4 +1,4 @@
-"""Activations as a torch user writes them, and torch's own: what `formulas` asks for the maps among them."""
+"""Activations as a torch user writes them, and torch's own: what `formulas` asks for the elementwise ones."""
 
 from __future__ import annotations
 

@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.Case]) -> dict[str, Any]:
-    """A record in which the rows of a run take the place of those of the same operations.
+    """A record in which the rows of a run take the position of those of the same operations.
 
     Args:
         known: the record so far.
@@ -128,12 +128,12 @@ def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.
     rows = result.get("rows", [])
     measured = {row["operation"] for row in rows}
     kept = [row for row in known.get("rows", ()) if row["operation"] not in measured]
-    place = {(c.operation.function, c.dtype, c.element, str(c.shape), c.variant): i for i, c in enumerate(cases)}
+    position = {(c.operation.function, c.dtype, c.element, str(c.shape), c.variant): i for i, c in enumerate(cases)}
     found = {}
     for row in (*kept, *rows):
         key = tuple(row[name] for name in ("operation", "dtype", "element", "shape", "variant"))
-        if key in place:
-            found[place[key]] = row
+        if key in position:
+            found[position[key]] = row
     sources = {**known.get("sources", {}), **result.get("sources", {})}
     return {**known, **result, "sources": sources, "rows": [found[index] for index in sorted(found)]}
 

@@ -28,7 +28,7 @@ def _odd(row: Row) -> bool:
 
 @dataclass(frozen=True)
 class _Table:
-    """What a table of maps, or of programs that reduce, shows.
+    """What a table of elementwise operations, or of programs that reduce, shows.
 
     Attributes:
         groups: rows that a reader asks for.
@@ -41,7 +41,7 @@ class _Table:
     peers: tuple[str, ...]
 
 
-_MAPS = _Table(
+_ELEMENTWISE = _Table(
     {
         "large": lambda row: not _odd(row) and row["class"] != SizeClass.SMALL,
         "odd": _odd,
@@ -70,15 +70,16 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         result: as `skuda bench --json` writes it, with rows.
     """
     rows, machine = targets.measured(result["rows"]), result["machine"]
-    maps = [row for row in rows if not targets.reduces(row)]
+    elementwise = [row for row in rows if not targets.reduces(row)]
     reductions = [row for row in rows if targets.reduces(row)]
-    if maps:
+    if elementwise:
         yield from _wrapped(
-            f"{machine['gpu']}, {machine['date']}, {len(maps)} rows, both directions and all granularities. Shares of "
+            f"{machine['gpu']}, {machine['date']}, {len(elementwise)} rows, both directions and all granularities. "
+            "Shares of "
             "the copy's speed: median (worst). torch: its time over ours, geometric mean."
         )
-        yield from _part(maps, _MAPS)
-    if maps and reductions:
+        yield from _part(elementwise, _ELEMENTWISE)
+    if elementwise and reductions:
         yield ""
     if reductions:
         yield from _wrapped(

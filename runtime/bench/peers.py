@@ -26,7 +26,7 @@ _COMPILED_REDUCTIONS = {
     "silu_mul_dynamic_quantize", "gelu_dynamic_quantize", "softmax_dynamic_quantize", "sum",
 }  # fmt: skip
 _COMPILED_SHAPES = {DECODE, LARGE, ODD}
-_COMPILED_ONCE = {BATCH, NARROW, MISALIGNED, TRANSPOSED}  # of maps, at the first element type alone
+_COMPILED_ONCE = {BATCH, NARROW, MISALIGNED, TRANSPOSED}  # of elementwise operations, at the first element type alone
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The chart: share of the floor by shape, ours and the peers', a panel for each family of operations.
 
-Maps are above, programs that reduce below, for their shapes differ.
+Elementwise operations are above, programs that reduce below, for their shapes differ.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ def draw(path: Path, result: Mapping[str, Any]) -> None:
 
 
 def _draw_half(part, rows: Sequence[Row], panels: Sequence[str], shapes: Sequence[str]) -> Sequence[Any]:
-    """The panels of maps, or of programs that reduce; their axes."""
+    """The panels of elementwise operations, or of programs that reduce; their axes."""
     found = part.subplots(1, len(panels), sharey=True, squeeze=False)[0]
-    for place, (axes, panel) in enumerate(zip(found, panels, strict=True)):
+    for position, (axes, panel) in enumerate(zip(found, panels, strict=True)):
         _draw_panel(axes, [row for row in rows if family(row) == panel], shapes)
         axes.set_title(panel, loc="left", fontsize=12, fontweight="bold")
-        axes.tick_params(axis="y", labelleft=place == 0)
+        axes.tick_params(axis="y", labelleft=position == 0)
     return found
 
 
@@ -86,14 +86,14 @@ def _draw_panel(axes, rows: Sequence[Row], shapes: Sequence[str]) -> None:
     axes.axvline(1, color=_SOFT, linewidth=1, zorder=0)
     axes.text(1, -0.75, "floor", color=_SOFT, ha="center", fontsize=9)
     ours = points(rows, None)
-    places = [shapes.index(shape) for shape in ours]
+    positions = [shapes.index(shape) for shape in ours]
     edge = {"edgecolor": "white", "linewidth": 0.7}
     axes.scatter(
-        [statistics.median(each) for each in ours.values()], places,
+        [statistics.median(each) for each in ours.values()], positions,
         color=_OURS, marker="o", s=55, label="skuda, median", zorder=4, **edge,
     )  # fmt: skip
     axes.hlines(
-        places, [min(each) for each in ours.values()], [max(each) for each in ours.values()],
+        positions, [min(each) for each in ours.values()], [max(each) for each in ours.values()],
         color=_OURS, linewidth=3, alpha=0.35, label="skuda, all rows", zorder=2,
     )  # fmt: skip
     for peer, (colour, marker) in zip(PEERS, _LOOKS, strict=True):

@@ -149,7 +149,7 @@ class Problem:
         return (0, lcm(case.row_length, 2)) if case.operation.block else (None, 1)
 
     def _sample_fault(self, axis: int, start: int, end: int) -> str | None:
-        """What differs from the reference between two places of an axis; of everything where they are the same."""
+        """What differs from the reference between two positions of an axis; of everything where they are the same."""
         case, operation = self.case, self.case.operation
         whole = start == end
         extents = case.extents if whole else _with(case.extents, axis, end - start)
@@ -162,11 +162,11 @@ class Problem:
                 continue
             axes = case.axes_of(placed.operand)
             if not whole and axis in axes:
-                place = axes.index(axis)
-                length = packed_shape(operation.shape_of(placed.operand, sizes), placed.word)[place]
+                position = axes.index(axis)
+                length = packed_shape(operation.shape_of(placed.operand, sizes), placed.word)[position]
                 before = case.sizes_of(_with(case.extents, axis, start))
-                first = packed_shape(operation.shape_of(placed.operand, before), placed.word)[place]
-                part = part[(slice(None),) * place + (slice(first, first + length),)]
+                first = packed_shape(operation.shape_of(placed.operand, before), placed.word)[position]
+                part = part[(slice(None),) * position + (slice(first, first + length),)]
             host = _host(part)
             if placed.operand in operation.outputs:
                 actual[name] = host

@@ -51,8 +51,8 @@ def _spread(problem: Problem) -> Formula:
 def _kept(problem: Problem) -> Formula:
     """Codes and their parameters as the outputs hold them."""
     out, packed = _out(problem), is_packed(problem)
-    places = [placed for placed in problem.case.operands if placed.operand in problem.case.operation.outputs]
-    before = [placed.shape for placed in places[:-1]]
+    outputs = [placed for placed in problem.case.operands if placed.operand in problem.case.operation.outputs]
+    before = [placed.shape for placed in outputs[:-1]]
 
     def stored(codes, *parameters):
         shapes = before[len(before) - len(parameters) :]  # after those of what is stored on the way

@@ -125,9 +125,9 @@ def served_by(problem: Problem) -> KernelSku:
 def agreement(result: object, problem: Problem) -> float:
     """The share of the elements of our outputs that a peer's result has.
 
-    Of exact maps, and of codes, to the bit. Real results that a peer adds up in another order, or of exponentials in
-    other steps, count where they are within a few roundings (`_NEAR`), in units of their own size and the output's mean
-    one.
+    Of exact elementwise operations, and of codes, to the bit. Real results that a peer adds up in another order, or of
+    exponentials in other steps, count where they are within a few roundings (`_NEAR`), in units of their own size and
+    the output's mean one.
     """
     from skuda.bench import formulas
     from skuda.bench.tensors import tensors_of

@@ -1,4 +1,4 @@
-"""The shapes of the suite: of maps, and of programs that reduce, by what they reduce over."""
+"""The shapes of the suite: of elementwise operations, and of programs that reduce, by what they reduce over."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from skuda.model.operation import Operation
 
 
 class Layout(StrEnum):
-    """How the operands that have an element for each place of the index space lie in memory."""
+    """How the operands that have an element for each position of the index space lie in memory."""
 
     CONTIGUOUS = "contiguous"
     MISALIGNED = "misaligned"  # contiguous, one element after an aligned address; outputs too
@@ -32,7 +32,7 @@ class Shape:
 
 
 class SizeClass(StrEnum):
-    """The groups of rows that targets are set for: of maps by size and layout, then of programs that reduce."""
+    """The groups of rows that targets are set for: elementwise ones by size and layout, then programs that reduce."""
 
     SMALL = "under 16 MB"
     MIDDLE = "16 to 64 MB"
@@ -49,7 +49,7 @@ class SizeClass(StrEnum):
     PER_TENSOR = "dynamic per tensor"
 
 
-# What programs that reduce are listed by; every other class is of maps.
+# What programs that reduce are listed by; every other class is of elementwise operations.
 REDUCING = (
     SizeClass.ROWS, SizeClass.WIDE_ROWS, SizeClass.FEW_ROWS, SizeClass.FUSED, SizeClass.VALUES, SizeClass.COLUMNS,
     SizeClass.WHOLE, SizeClass.PER_TENSOR,
@@ -101,7 +101,7 @@ ALIKE = frozenset(
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
     gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token""".split()
 )
-AGAIN = {DECODE, MISALIGNED, *CORE}  # of maps that take the same ways as others
+AGAIN = {DECODE, MISALIGNED, *CORE}  # of elementwise operations that take the same ways as others
 GROUP = 128  # elements
 
 
@@ -119,7 +119,7 @@ def reduced_names(operation: Operation) -> frozenset[str]:
 
 
 def spans_output(operation: Operation) -> bool:
-    """Whether some output has an element for each place of the index space."""
+    """Whether some output has an element for each position of the index space."""
     return any(output.dims == operation.space for output in operation.outputs)
 
 

@@ -140,7 +140,7 @@ class Case:
 
     @cached_property
     def reduced(self) -> tuple[int, ...]:
-        """The axes that each reduction is over, or over blocks of which; none in a map."""
+        """The axes that each reduction is over, or over blocks of which; none in an elementwise operation."""
         names = shapes.reduced_names(self.operation)
         return tuple(axis for name, axes in self._axes.items() if name in names for axis in axes)
 
@@ -165,7 +165,7 @@ class Case:
         return self.plan_class.descriptor_type(**self.sizes_of(extents or self.extents), **fields)
 
     def is_full(self, operand: Operand) -> bool:
-        """Whether an operand has an element for each place of the index space."""
+        """Whether an operand has an element for each position of the index space."""
         return operand.dims == self.operation.space
 
     @cached_property

@@ -31,7 +31,7 @@ SHARES: dict[SizeClass, tuple[float, float]] = {
     SizeClass.PER_TENSOR: (0.88, 0.88),
 }
 NEVER_SLOWER_THAN = (EAGER, COMPILE, NATIVE, TRITON)
-COMPILE_SPEEDUP = 1.3  # of maps: least geometric mean over torch.compile
+COMPILE_SPEEDUP = 1.3  # of elementwise operations: least geometric mean over torch.compile
 COMPILE_ELEMENTS = ("f16", "bf16")
 
 # A call's cost to the host: at most this many times another caller's in the same run.
@@ -131,9 +131,9 @@ def geometric_mean(rows: Sequence[Row], peer: str) -> tuple[float, int] | None:
 
 
 def compile_mean(rows: Sequence[Row]) -> tuple[float, int] | None:
-    """What COMPILE_SPEEDUP is held against: the mean over maps of types where torch.compile is fast; how many rows."""
-    maps = [row for row in rows if row["element"] in COMPILE_ELEMENTS and not reduces(row)]
-    return geometric_mean(maps, COMPILE)
+    """For COMPILE_SPEEDUP: the mean of elementwise rows of types that torch.compile is fast with; their number."""
+    elementwise = [row for row in rows if row["element"] in COMPILE_ELEMENTS and not reduces(row)]
+    return geometric_mean(elementwise, COMPILE)
 
 
 def host_targets(us: Mapping[str, float]) -> list[tuple[str, float, float, str, bool]]:

@@ -85,17 +85,17 @@ def call_of(function: str, of: Mapping[str, object], eps: float, low: int, high:
         return None
     x, out = of["input"], torch.empty_like(of["output"])
     columns = x.shape[1]
-    places = (columns, x.stride(0), out.stride(0))
+    strides = (columns, x.stride(0), out.stride(0))
     if function == "dynamic_quantize_per_token":
         scale = torch.empty_like(of["scale"])
         kernel, results = _dynamic_quantize, (scale, out)
-        arguments = (scale, out, *places, float(low), float(high))
+        arguments = (scale, out, *strides, float(low), float(high))
     else:
         results = out
         kernel, arguments = {
-            "softmax": (_softmax, (out, *places)),
-            "rms_norm": (_rms_norm, (of.get("weight"), out, *places, eps)),
-            "layer_norm": (_layer_norm, (of.get("weight"), of.get("bias"), out, *places, eps)),
+            "softmax": (_softmax, (out, *strides)),
+            "rms_norm": (_rms_norm, (of.get("weight"), out, *strides, eps)),
+            "layer_norm": (_layer_norm, (of.get("weight"), of.get("bias"), out, *strides, eps)),
         }[function]
 
     def call():

@@ -1,17 +1,15 @@
 // Moves and signals of a cluster of blocks that hold a row in shared memory together.
 //
-// A row is divided as its sums are (reduce.cuh): a share is GROUP neighbours, a chunk one share for each of PLACES
-// threads, a segment SEGMENT elements. Each block holds the shares of TEAM of these threads.
+// A row is divided as its sums are (reduce.cuh): a share is GROUP neighbours, a chunk one share for each of
+// ACCUMULATORS threads, a segment SEGMENT elements. Each block holds the shares of TEAM of these threads.
 #pragma once
 #include "reduce.cuh"
 #include "rows.cuh"
 
-constexpr int SEGMENT_CHUNKS = SEGMENT / (PLACES * GROUP);
-constexpr int BATCH = SEGMENT_CHUNKS / 2;  // chunks that are copied as a group
+constexpr int SEGMENT_CHUNKS = SEGMENT / (ACCUMULATORS * GROUP);
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
-constexpr int WARPS = PLACES / 32;      // of these places
+constexpr int WARPS = ACCUMULATORS / 32;      // of their threads
 constexpr int STATE_BYTES = 16;        // of a partial result, at most
-constexpr int CLUSTER_THREADS = 256;   // of a block, at most
 
 // Copies WIDTH bytes into shared memory without waiting for them.
 template <int WIDTH> __device__ inline void copy_async(u8* to, const u8* from) {
@@ -61,9 +59,9 @@ __device__ inline void send(u32 there, f32 value, u32 signal) { send(there, __fl
 __device__ inline void send(u32 there, f64 value, u32 signal) {
   send(there, i64(__double_as_longlong(value)), signal);
 }
-template <typename V> __device__ inline void send(u32 there, const Placed<V>& found, u32 signal) {
+template <typename V> __device__ inline void send(u32 there, const ValueAndIndex<V>& found, u32 signal) {
   send(there, found.value, signal);
-  send(there + u32(sizeof(Placed<V>) - sizeof(i64)), found.place, signal);
+  send(there + u32(sizeof(ValueAndIndex<V>) - sizeof(i64)), found.index, signal);
 }
 // What a value is sent as, and how many bytes are counted.
 template <typename V> struct sent {
@@ -71,8 +69,8 @@ template <typename V> struct sent {
   static constexpr int bytes = int(sizeof(V));
 };
 template <> struct sent<bool> : sent<u32> {};
-template <typename V> struct sent<Placed<V>> {
-  using type = Placed<V>;
+template <typename V> struct sent<ValueAndIndex<V>> {
+  using type = ValueAndIndex<V>;
   static constexpr int bytes = int(sizeof(V) + sizeof(i64));
 };
 
@@ -102,13 +100,15 @@ struct Signal {
 __device__ inline void cluster_arrive() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 
-__device__ inline i32 chunks_of(i64 length) { return i32((length + PLACES * GROUP - 1) / (PLACES * GROUP)); }
+__device__ inline i32 chunks_of(i64 length) {
+  return i32((length + ACCUMULATORS * GROUP - 1) / (ACCUMULATORS * GROUP));
+}
 __device__ inline i32 segments_of(i64 length) { return i32((length + SEGMENT - 1) / SEGMENT); }
 
 // A thread of a cluster: which shares of the row are its own. It has one share of each chunk, in the segments of its
 // team: as many threads of a block as take its shares of one chunk.
 template <int BLOCKS> struct ClusterThread {
-  static constexpr int TEAM = PLACES / BLOCKS;
+  static constexpr int TEAM = ACCUMULATORS / BLOCKS;
   i32 lane, warp, index;       // in its warp; of the row's warps; of the threads that a chunk has shares for
   i32 team, teams, segments;
   i32 chunks, warp_chunks;     // of the row, up to the last in which this thread (its warp) has elements
@@ -124,13 +124,13 @@ template <int BLOCKS> struct ClusterThread {
     teams = i32(blockDim.x) / TEAM;
     const i32 shares = (length + GROUP - 1) / GROUP;
     segments = segments_of(length);
-    chunks = (shares - index + PLACES - 1) / PLACES;
-    warp_chunks = (shares - index + lane + PLACES - 1) / PLACES;
+    chunks = (shares - index + ACCUMULATORS - 1) / ACCUMULATORS;
+    warp_chunks = (shares - index + lane + ACCUMULATORS - 1) / ACCUMULATORS;
   }
   // Where the chunks of a segment end, of so many.
   __device__ i32 end(i32 segment, i32 chunks) const { return min(chunks, (segment + 1) * SEGMENT_CHUNKS); }
   // The first element of its share of a chunk.
-  __device__ i32 first(i32 chunk) const { return (chunk * PLACES + index) * GROUP; }
+  __device__ i32 first(i32 chunk) const { return (chunk * ACCUMULATORS + index) * GROUP; }
   // The chunk of this thread's turn, counted from its first segment on.
   __device__ i32 at_turn(i32 turn) const {
     return (team + turn / SEGMENT_CHUNKS * teams) * SEGMENT_CHUNKS + turn % SEGMENT_CHUNKS;
@@ -226,16 +226,17 @@ template <typename E, int TURNS> struct Prefetched {
   }
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
-__device__ constexpr int turns_at_once(int bits) { return bits <= 16 ? 4 : bits <= 32 ? 2 : 1; }
+__device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }
 // Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others
 // compute.
-__device__ constexpr int cluster_blocks(int bits, int passes, bool wide) {
-  return wide ? 1 : bits <= 16 && passes <= 3 ? 4 : 3;
+__device__ constexpr int room_of_cluster(int bits, int passes, bool wide) {
+  const bool narrow = bits <= CLUSTER_NARROW_BITS && passes <= CLUSTER_FEW_PASSES;
+  return wide ? 1 : narrow ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 
 // Adds a share of elements themselves.
 template <typename How, typename V, typename E>
-__device__ inline void add_share(Partial<How, V, PLACES>& partial, const Lanes<E, GROUP>& lanes) {
+__device__ inline void add_share(Partial<How, V, ACCUMULATORS>& partial, const Lanes<E, GROUP>& lanes) {
   V group[GROUP];
 #pragma unroll
   for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes.get(lane);
@@ -244,7 +245,7 @@ __device__ inline void add_share(Partial<How, V, PLACES>& partial, const Lanes<E
 
 // What the warps of a row found of a reduction, by segment: in the shared memory of each block of its cluster.
 template <typename How, typename V> struct WarpResults {
-  using P = Partial<How, V, PLACES>;
+  using P = Partial<How, V, ACCUMULATORS>;
   using S = typename sent<V>::type;
   static_assert(sizeof(S) <= STATE_BYTES && CLUSTER_SEGMENTS == 32);
   static constexpr int bytes = WARPS * sent<V>::bytes;  // that are sent for a segment
@@ -257,7 +258,7 @@ template <typename How, typename V> struct WarpResults {
   // Sends what the lanes of a warp found to every block.
   template <int BLOCKS>
   __device__ void send(const P& partial, i32 segment, const ClusterThread<BLOCKS>& thread) const {
-    const S value = P::template across<32>(partial.place);
+    const S value = P::template across<32>(partial.accumulator);
     if (thread.lane < BLOCKS)
       ::send(in_block(&values[segment * WARPS + thread.warp], thread.lane), value,
            in_block(signal.memory, thread.lane));

@@ -9,7 +9,7 @@
 
 // Where an entry of a program's Stack lies among the 16-byte words of a share.
 template <typename Entry> struct StackWords;
-template <typename E, typename... Below> struct StackWords<Kept<E, Below...>> {
+template <typename E, typename... Below> struct StackWords<Saved<E, Below...>> {
   using element = E;
   static constexpr int first = (share_words<Below> + ... + 0), end = first + share_words<E>;
 };
@@ -46,7 +46,7 @@ template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))
 // elements at once, where they have such instructions.
 template <typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
-  Partial<How, state_t<How, typename Make::Value>, PLACES> partial;
+  Partial<How, state_t<How, typename Make::Value>, ACCUMULATORS> partial;
   Packed<How, Element> packed;
   static constexpr bool PACKED = Packed<How, Element>::can;
 
@@ -58,7 +58,7 @@ template <typename Make, typename Element> struct SegmentResult {
   template <typename Buffers> __device__ void end_segment(const Buffers& buffers, i32 segment, i32 chunks) {
     if constexpr (PACKED) {
       if (__builtin_expect(packed.known(), 1)) {
-        partial.place = packed.value();
+        partial.accumulator = packed.value();
       } else {
 #pragma unroll 1
         for (i32 chunk = segment * SEGMENT_CHUNKS; chunk < chunks; ++chunk)
@@ -138,7 +138,7 @@ template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
   TupleOf<Seq<R...>, Results<R>...> of;
 
   // Takes memory from `free` on.
-  __device__ void place(u8*& free, i32 segments) {
+  __device__ void reserve(u8*& free, i32 segments) {
     ((get<R>(of) = Results<R>(free), free += STATE_BYTES + segments * WARPS * STATE_BYTES), ...);
   }
   __device__ void begin() const { (get<R>(of).signal.begin(), ...); }
@@ -163,7 +163,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   template <int K> using Results = PassResults<typename PassSets<P, K>::Makes, typename PassSets<P, K>::Reduced>;
 
   const RowArgs<P>& args;
-  const RowSpace::Place place;
+  const RowSpace::Position position;
   const i32 length;
   const ClusterThread<BLOCKS> thread;
   const RowMemory<SHARE_BYTES, BLOCKS> memory;
@@ -175,15 +175,15 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   i32 copies = 0;                                         // groups of them that have not been waited for
 
   __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
-      : args(args), place(args.rows.place(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(place))),
+      : args(args), position(args.rows.position(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(position))),
         thread(length), memory(shared, thread),
         inputs{row_of<element_in<P, N>>(
-            args.template elements<N>().array, args.rows, place, args.template elements<N>().strides)...},
+            args.template elements<N>().array, args.rows, position, args.template elements<N>().strides)...},
         outputs{row_of<element_out<P, O>>(
-            args.template output<O>().array, args.rows, place, args.template output<O>().strides)...},
+            args.template output<O>().array, args.rows, position, args.template output<O>().strides)...},
         buffers{Buffer<S>{memory}...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
-    (get<I>(results).place(free, segments_of(args.rows.length)), ...);
+    (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
   }
 
   __device__ void begin_signals() const {
@@ -202,9 +202,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
       const i32 end = thread.end(segment, thread.warp_chunks);
 #pragma unroll 1
-      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += CLUSTER_BATCH, ++copies) {
 #pragma unroll
-        for (i32 chunk = batch; chunk < batch + BATCH; ++chunk) {
+        for (i32 chunk = batch; chunk < batch + CLUSTER_BATCH; ++chunk) {
           if (chunk >= end) break;
           (get<A>(buffers).load(get<A>(inputs), length, thread, chunk), ...);
         }
@@ -219,9 +219,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
       using E = element_in<P, 0>;
       const RowSpace& rows = args.rows;
       if (rows.plain() && threadIdx.x == 0) {
-        const i64 later = rows_ahead(CLUSTER_AHEAD, rows.length * storage<E>::bits / 8);
+        const i64 later = rows_ahead(CLUSTER_BYTES_AHEAD, rows.length * storage<E>::bits / 8);
         const i64 elements = rows.length / BLOCKS, first = blockIdx.x % BLOCKS * elements;
-        if (place.row + later < rows.rows)
+        if (position.row + later < rows.rows)
           ask_for<E>(
               at<E>(get<0>(inputs), later * args.template elements<0>().strides.of[AXES - 1] + first), elements);
       }
@@ -302,7 +302,7 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
       const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
-        if (I == 0 && batch % BATCH == 0) wait_for_copies(--row.copies);
+        if (I == 0 && batch % CLUSTER_BATCH == 0) wait_for_copies(--row.copies);
         take(found, segment, batch, end, chunks);
       }
       (get<R>(found).end_segment(row.buffers, segment, chunks), ...);
@@ -346,8 +346,9 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     const i32 first = row.thread.first(chunk);
     bool usual = pass.fast();
     make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
-    if (Pass::CAREFUL && __builtin_expect(!usual, 0))
-      make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
+    if constexpr (Pass::CAREFUL)
+      if (__builtin_expect(!usual, 0))
+        make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
     (get<R>(found).add(shares, get<R>(reduced)), ...);
     (set_all(get<O>(stored).lanes, get<O>(stored).values), ...);
   }
@@ -387,7 +388,7 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS, cluster_blocks(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
+    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;
@@ -397,7 +398,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   cluster_arrive();  // no block sends another anything before that has begun
   row.begin_copies(make_seq<Row::ARRAYS>());
   row.ask_for_later_row();
-  auto shared = shared_at_start<P>(args, row.place, typename P::C(row.length));
+  auto shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());

@@ -2,26 +2,27 @@
 #pragma once
 #include "elementwise_program.cuh"
 #include "shift.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
-// A thread takes the vectors of one place in DEPTH rows below each other.
+// A thread takes the vectors of one position in DEPTH rows below each other.
 //
-// A table without gaps may be cut into rows of any number of vectors after which the columns are the same again: then its
-// own rows need be no whole number of vectors. `lead` elements come before its first vector; they and those behind its
-// last one are the edges, which one more block takes.
+// A table without gaps may be cut into rows of any number of vectors after which the columns are the same again: then
+// its own rows need be no whole number of vectors. `lead` elements come before its first vector; they and those after
+// its last one are the edges, which one more block takes.
 struct Columns {
   i64 units, blocks;  // threads and blocks that take vectors
   i64 rows, last;     // rows of a table; vectors in its last row
   Divide chunks;      // vectors to a row
   Divide slabs;       // threads below each other in a table
   Divide width;       // columns
-  i64 lead, behind, length;  // elements before the first vector, up to the end of the last one, and of the table
+  i64 lead, vectors_end, length;  // elements before the first vector, up to the end of the last one, and of the table
 
-  // Vectors at element `first` of the rows from `row` on, before `end`; all rows before `near` (at least `end`) have it.
-  struct Place {
+  // Vectors at element `first` of the rows from `row` on, before `end`; all rows before `near` (at least `end`) have
+  // it.
+  struct Position {
     i32 table, row, end, near, first;
   };
-  template <int LANES, int DEPTH> __device__ Place place(i32 thread) const {
+  template <int LANES, int DEPTH> __device__ Position position(i32 thread) const {
     const i32 unit = min(thread, i32(units) - 1), slab = chunks(unit), table = slabs(slab);
     const i32 chunk = unit - slab * i32(chunks.divisor), row = (slab - table * i32(slabs.divisor)) * DEPTH;
     const i32 near = i32(rows) - (chunk >= i32(last));
@@ -30,7 +31,7 @@ struct Columns {
   __device__ i32 column(i32 element) const { return element - width(element) * i32(width.divisor); }
 
   // The element of an edge, by number.
-  __device__ i32 edge(i32 number) const { return number < i32(lead) ? number : number - i32(lead) + i32(behind); }
+  __device__ i32 edge(i32 number) const { return number < i32(lead) ? number : number - i32(lead) + i32(vectors_end); }
 };
 
 // `count` steps of so many bytes on, both within 32 bits. One instruction multiplies them, which the compiler does not
@@ -69,7 +70,7 @@ struct ColumnMoves {
   template <typename E> struct Input {
     const storage_t<E>* data;
     i64 apart, row;
-    __device__ const storage_t<E>* start(const Columns::Place& at) const {
+    __device__ const storage_t<E>* start(const Columns::Position& at) const {
       return ::at<E>(stepped(data, at.table, apart), at.first);
     }
     template <int N> __device__ void load(Lanes<E, N>& lanes, const storage_t<E>* from, i32 number) const {
@@ -86,7 +87,7 @@ struct ColumnMoves {
   template <typename E> struct Output {
     storage_t<E>* data;
     i64 apart, row;
-    __device__ storage_t<E>* start(const Columns::Place& at) const {
+    __device__ storage_t<E>* start(const Columns::Position& at) const {
       return ::at<E>(stepped(data, at.table, apart), at.first);
     }
     template <typename V> __device__ void write(V value, i32 at, bool last) const { ::write<E>(data, at, last, value); }
@@ -129,7 +130,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
 
   // All loads are under way before the first is used, those of the rows under no condition: threads without a row read
   // another.
-  const Columns::Place at = columns.template place<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
+  const Columns::Position at = columns.template position<LANES, ROWS>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   typename E::InputStarts in_starts;
   E::each_input(args, [&](const auto& input, auto& from) { from = input.start(at); }, in_starts);
   typename E::template InputLanes<LANES> in[ROWS];

@@ -8,14 +8,14 @@ template <int LANES> struct RowsColumns {
 
 // ROWS rows of a thread's columns, from `row` on. Rows are stored by whole warps.
 template <int FAST, typename P, int LANES, int ROWS, typename Starts, typename To>
-__device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Place& start, const Starts& in_starts,
+__device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Position& start, const Starts& in_starts,
                                       const To& out_starts, const P (&programs)[LANES], bool inside, i32 row) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
   typename E::template OfInputs<RowsWords<LANES, ROWS>> words;
 #pragma unroll
   for (int next = 0; next < ROWS; ++next) {
-    const Shares::Place at = shares.template step<LANES>(start, row + next);
+    const Shares::Position at = shares.template step<LANES>(start, row + next);
     if (at.count == 0 || !inside) continue;
     E::each_input(
         args,
@@ -26,7 +26,7 @@ __device__ inline void unaligned_rows(const RowsArgs<P>& args, const Shares::Pla
   }
 #pragma unroll
   for (int next = 0; next < ROWS; ++next) {
-    const Shares::Place at = shares.template step<LANES>(start, row + next);
+    const Shares::Position at = shares.template step<LANES>(start, row + next);
     typename E::template InputLanes<LANES> in;
     E::each_input(
         args,
@@ -54,7 +54,7 @@ template <typename P, int LANES, int ROWS>
 __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns_unaligned(const __grid_constant__ RowsArgs<P> args) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
-  const Shares::Place start = shares.template place<LANES>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
+  const Shares::Position start = shares.template position<LANES>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   bool inside = true;
   typename E::InputStarts in_starts;
   typename E::OutputStarts out_starts;

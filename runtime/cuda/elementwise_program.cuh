@@ -3,8 +3,7 @@
 #pragma once
 #include "program.cuh"
 #include "quotient.cuh"
-
-constexpr int ELEMENTWISE_THREADS = 128;  // of a block
+#include "tuning.cuh"
 
 // Whether the fast forms of a program want each element in a range, which it then tells by `within`.
 template <typename P, typename = void> constexpr bool RANGED = false;

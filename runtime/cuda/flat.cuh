@@ -1,7 +1,7 @@
-// One row of neighbouring elements, whose places are one 32-bit number.
+// One row of neighbouring elements, each known by a 32-bit index.
 #pragma once
 #include "lanes.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 // How the operands lie. ALIGNED: from 16-byte boundaries on; SHIFTED: from any element on; PITCHED: as ALIGNED, but in
 // lines of whole vectors with gaps between them, on 16-byte boundaries each.
@@ -13,7 +13,7 @@ struct Flat {
   i64 length;
   Divide run, period, line;
 
-  // Elements that share parameters: where they end, and the place of those.
+  // Elements that share parameters: where they end, and the position of those.
   struct Run {
     i32 end, index;
   };

@@ -1,18 +1,18 @@
-// Lines of neighbouring elements in which parameters change every few vectors, at any place in one.
+// Lines of neighbouring elements in which parameters change every few vectors, at any element of one.
 #pragma once
 #include "elementwise_program.cuh"
 #include "flat.cuh"
 
-// Elements are counted as the outputs hold them, from line to line, with the nibbles that pad packed lines; a line is at
-// least as long as what a warp takes. Each line has its own `runs` runs of parameters, the last of which may be shorter,
-// but not than a vector; the parameters of all lines follow each other.
+// Elements are counted as the outputs hold them, from line to line, with the nibbles that pad packed lines; a line is
+// at least as long as what a warp takes. Each line has its own `runs` runs of parameters, the last of which may be
+// shorter, but not than a vector; the parameters of all lines follow each other.
 struct Groups {
   i64 length;
   Divide line, run;
   i64 runs;
   i64 elements;  // of a line that are no padding
 
-  // Elements that share parameters: their line, the place of the parameters, where they end.
+  // Elements that share parameters: their line, the position of the parameters, where they end.
   struct Run {
     i32 line, index, end;
   };
@@ -94,7 +94,7 @@ template <typename E, int N> __device__ inline void clear(Lanes<E, N>& lanes, i3
   }
 }
 
-// The schedule groups: runs that begin at any place of a vector.
+// The schedule groups: runs that begin at any position of a vector.
 template <int LANES, int TURNS> struct GroupWords {
   template <typename E> struct type {
     Words<E, LANES> of[TURNS];
@@ -150,7 +150,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) groups(const __grid_const
   const i32 thread = threadIdx.x & 31, warp = threadIdx.x / 32;
   const i32 start = (i32(blockIdx.x) * (ELEMENTWISE_THREADS / 32) + warp) * STRETCH - lead;
   if (start >= length) return;
-  // Where the stretch is loaded: where it is, or at the nearest place at which no word leaves the operands.
+  // Where the stretch is loaded: where it is, or at the nearest position at which no word leaves the operands.
   const i32 load = ::max(::min(start, length - STRETCH - MARGIN), MARGIN);
   const i32 number = groups.line(load), within = load - number * line + thread * LANES;  // in the line
 
@@ -172,7 +172,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) groups(const __grid_const
         },
         words);
   }
-  __syncwarp();  // keeps the loads above from being moved behind the first branch that uses them
+  __syncwarp();  // keeps the loads above from being moved after the first branch that uses them
   const auto scalars = E::scalars(args);
 
   P* const prepared = programs[warp];
@@ -201,8 +201,8 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) groups(const __grid_const
 #pragma unroll
     for (int turn = 0; turn < TURNS; ++turn) {
       const bool beyond = within + turn * 32 * LANES >= line;
-      const i32 place = within + turn * 32 * LANES - (beyond ? line : 0), piece = groups.run(place);
-      const i32 split = ::min((piece + 1) * run, line) - place;
+      const i32 position = within + turn * 32 * LANES - (beyond ? line : 0), piece = groups.run(position);
+      const i32 split = ::min((piece + 1) * run, line) - position;
       const P* const found = prepared + (piece + (beyond ? slots + i32(groups.runs) : slots));
       P here = *found;
       const P& next = found[split < LANES ? 1 : 0];
@@ -223,7 +223,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) groups(const __grid_const
           for (int lane = unit; lane < unit + UNIT; ++lane) E::template compute<FAST_FORM, LANES>(values, lane, here, in);
         }
       }
-      if (gaps && place + LANES > line) {
+      if (gaps && position + LANES > line) {
         rest |= 1u << turn;
       } else {
         OutputLanes out;
@@ -231,7 +231,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) groups(const __grid_const
             args,
             [&](const auto& output, auto first_one, auto& lanes, const auto& own, auto* to) {
               set_all(lanes, own);
-              if (groups.elements < groups.line.divisor && place + LANES == line) clear(lanes, LANES - 1);
+              if (groups.elements < groups.line.divisor && position + LANES == line) clear(lanes, LANES - 1);
               output.template put<first_one>(to, turn * 32 * LANES, lanes);
             },
             out, values, out_starts);

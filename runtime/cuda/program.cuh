@@ -1,5 +1,5 @@
-// What schedules know of a program, the struct that is generated for an operation: lists of types, tuples of values, and
-// the roles that operands have.
+// What schedules know of a program, the struct that is generated for an operation: lists of types, tuples of values,
+// and the roles that operands have.
 #pragma once
 #include "lanes.cuh"
 
@@ -46,9 +46,9 @@ template <int I, typename E> __device__ Type<E> indexed(const Indexed<I, E>&);
 template <typename L, int I>
 using type_at = typename decltype(indexed<I>(IndexedOf<typename L::Index, L>()))::type;
 
-// The roles of operands. PerElement: one for each element of the output. PerRun (of elementwise programs): shared by the
-// elements of a run. PerColumn and PerRow (of programs that reduce): one for each place along a row, shared by rows; one
-// for each row. Scalar: one value. E: the element type.
+// The roles of operands. PerElement: one for each element of the output. PerRun (of elementwise programs): shared by
+// the elements of a run. PerColumn and PerRow (of programs that reduce): one for each position along a row, shared by
+// rows; one for each row. Scalar: one value. E: the element type.
 template <typename E> struct PerElement { using element = E; };
 template <typename E> struct PerRun { using element = E; };
 template <typename E> struct PerBlock { using element = E; };  // PerRun whose runs are blocks along an axis
@@ -57,9 +57,9 @@ template <typename E, auto Member = nullptr> struct PerRow { using element = E; 
 template <typename E> struct ScalarOf { using element = E; };
 
 // What a pass over a row makes of each element, in the order of its values. Reduce: a reduction. How: its class of
-// reductions.cuh; V: the type of an element's value; Member: of Shared, the result; Finite: of Shared, whether all values of
-// a thread were finite (nullptr: not asked); Raw: the index in Inputs of the input that is reduced as it stands (-1: none).
-// Store: an output that has an element for each of a row's; Output: its index in Outputs.
+// reductions.cuh; V: the type of an element's value; Member: of Shared, the result; Finite: of Shared, whether all
+// values of a thread were finite (nullptr: not asked); Raw: the index in Inputs of the input that is reduced as it
+// stands (-1: none). Store: an output that has an element for each of a row's; Output: its index in Outputs.
 template <typename How_, typename V, auto Member, auto Finite = nullptr, int Raw = -1> struct Reduce {
   using How = How_;
   using Value = V;
@@ -82,15 +82,15 @@ template <typename How_, typename Joined_, int Raw> struct Extreme {
 };
 
 // What a cluster keeps of each element: E, and the elements below it in memory.
-template <typename E, typename... Below> struct Kept { using element = E; using below = List<Below...>; };
+template <typename E, typename... Below> struct Saved { using element = E; using below = List<Below...>; };
 
 // Which values of `held` a pass finds made: none (0), those of earlier passes, all.
 constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 
 // What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
-// (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first to
-// make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all numbers.
-// PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
+// (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first
+// to make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all
+// numbers. PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
   static constexpr bool CAREFUL = false, PER_ROW = false;

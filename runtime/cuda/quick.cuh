@@ -1,10 +1,11 @@
-// What rows do faster than maps, with the same bits, because a row knows more of its elements: the extremes of all that
-// is finite among them, from an earlier pass, and that one of two conditions follows from the other.
+// What rows do faster than elementwise operations, with the same bits, because a row knows more of its elements: the
+// extremes of all that is finite among them, from an earlier pass, and that one of two conditions follows from the
+// other.
 #pragma once
 #include "elementary.cuh"
 
-// What follows where a quick form does not hold is out of line: it is seldom wanted, and code that is jumped over has to
-// be fetched too, which is what a kernel of few rows waits for.
+// What follows where a quick form does not hold is out of line: it is seldom wanted, and code that is jumped over has
+// to be fetched too, which is what a kernel of few rows waits for.
 template <typename C> __device__ __noinline__ C careful_exponential(C x) { return exponential(x); }
 template <typename C> __device__ __noinline__ C careful_logistic(C x, C u) {
   return divided(x, C(1) + exponential(u));
@@ -70,11 +71,11 @@ template <typename C> __device__ __noinline__ i64 divided_steps(C x, C s, C y, i
   return integer_in(to_integer(fused(fused(-s, q0, x), y, q0)));
 }
 
-// Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the quotients of
-// these two are inside the bounds, so are all, and nothing has to be cut. Elements of 16 bits, E, are divided; the
+// Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the quotients
+// of these two are inside the bounds, so are all, and nothing has to be cut. Elements of 16 bits, E, are divided; the
 // quotient of a small dividend may be inexact, but rounds to 0 like the right one. Values of C are not even that: the
-// products with a number below 1 / s and with one above it enclose the quotient, as it is and as it is rounded to C, and
-// where both are rounded to the same integer, so is it. That leaves quotients within a relative 2^-21 of a tie, of
+// products with a number below 1 / s and with one above it enclose the quotient, as it is and as it is rounded to C,
+// and where both are rounded to the same integer, so is it. That leaves quotients within a relative 2^-21 of a tie, of
 // which elements of few bits give many. SMALL: the bounds are of 16 bits whatever they are.
 template <typename C, typename E, bool SMALL> struct RowSteps {
   static constexpr bool ENCLOSED = sizeof(C) == sizeof(f32) && storage<E>::bits > 16;

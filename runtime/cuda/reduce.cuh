@@ -3,16 +3,22 @@
 // bits.
 #pragma once
 #include "reductions.cuh"
+#include "tuning.cuh"
 
-constexpr int SEGMENT = 65536;  // elements
-constexpr int FEWEST = 4;       // places of a row
-constexpr int PLACES = 1024;    // of a row, at most
+constexpr int SEGMENT = 65536;      // elements
+constexpr int FEWEST = 4;           // accumulators of a row
+constexpr int ACCUMULATORS = 1024;  // of a row, at most
+constexpr int REGISTERS = 65536;  // of a multiprocessor, 32 bits each
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+// How many loads of so many bits are under way together: those of `under_way` bits, a power of two up to `most`.
+__device__ constexpr int turns_of(int bits, int under_way, int most) {
+  return most <= 1 || bits * most <= under_way ? most : turns_of(bits, under_way, most / 2);
+}
 // Blocks that a multiprocessor is to have room for, where threads hold so many bits of an element in registers, and
 // `others` beside them.
 __device__ constexpr int blocks_of(int threads, int chunks, int bits, int others) {
   const int registers = chunks * GROUP * bits / 32 + others;
-  return threads < 256 || threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads < BOUND_THREADS || threads * registers > REGISTERS ? 1 : REGISTERS / (threads * registers);
 }
 
 // The sums of segments, as a tree of neighbours: one of each height waits for the one beside it.
@@ -36,21 +42,23 @@ template <typename How, typename V, bool SEVERAL> struct Segments {
   }
 };
 
-// How many places of a row a thread has: groups of its even chunks go to one, of its odd chunks to another if it has two.
-__device__ constexpr int places_each(int threads, int chunks) { return chunks > 4 && threads < PLACES ? 2 : 1; }
+// How many accumulators of a row a thread has: one, or one for its even chunks and one for its odd chunks.
+__device__ constexpr int accumulators_each(int threads, int chunks) {
+  return chunks > 4 && threads < ACCUMULATORS ? 2 : 1;
+}
 
-// What a thread has of a row that THREADS hold: one or two of its places.
+// What a thread has of a row that THREADS hold: one or two of its accumulators.
 template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
   static constexpr int WARPS = THREADS / 32;
   static constexpr bool TWO = EACH == 2 && ordered<How>;
-  V place = How::template nothing<V>();
-  V other = place;     // the place of odd chunks, where there are two
-  bool finite = true;  // whether all values were, for a reduction that asks
+  V accumulator = How::template nothing<V>();
+  V other = accumulator;  // the accumulator of odd chunks, where there are two
+  bool finite = true;     // whether all values were, for a reduction that asks
 
   // ASKED: whether all values are finite is asked of each group; otherwise once, of all groups: where `sure` is false,
   // they have to be added again.
   template <bool ASKED = true> __device__ void add(V (&group)[GROUP], int chunk = 0) {
-    V& to = TWO && chunk % 2 != 0 ? other : place;
+    V& to = TWO && chunk % 2 != 0 ? other : accumulator;
     if constexpr (ASKED) to = How::of(to, Group<How, V>::of(group, finite));
     else to = How::of(to, joined_unasked<How>(group));
   }
@@ -71,7 +79,7 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
     }
     *this = next;
   }
-  __device__ bool sure() const { return sure_of<How>(place); }
+  __device__ bool sure() const { return sure_of<How>(accumulator); }
 
   // All shares of a thread, of elements themselves.
   template <bool CUT, typename E, int CHUNKS>
@@ -88,17 +96,17 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
     }
   }
 
-  // The value of the whole row, in every thread of it. `scratch` has room for EACH values of each warp of the block, and
-  // no thread may still read what another reduction left there.
+  // The value of the whole row, in every thread of it. `scratch` has room for EACH values of each warp of the block,
+  // and no thread may still read what another reduction left there.
   __device__ V total(V* scratch) const {
     constexpr int LANES = THREADS < 32 ? THREADS : 32, PARTS = TWO ? 2 * WARPS : WARPS;
     V value;
-    if constexpr (TWO) {  // even lanes go on with the first half of the places, odd ones with the second
+    if constexpr (TWO) {  // even lanes go on with the first half of the accumulators, odd ones with the second
       const bool odd = threadIdx.x % 2;
-      value = across<LANES, 2>(How::of(odd ? other : place, from_lane(odd ? place : other, 1)));
+      value = across<LANES, 2>(How::of(odd ? other : accumulator, from_lane(odd ? accumulator : other, 1)));
       if constexpr (WARPS <= 1) value = How::of(value, from_lane(value, 1));
     } else {
-      value = across<LANES>(place);
+      value = across<LANES>(accumulator);
     }
     if constexpr (WARPS > 1) {
       const int row = threadIdx.x / THREADS * PARTS, warp = threadIdx.x % THREADS / 32;
@@ -133,14 +141,14 @@ template <typename How, typename V, int THREADS, int EACH = 1> struct Partial {
   }
 };
 
-// Extremes whose place is sought in a second step, once a row's threads know what they are.
+// Extremes whose index is sought in a second step, once a row's threads know what they are.
 template <typename How, typename E> constexpr bool sought = false;
-template <> constexpr bool sought<LargestPlace, f16> = true;
-template <> constexpr bool sought<LargestPlace, bf16> = true;
-template <> constexpr bool sought<LargestPlace, f32> = true;
-template <> constexpr bool sought<SmallestPlace, f16> = true;
-template <> constexpr bool sought<SmallestPlace, bf16> = true;
-template <> constexpr bool sought<SmallestPlace, f32> = true;
+template <> constexpr bool sought<ArgLargest, f16> = true;
+template <> constexpr bool sought<ArgLargest, bf16> = true;
+template <> constexpr bool sought<ArgLargest, f32> = true;
+template <> constexpr bool sought<ArgSmallest, f16> = true;
+template <> constexpr bool sought<ArgSmallest, bf16> = true;
+template <> constexpr bool sought<ArgSmallest, f32> = true;
 // The extreme of a share, as `Partial` has it.
 template <typename Value, typename E> __device__ inline f32 extreme_of_share(const Lanes<E, GROUP>& share) {
   if constexpr (Packed<Value, E>::can) {
@@ -156,11 +164,11 @@ template <typename Value, typename E> __device__ inline f32 extreme_of_share(con
 }
 __device__ inline bool alike(f32 a, f32 b) { return a == b || (is_nan(a) && is_nan(b)); }
 
-// The place of an extreme of a row whose threads hold all of it: first what it is, then where, which only threads that
-// have it look for. `scratch` has room for a value and its place of each warp of the block.
+// The index of an extreme of a row whose threads hold all of it: first what it is, then where, which only threads that
+// have it look for. `scratch` has room for a value and its index of each warp of the block.
 template <typename How, int THREADS, bool CUT, typename E, int CHUNKS>
-__device__ inline Placed<f32> seek(
-    const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, Placed<f32>* scratch) {
+__device__ inline ValueAndIndex<f32> seek(
+    const Lanes<E, GROUP> (&lanes)[CHUNKS], i32 thread, i32 length, ValueAndIndex<f32>* scratch) {
   using Value = typename extreme_of<How>::type;
   constexpr int WARPS = THREADS < 32 ? 0 : THREADS / 32;
   const i32 left = length - thread * GROUP;
@@ -173,12 +181,12 @@ __device__ inline Placed<f32> seek(
   for (int chunk = 0; chunk < CHUNKS; ++chunk) {
     if (chunk * (THREADS * GROUP) >= left) break;
     if constexpr (Packed<Value, E>::can) packed.add(share(chunk));
-    else partial.place = Value::of(partial.place, extreme_of_share<Value>(share(chunk)));
+    else partial.accumulator = Value::of(partial.accumulator, extreme_of_share<Value>(share(chunk)));
   }
-  if constexpr (Packed<Value, E>::can) partial.place = packed.value();
+  if constexpr (Packed<Value, E>::can) partial.accumulator = packed.value();
   const f32 found = partial.total(reinterpret_cast<f32*>(scratch));
-  u32 place = ~0u;
-  if (alike(partial.place, found)) {
+  u32 index = ~0u;
+  if (alike(partial.accumulator, found)) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       if (chunk * (THREADS * GROUP) >= left) break;
@@ -186,23 +194,23 @@ __device__ inline Placed<f32> seek(
       if (!alike(extreme_of_share<Value>(here), found)) continue;
 #pragma unroll
       for (int lane = GROUP; lane-- > 0;)
-        if (alike(here.get(lane), found)) place = (chunk * THREADS + thread) * GROUP + lane;
+        if (alike(here.get(lane), found)) index = (chunk * THREADS + thread) * GROUP + lane;
       break;
     }
   }
-  u32* const places = reinterpret_cast<u32*>(scratch) + blockDim.x / 16;
+  u32* const indices = reinterpret_cast<u32*>(scratch) + blockDim.x / 16;
   if constexpr (WARPS > 0) {
-    place = __reduce_min_sync(0xffffffffu, place);
+    index = __reduce_min_sync(0xffffffffu, index);
     if constexpr (WARPS > 1) {
-      if (threadIdx.x % 32 == 0) places[threadIdx.x / 32] = place;
+      if (threadIdx.x % 32 == 0) indices[threadIdx.x / 32] = index;
       __syncthreads();
-      const u32* const ours = places + threadIdx.x / THREADS * WARPS;
+      const u32* const ours = indices + threadIdx.x / THREADS * WARPS;
 #pragma unroll
-      for (int i = 0; i < WARPS; ++i) place = min(place, ours[i]);
+      for (int i = 0; i < WARPS; ++i) index = min(index, ours[i]);
     }
   } else {
 #pragma unroll
-    for (int lane = 1; lane < THREADS; lane *= 2) place = min(place, from_lane(place, lane));
+    for (int lane = 1; lane < THREADS; lane *= 2) index = min(index, from_lane(index, lane));
   }
-  return {found, i64(place)};
+  return {found, i64(index)};
 }

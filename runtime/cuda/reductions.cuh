@@ -60,50 +60,50 @@ struct All {
   static __device__ bool of(bool a, bool b) { return a && b; }
 };
 
-// The largest or smallest element with its place in the row: the first of equals, the first NaN if any is NaN. Any order
-// gives the same.
-template <typename V> struct Placed {
+// The largest or smallest element with its index in the row: the first of equals, the first NaN if any is NaN. Any
+// order gives the same.
+template <typename V> struct ValueAndIndex {
   V value;
-  i64 place;
+  i64 index;
 };
-template <bool LARGEST> struct ExtremePlace {
+template <bool LARGEST> struct ArgExtreme {
   template <typename P> static __device__ P nothing() {
     using V = decltype(P::value);
     if constexpr (LARGEST) return {Largest::nothing<V>(), i64(~0ull >> 1)};
     else return {Smallest::nothing<V>(), i64(~0ull >> 1)};
   }
   template <typename P> static __device__ P empty() { return nothing<P>(); }  // refused by the plan
-  template <typename V> static __device__ Placed<V> of(const Placed<V>& a, const Placed<V>& b) {
+  template <typename V> static __device__ ValueAndIndex<V> of(const ValueAndIndex<V>& a, const ValueAndIndex<V>& b) {
     const bool nan_a = a.value != a.value, nan_b = b.value != b.value;
     const bool before = LARGEST ? a.value > b.value : a.value < b.value;
     const bool same = a.value == b.value || (nan_a && nan_b);
-    return same ? (a.place < b.place ? a : b) : before || nan_a ? a : b;
+    return same ? (a.index < b.index ? a : b) : before || nan_a ? a : b;
   }
 };
-struct LargestPlace : ExtremePlace<true> {};
-struct SmallestPlace : ExtremePlace<false> {};
+struct ArgLargest : ArgExtreme<true> {};
+struct ArgSmallest : ArgExtreme<false> {};
 
 template <typename How> struct extreme_of;
-template <> struct extreme_of<LargestPlace> { using type = Largest; };
-template <> struct extreme_of<SmallestPlace> { using type = Smallest; };
+template <> struct extreme_of<ArgLargest> { using type = Largest; };
+template <> struct extreme_of<ArgSmallest> { using type = Smallest; };
 
-// What a reduction makes of values V while it goes on: V itself, or V with its place in the row.
+// What a reduction makes of values V while it goes on: V itself, or V with its index in the row.
 template <typename How, typename V> struct state { using type = V; };
-template <typename V> struct state<LargestPlace, V> { using type = Placed<V>; };
-template <typename V> struct state<SmallestPlace, V> { using type = Placed<V>; };
+template <typename V> struct state<ArgLargest, V> { using type = ValueAndIndex<V>; };
+template <typename V> struct state<ArgSmallest, V> { using type = ValueAndIndex<V>; };
 template <typename How, typename V> using state_t = typename state<How, V>::type;
-template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 place) {
+template <typename How, typename V> __device__ inline state_t<How, V> state_of(V value, i64 index) {
   if constexpr (sizeof(state_t<How, V>) == sizeof(V)) return value;
-  else return {value, place};
+  else return {value, index};
 }
 template <typename V> __device__ inline V result_of(V value) { return value; }
-template <typename V> __device__ inline i64 result_of(const Placed<V>& found) { return found.place; }
+template <typename V> __device__ inline i64 result_of(const ValueAndIndex<V>& found) { return found.index; }
 
 template <typename V> __device__ inline V from_lane(V value, int apart) {
   return __shfl_xor_sync(0xffffffffu, value, apart);
 }
-template <typename V> __device__ inline Placed<V> from_lane(const Placed<V>& found, int apart) {
-  return {from_lane(found.value, apart), from_lane(found.place, apart)};
+template <typename V> __device__ inline ValueAndIndex<V> from_lane(const ValueAndIndex<V>& found, int apart) {
+  return {from_lane(found.value, apart), from_lane(found.index, apart)};
 }
 // The largest magnitude of the finite values; 0 if there are none.
 struct LargestMagnitude : Largest {

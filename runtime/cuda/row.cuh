@@ -96,7 +96,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   __device__ void unpack(const RowInputs<S>& inputs, const Row& row) {
     if constexpr (packs) {
       if (__builtin_expect(pairs.known(), 1)) {
-        partial.place = pairs.value();
+        partial.accumulator = pairs.value();
       } else {
         partial.template add_all<S::MODE != WHOLE>(get<Make::raw>(inputs.of).own.lanes, row.thread, row.length);
       }
@@ -221,7 +221,7 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   static constexpr int I = type_at<typename Pass::Makes, N>::output;
   using E = element_out<typename S::Program, I>;
   using Part = Stretch<E, Base::LANES, Base::SHARES>;
-  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCHES;
+  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCH_BYTES;
   struct alignas(16) Memory { u8 of[joined ? S::BLOCK / Base::LANES * Part::bytes : 16]; };
   Part part;
   ShareWords<E> words;  // of a chunk
@@ -309,7 +309,7 @@ __device__ inline void run_passes(
   using Last = type_at<typename P::Passes, S::LAST>;
   const bool columns_aligned = inputs.columns_aligned(row);
   typename P::Held held[S::HOLD ? S::CHUNKS * GROUP : 1];
-  typename P::Shared shared = shared_at_start<P>(args, row.place, typename P::C(row.length));
+  typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
   (reduce_row<S, type_at<typename P::Passes, I>>(
        args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index()),
    ...);

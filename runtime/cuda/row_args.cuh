@@ -101,7 +101,7 @@ template <typename P, int I> using element_out = typename type_at<typename P::Ou
 // scalars and attributes; what passes find comes later.
 template <typename P, int... R, int... S, int... A>
 __device__ inline typename P::Shared shared_at_start(
-    const RowArgs<P>& args, const RowSpace::Place& row, typename P::C count, Seq<R...>, Seq<S...>, Seq<A...>) {
+    const RowArgs<P>& args, const RowSpace::Position& row, typename P::C count, Seq<R...>, Seq<S...>, Seq<A...>) {
   using Inputs = typename P::Inputs;
   using Operands = operands_of<P>;
   constexpr int scalars = Operands::inputs - Operands::scalars;
@@ -115,7 +115,7 @@ __device__ inline typename P::Shared shared_at_start(
 }
 template <typename P>
 __device__ inline typename P::Shared shared_at_start(
-    const RowArgs<P>& args, const RowSpace::Place& row, typename P::C count) {
+    const RowArgs<P>& args, const RowSpace::Position& row, typename P::C count) {
   using Operands = operands_of<P>;
   return shared_at_start<P>(
       args, row, count, make_seq<Operands::per_row>(), make_seq<Operands::scalars>(), make_seq<Operands::attributes>());

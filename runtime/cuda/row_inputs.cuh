@@ -111,10 +111,10 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   __device__ void load(const RowArgs<P>& args, const Row& row) {
     (get<N>(of).load(args, row), ...);
     if (S::LATER && row.plain && threadIdx.x == 0) {
-      const i64 later = rows_ahead(AHEAD, args.rows.length * S::ROWS * S::Operands::array_bits / 8) * S::ROWS;
+      const i64 later = rows_ahead(ROW_BYTES_AHEAD, args.rows.length * S::ROWS * S::Operands::array_bits / 8) * S::ROWS;
       if (later + S::ROWS <= args.rows.rows - row.before) (get<N>(of).ask_for(args, row, later), ...);
     }
-    if (S::NEAR && args.rows.rows <= FEW_ROWS) (get<N>(of).bring_near(row), ...);
+    if (S::NEAR && args.rows.rows <= NEAR_ROWS) (get<N>(of).bring_near(row), ...);
     (get<N>(of).end(row), ...);
     (get<N>(of).arrive(row), ...);
     (get<N>(of).load_late(args, row), ...);

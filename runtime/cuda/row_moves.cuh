@@ -1,12 +1,11 @@
-// How the elements of rows come from memory and go there: by the thread whose places they have in sums, wherever a row
+// How the elements of rows come from memory and go there: by the thread whose accumulators take them, wherever a row
 // starts and however its elements lie.
 #pragma once
 #include "reduce.cuh"
 #include "rows.cuh"
 #include "shift.cuh"
 
-constexpr int INNER = 4;             // axes that a row may lie along
-constexpr int STRETCHES = 40 << 10;  // bytes of shared memory for outputs, at most
+constexpr int INNER = 4;  // axes that a row may lie along
 
 // Where the elements of STEPPED rows lie in an operand: along several axes, the innermost last.
 struct Along {
@@ -15,17 +14,17 @@ struct Along {
   Divide extent[INNER];
 
   // Elements (of a packed operand, bytes) between a row's start and one of its elements (bytes).
-  __device__ i64 to(i64 place) const { return i32(axes) == 1 ? place * of[INNER - 1] : far_to(place); }
-  __device__ i64 far_to(i64 place) const {
+  __device__ i64 to(i64 index) const { return i32(axes) == 1 ? index * of[INNER - 1] : far_to(index); }
+  __device__ i64 far_to(i64 index) const {
     i64 sum = 0;
     const int outermost = INNER - i32(axes);
 #pragma unroll 1
     for (int axis = INNER - 1; axis > outermost; --axis) {
-      const i64 above = extent[axis](place);
-      sum += (place - above * extent[axis].divisor) * of[axis];
-      place = above;
+      const i64 above = extent[axis](index);
+      sum += (index - above * extent[axis].divisor) * of[axis];
+      index = above;
     }
-    return sum + place * of[outermost];
+    return sum + index * of[outermost];
   }
 };
 
@@ -36,7 +35,8 @@ enum { WHOLE, UNIT, STEPPED };
 // Whether `columns` operands that rows share, of so many bits an element together, are read with them: few rows would
 // wait for it, but it takes registers. `whole`: rows lie in whole words, which takes fewer.
 __device__ constexpr bool read_early(int threads, int chunks, int columns, int bits, bool whole) {
-  return threads <= 128 && chunks * GROUP * bits / 32 <= (whole || columns == 1 ? 32 : 16);
+  const int registers = chunks * GROUP * bits / 32;
+  return threads <= EARLY_THREADS && registers <= (whole || columns == 1 ? EARLY_REGISTERS : EARLY_REGISTERS_UNALIGNED);
 }
 
 // Blocks that a multiprocessor is to have room for, where rows start at any element: a thread has in registers the
@@ -45,17 +45,18 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
   const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
-  const bool narrow = arrays > 1 && columns == 0 && each <= 16;  // a tighter bound spills nothing there
-  const int own = 16 + (narrow ? 0 : each) + larger(words, elements * held / 32 + (held > 0 ? columns * each : 0));
+  const bool narrow = arrays > 1 && columns == 0 && each <= UNALIGNED_NARROW_BITS;  // a tighter bound spills nothing there
+  const int later = elements * held / 32 + (held > 0 ? columns * each : 0);
+  const int own = UNALIGNED_REGISTERS + (narrow ? 0 : each) + larger(words, later);
   const bool read = read_early(threads, chunks, columns, column_bits, false);
-  const int early = read ? 24 + elements * (bits + column_bits) / 32 : 0;
+  const int early = read ? UNALIGNED_EARLY_REGISTERS + elements * (bits + column_bits) / 32 : 0;
   const int registers = larger(own, early);
-  return threads * registers > 65536 ? 1 : 65536 / (threads * registers);
+  return threads * registers > REGISTERS ? 1 : REGISTERS / (threads * registers);
 }
 
 // The first element of a row in an operand.
 template <typename E, typename P>
-__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Place& row, const Strides& strides) {
+__device__ inline P* row_of(P* array, const RowSpace& rows, const RowSpace::Position& row, const Strides& strides) {
   return at<E>(array, rows.offset(row, strides));
 }
 
@@ -111,7 +112,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   using W = typename word<A::width>::type;
   static_assert(!A::single);
   // Whether the threads of a block have registers for all words at once.
-  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= 2048 && THREADS < 1024;
+  static constexpr bool TOGETHER = THREADS * int(sizeof(storage_t<E>)) <= TOGETHER_BYTES && THREADS < 1024;
   Lanes<E, GROUP> lanes[CHUNKS];
   A around[TOGETHER ? CHUNKS : 1];
   bool whole;  // the words around all shares of the row lie within the operand's bytes
@@ -136,8 +137,8 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     whole = (from >= 0) & (from + u32(length - 1) / GROUP * u32(A::bytes) < span.size);
     within = length;
     if (__builtin_expect(!whole, 0)) {
-      const i64 places = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
-      within = from < 0 && thread == 0 ? 0 : min(length, (i32(places) + A::bytes - 1) / A::bytes * GROUP);
+      const i64 room = min(max(span.size - from, i64(0)), i64(CHUNKS * THREADS * A::bytes));  // bytes
+      within = from < 0 && thread == 0 ? 0 : min(length, (i32(room) + A::bytes - 1) / A::bytes * GROUP);
     }
     const W* const words = reinterpret_cast<const W*>(start + i64(thread) * A::bytes);
 #pragma unroll
@@ -155,13 +156,13 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
     if constexpr (!TOGETHER) return;
     const u32 skip = A::skip(row);
     if constexpr (THREADS > 1 && THREADS < 32) {  // rows of a warp differ
-      place<ANY_WORD>(skip);
+      shift_words<ANY_WORD>(skip);
     } else {
       switch (skip / 4) {  // the same in the whole row
-        case 0: place<0>(skip); break;
-        case 1: if constexpr (A::width > 4 && A::unit <= 4) place<1>(skip); break;
-        case 2: if constexpr (A::width > 8) place<2>(skip); break;
-        case 3: if constexpr (A::width > 8 && A::unit <= 4) place<3>(skip); break;
+        case 0: shift_words<0>(skip); break;
+        case 1: if constexpr (A::width > 4 && A::unit <= 4) shift_words<1>(skip); break;
+        case 2: if constexpr (A::width > 8) shift_words<2>(skip); break;
+        case 3: if constexpr (A::width > 8 && A::unit <= 4) shift_words<3>(skip); break;
       }
     }
     if (__builtin_expect(whole, 1)) return;
@@ -174,7 +175,7 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   }
 
  private:
-  template <int WORD> __device__ void place(u32 skip) {
+  template <int WORD> __device__ void shift_words(u32 skip) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk)
       shifted<WORD, A::bytes / 4, A::width, A::unit>(
@@ -317,7 +318,7 @@ __device__ inline void keep(
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
 // no more than leaves room for many blocks, and for the words that loads around shares meet again.
 __device__ constexpr int shares_of(int chunks, int threads, int bits) {
-  const bool fits = chunks * bits <= 64 && threads * chunks * bits <= STRETCHES;
+  const bool fits = chunks * bits <= STRETCH_BITS && threads * chunks * bits <= STRETCH_BYTES;
   return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits);
 }
 

@@ -2,13 +2,6 @@
 #pragma once
 #include "row_args.cuh"
 
-constexpr int ROW_BLOCK = 128;        // threads of a block, at least: short rows share one
-constexpr int NEAR_REGISTERS = 48;    // of a thread for its row and several columns: with more, columns are not held
-constexpr int OTHER_REGISTERS = 24;   // of a thread beside its row, where spills begin ..
-constexpr int VALUE_REGISTERS = 2;    // .. and for each value that a pass makes
-constexpr int HELD_CHUNKS = 4;        // whose values a thread holds for each of its accumulators, at most
-constexpr int REREAD_UNROLLED = 2;    // chunks that are under way together where rows are read again
-
 // What a schedule of rows is for a program. THREADS hold a row, GROUP neighbours each, CHUNKS times. KEEP: all of it at
 // once, so that it is read once; otherwise each pass reads it again. MODE: how its elements lie.
 template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct RowSchedule {
@@ -19,8 +12,8 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   using Passes = typename P::Passes;
   static constexpr int THREADS = THREADS_, CHUNKS = CHUNKS_, MODE = MODE_;
   static constexpr bool KEEP = KEEP_;
-  static constexpr int BLOCK = THREADS < ROW_BLOCK ? ROW_BLOCK : THREADS, ROWS = BLOCK / THREADS;  // rows of a block
-  static constexpr int EACH = KEEP ? places_each(THREADS, CHUNKS) : 1;  // accumulators of a thread
+  static constexpr int BLOCK = THREADS < ROW_THREADS ? ROW_THREADS : THREADS, ROWS = BLOCK / THREADS;  // rows of a block
+  static constexpr int EACH = KEEP ? accumulators_each(THREADS, CHUNKS) : 1;  // accumulators of a thread
   static constexpr int LAST = Passes::size - 1;
   // Chunks in which every row has an element for each thread: shorter rows have fewer threads.
   static constexpr int FULL = !P::BLOCKS && KEEP && THREADS * EACH > FEWEST ? CHUNKS / 2 : 0;
@@ -56,7 +49,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static __device__ constexpr int blocks() {
     if (!KEEP || MODE == STEPPED) return 1;
     if (MODE == WHOLE)
-      return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, OTHER_REGISTERS + VALUE_REGISTERS * most_values(Passes()));
+      return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
         BLOCK, CHUNKS, Operands::arrays, Operands::array_bits, P::COSTLY * storage<C>::bits, Operands::columns,
         Operands::column_bits);
@@ -89,9 +82,9 @@ template <typename P, int... N, int... I> struct RowStartsOf<P, Seq<N...>, Seq<I
       ((from[N] = row.plain_offset(args.template elements<N>().strides)), ...);
       ((from[inputs + I] = row.plain_offset(args.template output<I>().strides)), ...);
     } else {
-      length = args.rows.length_of(row.place);
-      ((from[N] = args.rows.offset(row.place, args.template elements<N>().strides)), ...);
-      ((from[inputs + I] = args.rows.offset(row.place, args.template output<I>().strides)), ...);
+      length = args.rows.length_of(row.position);
+      ((from[N] = args.rows.offset(row.position, args.template elements<N>().strides)), ...);
+      ((from[inputs + I] = args.rows.offset(row.position, args.template output<I>().strides)), ...);
     }
     ((get<N>(at) = ::at<element_in<P, N>>(args.template elements<N>().array, from[N])), ...);
     ((get<inputs + I>(at) = ::at<element_out<P, I>>(args.template output<I>().array, from[inputs + I])), ...);
@@ -110,7 +103,7 @@ template <typename S> struct ThreadRow {
   u32 last, wanted, own;  // of the block's rows: the last one, the thread's, and one that exists
   bool live;              // threads of no row take part in reductions
   bool plain;             // asked once for all
-  RowSpace::Place place;
+  RowSpace::Position position;
   int thread;             // of those that have the row
   Index length;
   RowStarts<P> starts;
@@ -122,7 +115,7 @@ template <typename S> struct ThreadRow {
         own(ROWS > 1 ? min(wanted, last) : 0),
         live(ROWS == 1 || wanted <= last),
         plain(args.rows.plain()),
-        place(plain ? RowSpace::Place{before + own, false, 0, 0} : args.rows.place(before + own)),
+        position(plain ? RowSpace::Position{before + own, false, 0, 0} : args.rows.position(before + own)),
         thread(ROWS > 1 ? threadIdx.x % THREADS : threadIdx.x) {
     const Index elements = Index(starts.set(args, *this));
     length = live ? elements : 0;

@@ -1,9 +1,9 @@
-// The schedule rows: rows with any strides outside and any alignment, in shares of neighbours. Its operands are those of
-// the schedule columns_unaligned too.
+// The schedule rows: rows with any strides outside and any alignment, in shares of neighbours. Its operands are those
+// of the schedule columns_unaligned too.
 #pragma once
 #include "elementwise_program.cuh"
 #include "shift.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 struct ShareMoves {
   template <typename E> struct Input {
@@ -11,7 +11,7 @@ struct ShareMoves {
     Strides strides;
     i64 row, apart;
     Span span;
-    template <int LANES> __device__ const storage_t<E>* start(const Shares& shares, const Shares::Place& at) const {
+    template <int LANES> __device__ const storage_t<E>* start(const Shares& shares, const Shares::Position& at) const {
       return further(shares.template row_of<E>(data, at, strides, row), shares.template bytes_before<E, LANES>(at));
     }
     // Whether a thread's shares can be read in words.
@@ -30,10 +30,10 @@ struct ShareMoves {
     const storage_t<E>* data;
     Strides strides;
     i64 row, apart, step;
-    __device__ const storage_t<E>* start(const Shares& shares, const Shares::Place& at) const {
+    __device__ const storage_t<E>* start(const Shares& shares, const Shares::Position& at) const {
       return shares.template row_of<E>(data, at, strides, row);
     }
-    __device__ storage_t<E> entry(const Shares& shares, const Shares::Place& at, i64 index) const {
+    __device__ storage_t<E> entry(const Shares& shares, const Shares::Position& at, i64 index) const {
       return start(shares, at)[index * step];
     }
   };
@@ -41,7 +41,7 @@ struct ShareMoves {
     storage_t<E>* data;
     Strides strides;
     i64 row, apart;
-    template <int LANES> __device__ storage_t<E>* start(const Shares& shares, const Shares::Place& at) const {
+    template <int LANES> __device__ storage_t<E>* start(const Shares& shares, const Shares::Position& at) const {
       return further(shares.template row_of<E>(data, at, strides, row), shares.template bytes_before<E, LANES>(at));
     }
   };
@@ -69,7 +69,8 @@ template <typename P, int LANES> struct RowsShare {
 
 // A share that straddles runs, or has unusual shared values: one element at a time.
 template <typename P, int LANES>
-__device__ __noinline__ void rows_general(const RowsArgs<P>& args, const Shares::Place at, RowsShare<P, LANES>& share) {
+__device__ __noinline__ void rows_general(
+    const RowsArgs<P>& args, const Shares::Position at, RowsShare<P, LANES>& share) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
   P program = E::made_once(args);
@@ -92,7 +93,7 @@ template <typename P, int LANES, int GROUPS>
 __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constant__ RowsArgs<P> args) {
   using E = Elementwise<P>;
   const Shares& shares = args.head;
-  const Shares::Place start = shares.template place<LANES>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
+  const Shares::Position start = shares.template position<LANES>(blockIdx.x * ELEMENTWISE_THREADS + threadIdx.x);
   bool inside = true;
   typename E::InputStarts in_starts;
   typename E::RunStarts run_starts;
@@ -118,7 +119,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
     int fresh = 0, straddling = 0;
 #pragma unroll
     for (int group = 0; group < GROUPS; ++group) {
-      const Shares::Place at = shares.template step<LANES>(start, base + group);
+      const Shares::Position at = shares.template step<LANES>(start, base + group);
       if (at.count == 0) continue;
       if constexpr (E::HAS_RUNS) {
         const Shares::Run run = shares.template run_at<LANES>(at, 0);
@@ -147,7 +148,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
 #pragma unroll
     for (int group = 0; group < GROUPS; ++group) {
       if (base + group >= i32(shares.depth)) break;
-      const Shares::Place at = shares.template step<LANES>(start, base + group);
+      const Shares::Position at = shares.template step<LANES>(start, base + group);
       if constexpr (E::HAS_RUNS) {
         if (fresh >> group & 1) {
           typename E::Given given;

@@ -1,7 +1,8 @@
 // Where rows lie.
 #pragma once
+#include "index_space.cuh"
 #include "reductions.cuh"
-#include "walk.cuh"
+#include "tuning.cuh"
 
 // Rows: a number of outer axes with any strides, and an innermost one whose elements are `step` apart. Where rows are
 // blocks along an axis, the last block of that axis may be shorter.
@@ -11,12 +12,12 @@ struct RowSpace {
   Outer outer;
 
   // A row, and where it lies in a plane of two axes, which needs no loop.
-  struct Place {
+  struct Position {
     i64 row;
     bool in_plane;
     i32 above, inner;
   };
-  __device__ Place place(i64 row) const {
+  __device__ Position position(i64 row) const {
     if (i32(outer.first_axis) != AXES - 2 || u64(row) >> 31 != 0) return {row, false, 0, 0};
     const i32 above = outer.extent[AXES - 1](i32(row));
     return {row, true, above, i32(row) - above * i32(outer.extent[AXES - 1].divisor)};
@@ -25,7 +26,7 @@ struct RowSpace {
   // Whether all rows are of one length and lie along one axis.
   __device__ bool plain() const { return i32(block_axis) == AXES && i32(outer.first_axis) >= AXES - 1; }
 
-  __device__ i64 length_of(const Place& at) const {
+  __device__ i64 length_of(const Position& at) const {
     if (i32(block_axis) == AXES) return length;
     if (at.in_plane && i32(block_axis) == AXES - 1)
       return at.inner == outer.extent[AXES - 1].divisor - 1 ? last_length : length;
@@ -39,7 +40,7 @@ struct RowSpace {
   }
 
   // Elements between an operand's start and that of a row.
-  __device__ i64 offset(const Place& at, const Strides& strides) const {
+  __device__ i64 offset(const Position& at, const Strides& strides) const {
     if (i32(outer.first_axis) >= AXES - 1) return at.row * strides.of[AXES - 1];
     if (at.in_plane) return at.above * strides.of[AXES - 2] + at.inner * strides.of[AXES - 1];
     return far_offset(at.row, strides);
@@ -50,7 +51,6 @@ struct RowSpace {
 };
 
 // Brings a thread's shares of what rows have in common to the cache beside it. Of many rows, others have done so.
-constexpr int FEW_ROWS = 512;
 template <typename E, int THREADS, int CHUNKS>
 __device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 length) {
 #pragma unroll
@@ -61,9 +61,7 @@ __device__ inline void bring_near(const storage_t<E>* row, i32 thread, i32 lengt
 }
 
 // Memory is kept busy while blocks compute: a block asks the L2 cache for rows of one that is yet to begin. That is so
-// many bytes of all inputs later: with fewer they come too late, and more do not stay in the cache.
-constexpr int AHEAD = 5 << 20;
-constexpr int CLUSTER_AHEAD = 4 << 20;
+// many bytes of all inputs later.
 __device__ inline i64 rows_ahead(int ahead, i64 bytes_of_row) {
   return max(i64(f32(ahead) / f32(bytes_of_row)), i64(1));
 }

@@ -4,7 +4,7 @@
 #include "lanes.cuh"
 
 // Where a thread's first share may begin, in bytes after an operand's pointer, so that all words around its shares lie
-// between the operand's first byte and its last: `size` places from `low` on.
+// between the operand's first byte and its last: `size` positions from `low` on.
 struct Span {
   i64 low, size;
 };
@@ -181,7 +181,7 @@ template <typename E, int N> struct Joint {
   }
 
  private:
-  // A share's registers as they lie in aligned words: its first goes to place skip / 4, its last ones to the start.
+  // A share's registers as they lie in aligned words: its first goes to position skip / 4, its last ones to the start.
   static __device__ void turn(u32 (&own)[4], i32 skip) {
     u32 v[4];
     if (width > 8) {

@@ -1,35 +1,35 @@
-// A split reduction by threads across rows: each takes LANES rows beside each other, and one place of each. ALIGNED:
+// A split reduction by threads across rows: each takes LANES neighbouring rows, and one accumulator of each. ALIGNED:
 // these are neighbours, whole vectors; otherwise a warp's rows are, and those of a thread lie as far apart.
 #pragma once
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
-// The part of a tile of rows that a block has, and what a thread takes of it.
-template <int LANES, bool ALIGNED> struct PartAcross {
+// The split of a tile of rows that a block has, and what a thread takes of it.
+template <int LANES, bool ALIGNED> struct SplitAcross {
   i32 wide;                // threads beside each other, as a power of two
   i64 table, tile;         // rows lie beside each other in tables; a tile of one is a block's
-  i64 number, begin, end;  // the part, and its segment
-  i32 place;               // the thread's
+  i64 number, begin, end;  // the split, and its segment
+  i32 accumulator;         // the thread's
   Beside<LANES, ALIGNED> columns;
   i64 row;                 // the first of the thread's
 };
 template <int LANES, bool ALIGNED>
-__device__ inline PartAcross<LANES, ALIGNED> part_across(const Reduction& rows) {
+__device__ inline SplitAcross<LANES, ALIGNED> split_across(const Reduction& rows) {
   const i32 wide = i32(rows.wide);
-  const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last parts first: the kernel before wrote them last
+  const i64 block = i64(gridDim.x) - 1 - blockIdx.x;  // the last splits first: the kernel before wrote them last
   const i64 line = rows.tiles(block), tile = block - line * rows.tiles.divisor;
-  const i64 table = rows.parts(line);
-  const auto at = rows.part(line - table * rows.parts.divisor, blockDim.x >> wide);
-  const i32 place = at.place + i32(threadIdx.x >> wide);
+  const i64 table = rows.splits(line);
+  const auto at = rows.split(line - table * rows.splits.divisor, blockDim.x >> wide);
+  const i32 accumulator = at.accumulator + i32(threadIdx.x >> wide);
   const Beside<LANES, ALIGNED> columns(rows, tile, wide);
-  return {wide, table, tile, at.number, at.begin, at.end, place, columns, table * rows.columns + columns.first};
+  return {wide, table, tile, at.number, at.begin, at.end, accumulator, columns, table * rows.columns + columns.first};
 }
 
 // An input with elements for each row, as a thread loads groups of it for all of its rows.
 template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputAcross {
   using E = element_in<P, N>;
   static constexpr int TURNS = turns_across<P, LANES>();
-  using Part = PartAcross<LANES, ALIGNED>;
+  using Split = SplitAcross<LANES, ALIGNED>;
   struct Groups {
     Lanes<E, LANES> of[TURNS][GROUP];
     __device__ auto get(int turn, int i, int lane) const { return of[turn][i].get(lane); }
@@ -40,16 +40,16 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
     const auto& input = args.template elements<N>();
     row = input.array + args.rows.kept.offset(at, input.reach.kept);
   }
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * apart < part.end)
+      if (t == 0 || start + t * apart < split.end)
         load_columns<E>(
-            groups.of[t], row, start + t * apart, part.end, args.rows, args.template elements<N>().reach,
-            part.columns);
+            groups.of[t], row, start + t * apart, split.end, args.rows, args.template elements<N>().reach,
+            split.columns);
   }
-  __device__ void ask(const ReduceArgs<P>& args, const Part& part, i64 start) const {
-    ask_for_columns<E>(row, start, part.end, args.rows, args.template elements<N>().reach, part.columns);
+  __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
+    ask_for_columns<E>(row, start, split.end, args.rows, args.template elements<N>().reach, split.columns);
   }
 };
 // One that rows share, or of which they have a few: the same elements serve all rows of a thread, unless those beside
@@ -57,23 +57,23 @@ template <typename P, int N, int LANES, bool ALIGNED, bool COLUMN> struct InputA
 template <typename P, int N, int LANES, bool ALIGNED> struct InputAcross<P, N, LANES, ALIGNED, true> {
   using E = element_in<P, N>;
   static constexpr int TURNS = turns_across<P, LANES>(), COUNT = P::BESIDE >> N & 1 ? LANES : 1;
-  using Part = PartAcross<LANES, ALIGNED>;
+  using Split = SplitAcross<LANES, ALIGNED>;
   struct Groups {
     Lanes<E, GROUP> of[TURNS][COUNT];
     __device__ auto get(int turn, int i, int lane) const { return of[turn][COUNT > 1 ? lane : 0].get(i); }
   };
 
   __device__ InputAcross(const ReduceArgs<P>&, i64) {}
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
     const auto& input = args.template elements<N>();
 #pragma unroll
     for (int t = 0; t < TURNS; ++t)
-      if (t == 0 || start + t * apart < part.end)
-        load_places<E, LANES, ALIGNED>(
-            groups.of[t], input.array, part.row, start + t * apart, part.end, args.rows, input.reach,
-            part.columns);
+      if (t == 0 || start + t * apart < split.end)
+        load_elements<E, LANES, ALIGNED>(
+            groups.of[t], input.array, split.row, start + t * apart, split.end, args.rows, input.reach,
+            split.columns);
   }
-  __device__ void ask(const ReduceArgs<P>&, const Part&, i64) const {}
+  __device__ void ask(const ReduceArgs<P>&, const Split&, i64) const {}
 };
 
 // An output with elements for each row.
@@ -87,10 +87,10 @@ template <typename P, int S, int LANES, bool ALIGNED> struct OutputAcross {
     row = output.array + args.rows.kept.offset(at, output.reach.kept);
   }
   __device__ void store(
-      const Group& group, const ReduceArgs<P>& args, const PartAcross<LANES, ALIGNED>& part, i64 first,
+      const Group& group, const ReduceArgs<P>& args, const SplitAcross<LANES, ALIGNED>& split, i64 first,
       i32 exist) const {
     store_columns<E>(
-        row, first, exist, args.rows, args.template output<stored_output<P, S>>().reach, part.columns, group.of);
+        row, first, exist, args.rows, args.template output<stored_output<P, S>>().reach, split.columns, group.of);
   }
 };
 
@@ -100,7 +100,7 @@ template <typename P, int LANES, bool ALIGNED, int... N, int... S>
 struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
   template <int I> using Input = InputAcross<P, I, LANES, ALIGNED, (I >= operands_of<P>::arrays)>;
   template <int I> using Output = OutputAcross<P, I, LANES, ALIGNED>;
-  using Part = PartAcross<LANES, ALIGNED>;
+  using Split = SplitAcross<LANES, ALIGNED>;
   using Groups = Tuple<typename Input<N>::Groups...>;
   using Stored = Tuple<typename Output<S>::Group...>;
   Tuple<Input<N>...> inputs;
@@ -109,14 +109,15 @@ struct OperandsAcrossOf<P, LANES, ALIGNED, Seq<N...>, Seq<S...>> {
   __device__ OperandsAcrossOf(const ReduceArgs<P>& args, i64 row)
       : inputs{Input<N>(args, row)...}, outputs{Output<S>(args, row)...} {}
 
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Part& part, i64 start, i64 apart) const {
-    (get<N>(inputs).load(get<N>(groups), args, part, start, apart), ...);
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, const Split& split, i64 start, i64 apart) const {
+    (get<N>(inputs).load(get<N>(groups), args, split, start, apart), ...);
   }
-  __device__ void ask(const ReduceArgs<P>& args, const Part& part, i64 start) const {
-    (get<N>(inputs).ask(args, part, start), ...);
+  __device__ void ask(const ReduceArgs<P>& args, const Split& split, i64 start) const {
+    (get<N>(inputs).ask(args, split, start), ...);
   }
-  __device__ void store(const Stored& stored, const ReduceArgs<P>& args, const Part& part, i64 first, i32 exist) const {
-    (get<S>(outputs).store(get<S>(stored), args, part, first, exist), ...);
+  __device__ void store(
+      const Stored& stored, const ReduceArgs<P>& args, const Split& split, i64 first, i32 exist) const {
+    (get<S>(outputs).store(get<S>(stored), args, split, first, exist), ...);
   }
 
   // One row's elements of the groups of a turn, as take_group has it.
@@ -136,23 +137,23 @@ using OperandsAcross = OperandsAcrossOf<P, LANES, ALIGNED, make_seq<operands_of<
 // Takes the groups that a thread has loaded.
 template <typename P, int LANES, bool ALIGNED>
 __device__ inline void take_groups(
-    Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::InParts (&passes)[LANES],
+    Accumulator<P> (&totals)[LANES], const ReduceArgs<P>& args, const typename P::SplitPass (&passes)[LANES],
     const OperandsAcross<P, LANES, ALIGNED>& operands,
-    const typename OperandsAcross<P, LANES, ALIGNED>::Groups& groups, const PartAcross<LANES, ALIGNED>& part,
+    const typename OperandsAcross<P, LANES, ALIGNED>::Groups& groups, const SplitAcross<LANES, ALIGNED>& split,
     i64 start, i64 apart) {
   using Operands = OperandsAcross<P, LANES, ALIGNED>;
 #pragma unroll
   for (int t = 0; t < turns_across<P, LANES>(); ++t) {
     const i64 first = start + t * apart;
-    if (first >= part.end) break;
-    const i32 exist = i32(min(part.end - first, i64(GROUP)));
+    if (first >= split.end) break;
+    const i32 exist = i32(min(split.end - first, i64(GROUP)));
     typename Operands::Stored stored = {};
 #pragma unroll
     for (int lane = 0; lane < LANES; ++lane)
       take_group<P, true>(
           totals[lane], passes[lane], typename Operands::Group{groups, stored, t, lane}, exist == GROUP, exist, first,
           reductions_of<P>());
-    operands.store(stored, args, part, first, exist);
+    operands.store(stored, args, split, first, exist);
   }
 }
 
@@ -164,32 +165,33 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
   if constexpr (P::STAGE > 1) wait_for_earlier();
-  const auto part = part_across<LANES, ALIGNED>(rows);
-  const Operands operands(args, part.row);
+  const auto split = split_across<LANES, ALIGNED>(rows);
+  const Operands operands(args, split.row);
   const Given<P> given(args);
-  typename P::InParts passes[LANES];
+  typename P::SplitPass passes[LANES];
   Accumulator<P> totals[LANES];
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane)
-    passes[lane] = given.pass(args, part.row + part.columns.step(lane));
+    passes[lane] = given.pass(args, split.row + split.columns.step(lane));
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) totals[lane].clear();
 #pragma unroll 1
   for (i32 turn = 0; turn < i32(rows.turns); turn += TURNS) {
-    const i64 apart = i64(rows.places) * GROUP, start = part.begin + turn * apart + i64(part.place) * GROUP;
-    if (start >= part.end) break;
+    const i64 apart = i64(rows.accumulators) * GROUP;
+    const i64 start = split.begin + turn * apart + i64(split.accumulator) * GROUP;
+    if (start >= split.end) break;
     typename Operands::Groups groups;
-    operands.load(groups, args, part, start, apart);
-    if constexpr (asks_ahead<P, LANES>()) operands.ask(args, part, start + TURNS * apart);
-    take_groups<P, LANES, ALIGNED>(totals, args, passes, operands, groups, part, start, apart);
+    operands.load(groups, args, split, start, apart);
+    if constexpr (asks_ahead<P, LANES>()) operands.ask(args, split, start + TURNS * apart);
+    take_groups<P, LANES, ALIGNED>(totals, args, passes, operands, groups, split, start, apart);
   }
   let_next_begin();
-  join_warps<LANES>(totals, part.wide, scratch);
-  const i32 width = LANES << part.wide;
+  join_warps<LANES>(totals, split.wide, scratch);
+  const i32 width = LANES << split.wide;
   for (i32 i = threadIdx.x; i < width; i += blockDim.x) {
-    const i64 column = part.tile * width + part.columns.place(i);
+    const i64 column = split.tile * width + split.columns.column_at(i);
     if (column >= rows.columns) continue;
     const Accumulator<P> total = joined<8>(scratch, width, i);
-    keep_total<P>(args, part.table * rows.columns + column, part.number, total);
+    keep_total<P>(args, split.table * rows.columns + column, split.number, total);
   }
 }

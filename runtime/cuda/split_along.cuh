@@ -1,29 +1,29 @@
-// A split reduction by threads along a row: each takes some of the row's places, and all groups that are dealt to them.
+// A split reduction by threads along a row: each takes some of the row's accumulators, and all groups dealt to them.
 // MODE: how the elements of rows lie.
 #pragma once
 #include "split_group.cuh"
 #include "split_tuning.cuh"
 
-// The part of a row that a block has, and what a thread takes of it. Of few rows, each warp takes a turn of the same 32
-// places (`dealt`).
-struct PartAlong {
-  i64 row, number, begin;  // begin: of the part's segment
+// The split of a row that a block has, and what a thread takes of it. Of few rows, each warp takes a turn of the same
+// 32 accumulators (`dealt`).
+struct SplitAlong {
+  i64 row, number, begin;  // begin: of the split's segment
   i32 size;                // elements of the segment
   i32 turns, apart;        // a thread's groups, and how far they lie from each other
   i32 own;                 // where the first of them begins in the segment
   bool dealt;
 
-  __device__ PartAlong(const Reduction& rows, i64 block) {
-    row = rows.parts(block);
-    const i32 span = i32(rows.places >> rows.cut);
-    const auto at = rows.part(block - row * rows.parts.divisor, span);
+  __device__ SplitAlong(const Reduction& rows, i64 block) {
+    row = rows.splits(block);
+    const i32 span = i32(rows.accumulators >> rows.cut);
+    const auto at = rows.split(block - row * rows.splits.divisor, span);
     number = at.number, begin = at.begin;
     dealt = i32(blockDim.x) > span;
     size = i32(at.end - at.begin);
     turns = dealt ? 1 : i32(rows.turns);
-    const i32 places = i32(rows.places);
-    apart = dealt ? SEGMENT : places * GROUP;
-    own = (at.place + i32(dealt ? threadIdx.x % 32 + threadIdx.x / 32 * places : threadIdx.x)) * GROUP;
+    const i32 accumulators = i32(rows.accumulators);
+    apart = dealt ? SEGMENT : accumulators * GROUP;
+    own = (at.accumulator + i32(dealt ? threadIdx.x % 32 + threadIdx.x / 32 * accumulators : threadIdx.x)) * GROUP;
   }
 };
 
@@ -39,10 +39,10 @@ template <typename P, int N, int MODE> struct InputAlong {
     row = input.array + args.rows.kept.offset(at, input.reach.kept);
   }
   template <int TURNS>
-  __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, PartAlong part, i32 start) const {
+  __device__ void load(Groups<TURNS>& groups, const ReduceArgs<P>& args, SplitAlong split, i32 start) const {
     const auto& input = args.template elements<N>();
-    part_shares<mode, E, TURNS>(
-        groups.of, row, part.begin, start, part.apart, part.size, args.rows, input.reach, input.array);
+    split_shares<mode, E, TURNS>(
+        groups.of, row, split.begin, start, split.apart, split.size, args.rows, input.reach, input.array);
   }
 };
 
@@ -85,8 +85,8 @@ template <typename P, int MODE, int... N, int... S> struct OperandsAlongOf<P, MO
       : inputs{InputAlong<P, N, MODE>(args, row)...},
         outputs{OutputAlong<P, S, MODE>(args, row, memory + before<S>())...} {}
 
-  __device__ void load(Groups& groups, const ReduceArgs<P>& args, PartAlong part, i32 start) const {
-    (get<N>(inputs).load(get<N>(groups), args, part, start), ...);
+  __device__ void load(Groups& groups, const ReduceArgs<P>& args, SplitAlong split, i32 start) const {
+    (get<N>(inputs).load(get<N>(groups), args, split, start), ...);
   }
   __device__ void store(const ReduceArgs<P>& args, const Stored& stored, i64 first, i32 left) const {
     (get<S>(outputs).store(args, get<S>(stored), first, left), ...);
@@ -132,10 +132,10 @@ template <typename P, int... X> struct FoundExtremesOf<P, Seq<X...>> {
   Tuple<extremes_of<P, X>...> found;
 
   template <int MODE, typename Groups>
-  __device__ void add(const Groups& groups, const PartAlong& part, i32 start) {
+  __device__ void add(const Groups& groups, const SplitAlong& split, i32 start) {
 #pragma unroll
     for (int t = 0; t < turns_along<P>(); ++t) {
-      const i32 left = part.size - start - t * part.apart;
+      const i32 left = split.size - start - t * split.apart;
       if (left <= 0) break;
       (get<X>(found).add(
            MODE == WHOLE ? get<extreme_at<P, X>::raw>(groups).of[t]
@@ -155,17 +155,17 @@ template <typename P> using FoundExtremes = FoundExtremesOf<P, typename P::Extre
 // Takes the groups that a thread has loaded.
 template <typename P, int MODE>
 __device__ inline void take_groups(
-    Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::InParts& pass,
+    Accumulator<P>& total, const ReduceArgs<P>& args, const typename P::SplitPass& pass,
     const OperandsAlong<P, MODE>& operands, const typename OperandsAlong<P, MODE>::Groups& groups,
-    const PartAlong& part, i32 start) {
+    const SplitAlong& split, i32 start) {
   using Operands = OperandsAlong<P, MODE>;
   constexpr bool STRETCHES = SplitTraits<P>::stores && MODE == UNIT;
 #pragma unroll
   for (int t = 0; t < Operands::TURNS; ++t) {
-    const i32 left = part.size - start - t * part.apart;
+    const i32 left = split.size - start - t * split.apart;
     if (left + (STRETCHES ? i32(threadIdx.x % 32) * GROUP : 0) <= 0) break;  // of a stretch, all of a warp write
     const i32 exist = min(left, GROUP);
-    const i64 first = part.begin + start + t * part.apart;
+    const i64 first = split.begin + start + t * split.apart;
     typename Operands::Stored stored = {};
     if (!STRETCHES || left > 0)
       take_group<P, false>(
@@ -175,15 +175,16 @@ __device__ inline void take_groups(
   }
 }
 
-// The extreme's index in a block's part, in the thread that this is told.
+// The extreme's index in a block's split, in the thread that this is told.
 template <typename P, int MODE>
 __device__ inline bool seek_extreme(
-    Accumulator<P>& total, const ReduceArgs<P>& args, const OperandsAlong<P, MODE>& operands, const PartAlong& part,
+    Accumulator<P>& total, const ReduceArgs<P>& args, const OperandsAlong<P, MODE>& operands, const SplitAlong& split,
     void* scratch) {
   constexpr int raw = extreme_at<P, 0>::raw;
   const auto& input = args.template elements<raw>();
-  return seek_part<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P>()>(
-      get<0>(total), get<raw>(operands.inputs).row, part.begin, part.own, part.apart, part.size, part.turns, args.rows,
+  return seek_in_split<typename extreme_at<P, 0>::How, MODE, element_in<P, raw>, turns_along<P>()>(
+      get<0>(total), get<raw>(operands.inputs).row, split.begin, split.own, split.apart, split.size, split.turns,
+      args.rows,
       input.reach, input.array, reinterpret_cast<u32*>(scratch));
 }
 
@@ -196,32 +197,32 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_along<P, MODE>())
   let_next_begin();  // the kernel that joins is small: its blocks wait where the last ones of this one leave room
   if constexpr (P::STAGE > 1) wait_for_earlier();
   // An odd stage starts from the end: what it reads last, the start, is what the next one finds in the L2 cache.
-  const i64 last = args.rows.rows * args.rows.parts.divisor - 1;
-  const PartAlong part(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);
-  const Operands operands(args, part.row, stretches);
-  const auto pass = Given<P>(args).pass(args, part.row);
+  const i64 last = args.rows.rows * args.rows.splits.divisor - 1;
+  const SplitAlong split(args.rows, P::STAGE % 2 ? last - blockIdx.x : blockIdx.x);
+  const Operands operands(args, split.row, stretches);
+  const auto pass = Given<P>(args).pass(args, split.row);
   Accumulator<P> total[1] = {Accumulator<P>::nothing()};
   bool has_total = threadIdx.x == 0;
   if constexpr (seeks_index<P>()) {
-    has_total = seek_extreme<P, MODE>(total[0], args, operands, part, scratch);
+    has_total = seek_extreme<P, MODE>(total[0], args, operands, split, scratch);
   } else {
 #pragma unroll 1
-    for (i32 turn = 0; turn < part.turns; turn += Operands::TURNS) {
-      const i32 start = turn * part.apart + part.own;
+    for (i32 turn = 0; turn < split.turns; turn += Operands::TURNS) {
+      const i32 start = turn * split.apart + split.own;
       typename Operands::Groups groups;
-      operands.load(groups, args, part, start);
+      operands.load(groups, args, split, start);
       if constexpr (has_extremes<P>(typename P::Extremes::Index())) {
         FoundExtremes<P> found;
-        found.template add<MODE>(groups, part, start);
+        found.template add<MODE>(groups, split, start);
         if (__builtin_expect(found.known(), 1)) {
           found.take(total[0]);
           continue;
         }
       }
-      take_groups<P, MODE>(total[0], args, pass, operands, groups, part, start);
+      take_groups<P, MODE>(total[0], args, pass, operands, groups, split, start);
     }
-    join_places(total, part.dealt, scratch);
+    join_accumulators(total, split.dealt, scratch);
   }
   if (has_total)
-    keep_total<P>(args, part.row, part.number, seeks_index<P>() ? total[0] : joined<8>(scratch, 1, 0));
+    keep_total<P>(args, split.row, split.number, seeks_index<P>() ? total[0] : joined<8>(scratch, 1, 0));
 }

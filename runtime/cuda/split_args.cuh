@@ -1,7 +1,7 @@
 // What the kernels of a split reduction take, and how they make a row's own outputs. Several blocks reduce a row, each
-// a part of it to an accumulator; a second kernel joins these. P::InParts is the program's one pass over a row.
+// a split of it to an accumulator; a second kernel joins these. P::SplitPass is the program's one pass over a row.
 #pragma once
-#include "parts.cuh"
+#include "split_joins.cuh"
 #include "row_args.cuh"
 
 // The reductions of a pass, which are the first of what it makes; outputs with an element for each of a row's follow.
@@ -9,12 +9,12 @@ template <typename Makes> struct MadeOf;
 template <typename... M> struct MadeOf<List<M...>> {
   static constexpr int reductions = (int(M::reduces) + ... + 0), stores = sizeof...(M) - reductions;
 };
-template <typename P> using made_of = MadeOf<typename P::InParts::Makes>;
+template <typename P> using made_of = MadeOf<typename P::SplitPass::Makes>;
 template <typename P> using reductions_of = make_seq<made_of<P>::reductions>;
 template <typename P> using stores_of = make_seq<made_of<P>::stores>;
-template <typename P, int R> using reduction_at = type_at<typename P::InParts::Makes, R>;
+template <typename P, int R> using reduction_at = type_at<typename P::SplitPass::Makes, R>;
 template <typename P, int S>
-constexpr int stored_output = type_at<typename P::InParts::Makes, made_of<P>::reductions + S>::output;
+constexpr int stored_output = type_at<typename P::SplitPass::Makes, made_of<P>::reductions + S>::output;
 template <typename P, int S> using stored_element = element_out<P, stored_output<P, S>>;
 
 // What elements of a row come to: the state of each reduction.
@@ -98,10 +98,10 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};
   }
   // For the pass: what it does not take is not read, for compilers keep the loops that find where it lies.
-  __device__ typename P::InParts pass(const ReduceArgs<P>& args, i64 row) const {
-    if constexpr (P::InParts::PER_ROW) return pass_for<typename P::InParts>(of_row(args, row));
+  __device__ typename P::SplitPass pass(const ReduceArgs<P>& args, i64 row) const {
+    if constexpr (P::SplitPass::PER_ROW) return pass_for<typename P::SplitPass>(of_row(args, row));
     else
-      return pass_for<typename P::InParts>(
+      return pass_for<typename P::SplitPass>(
           typename P::Shared{count, input_t<Operands::of_each_row(R)>()..., get<S>(scalars)..., get<A>(attributes)...});
   }
 };
@@ -131,9 +131,9 @@ template <typename P> __device__ inline void finish_row(const ReduceArgs<P>& arg
   finish_row<P>(args, row, found, reductions_of<P>(), typename P::Outputs::Index());
 }
 
-// What a block has made of its part of a row: the row's outputs, if that is all of it; else for the kernel that joins.
+// What a block has made of its split of a row: the row's outputs, if that is all of it; else for the kernel that joins.
 template <typename P>
-__device__ inline void keep_total(const ReduceArgs<P>& args, i64 row, i64 part, const Accumulator<P>& total) {
-  if (args.rows.parts.divisor == 1) finish_row<P>(args, row, total);
-  else args.accumulators[part * args.rows.rows + row] = total;
+__device__ inline void keep_total(const ReduceArgs<P>& args, i64 row, i64 split, const Accumulator<P>& total) {
+  if (args.rows.splits.divisor == 1) finish_row<P>(args, row, total);
+  else args.accumulators[split * args.rows.rows + row] = total;
 }

@@ -9,7 +9,7 @@ template <typename V> struct GroupValues { V of[GROUP]; };
 // stored of it. FAST: by quick forms, which tell in `usual` whether they held for all elements.
 template <int FAST, typename P, typename G, typename Values, int... R, int... S>
 __device__ inline void make_values(
-    Values& values, const typename P::InParts& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
+    Values& values, const typename P::SplitPass& pass, G& group, bool& usual, Seq<R...>, Seq<S...>) {
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     typename P::Held held;
@@ -30,12 +30,12 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
 // its elements do; `whole`: all of them. REPEATED: the others are the last one again, which changes no extreme.
 template <typename P, bool REPEATED, typename G, int... R>
 __device__ inline void take_group(
-    Accumulator<P>& total, const typename P::InParts& pass, G&& group, bool whole, i32 exist, i64 first,
+    Accumulator<P>& total, const typename P::SplitPass& pass, G&& group, bool whole, i32 exist, i64 first,
     Seq<R...> reductions) {
   Tuple<GroupValues<typename reduction_at<P, R>::Value>...> values;
   bool usual = pass.fast();
   make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
-  if constexpr (P::InParts::CAREFUL)
+  if constexpr (P::SplitPass::CAREFUL)
     if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
   (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>>(
        total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),

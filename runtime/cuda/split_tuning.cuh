@@ -1,9 +1,6 @@
-// How the kernels of a split reduction use a multiprocessor: what they have under way, and what room they leave. The
-// limits were found on an H200.
+// How the kernels of a split reduction use a multiprocessor: what they have under way, and what room they leave.
 #pragma once
 #include "split_args.cuh"
-
-constexpr int SPLIT_THREADS = 256;  // of a block, at most
 
 // What counts for a kernel's registers and its loads.
 template <typename P, typename S> struct SplitTraitsOf;
@@ -20,40 +17,40 @@ template <typename P, int... R> struct SplitTraitsOf<P, Seq<R...>> {
 };
 template <typename P> using SplitTraits = SplitTraitsOf<P, reductions_of<P>>;
 
-// Groups along a row that a thread loads at once: 128 bytes and more are under way. Fewer wide ones beside outputs,
+// Groups along a row that a thread loads at once. Fewer wide ones beside outputs,
 // which take registers too.
 template <typename P> __device__ constexpr int turns_along() {
   using Traits = SplitTraits<P>;
-  if (Traits::indices && !Traits::extremes) return Traits::bits <= 16 ? 4 : 2;
-  if (Traits::bits <= 16) return 8;
-  if (Traits::bits <= 32) return 4;
-  return Traits::stores && Traits::bits > 64 ? 1 : 2;
+  if (Traits::indices && !Traits::extremes) 
+    return larger(2, turns_of(Traits::bits, SPLIT_ALONG_INDEX_BITS, SPLIT_ALONG_INDEX_TURNS));
+  return larger(Traits::stores ? 1 : 2, turns_of(Traits::bits, SPLIT_ALONG_BITS, SPLIT_ALONG_TURNS));
 }
 // Groups of each of its rows beside each other: more where few bytes would be under way.
 template <typename P, int LANES> __device__ constexpr int turns_across() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;
-  if (LANES * Traits::bits <= 16) return 4;
-  return LANES * Traits::bits <= (Traits::indices ? 64 : 32) ? 2 : 1;
+  constexpr int bits = LANES * Traits::bits;
+  const int two = Traits::indices && bits <= SPLIT_ACROSS_INDEX_BITS ? 2 : 1;
+  return larger(two, turns_of(bits, SPLIT_ACROSS_BITS, SPLIT_ACROSS_TURNS));
 }
 // Whether a thread across rows has its next groups brought into the L2 cache: where few bytes are under way, or much is
 // computed before the next are loaded. Where many are, asking for more only takes their place.
 template <typename P, int LANES> __device__ constexpr bool asks_ahead() {
   using Traits = SplitTraits<P>;
-  return LANES > 1 && (Traits::stores || turns_across<P, LANES>() * LANES * Traits::bits <= 64);
+  return LANES > 1 && (Traits::stores || turns_across<P, LANES>() * LANES * Traits::bits <= SPLIT_ASK_BITS);
 }
 
-// Blocks that a multiprocessor is to have room for. Along rows the loads of three are enough: with more, loads would
+// Blocks that a multiprocessor is to have room for. Along rows the loads of few are enough: with more, loads would
 // wait for registers, of which the words around misaligned groups take twice as many. Across rows more would spill.
 template <typename P, int MODE> __device__ constexpr int blocks_along() {
   using Traits = SplitTraits<P>;
   if (Traits::stores) return 1;
-  if (MODE == WHOLE && !Traits::wide) return 3;
-  return MODE == UNIT ? 2 : 1;
+  if (MODE == WHOLE && !Traits::wide) return SPLIT_ROOM_LIGHT;
+  return MODE == UNIT ? SPLIT_ROOM : 1;
 }
 template <typename P, int LANES, bool ALIGNED> __device__ constexpr int blocks_across() {
   using Traits = SplitTraits<P>;
   if (Traits::wide) return 1;
-  if (Traits::light) return ALIGNED || LANES == 1 ? 2 : 3;
-  return Traits::indices && ALIGNED && LANES > 1 ? 3 : 2;
+  if (Traits::light) return ALIGNED || LANES == 1 ? SPLIT_ROOM : SPLIT_ROOM_LIGHT;
+  return Traits::indices && ALIGNED && LANES > 1 ? SPLIT_ROOM_LIGHT : SPLIT_ROOM;
 }

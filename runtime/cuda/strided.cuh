@@ -1,7 +1,7 @@
 // The schedule strided: operands with any strides.
 #pragma once
 #include "elementwise_program.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
 struct StridedMoves {
   template <typename E> struct Input {

@@ -2,9 +2,8 @@
 // it runs along; a thread computes neighbours along one axis, and the lanes of a warp lie along the other.
 #pragma once
 #include "elementwise_program.cuh"
-#include "walk.cuh"
+#include "index_space.cuh"
 
-constexpr int TILE_THREADS = 128;
 
 struct Tiles {
   i64 along, across;               // extents of the axis that a thread's share runs along, and of the other: < 2^31
@@ -12,11 +11,11 @@ struct Tiles {
   Divide run_along, run_across;    // neighbours that share parameters
   Outer outer;                     // of the planes
 
-  struct Place {
+  struct Position {
     i32 plane, along, across;      // of the tile's first element
     i32 length, width;             // elements that the tile has along and across
   };
-  template <int ALONG, int ACROSS> __device__ Place place(i32 tile) const {
+  template <int ALONG, int ACROSS> __device__ Position position(i32 tile) const {
     const i32 band = tiles_along(tile), plane = tiles_across(band);
     const i32 first = (tile - band * i32(tiles_along.divisor)) * ALONG;
     const i32 lane = (band - plane * i32(tiles_across.divisor)) * ACROSS;
@@ -58,11 +57,11 @@ template <typename E, int ALONG, int ACROSS> struct Tile {
 
 // Where a tile of an operand starts.
 template <typename E, typename P>
-__device__ inline P* corner(P* array, const Tiles& tiles, const Tiles::Place& place, const Strides& outer,
+__device__ inline P* corner(P* array, const Tiles& tiles, const Tiles::Position& position, const Strides& outer,
                             const PlaneSteps& steps) {
   constexpr int pair = storage<E>::bits < 8 ? 2 : 1;
-  return at<E>(array, tiles.offset(place.plane, outer) + place.across * steps.across) +
-         place.along / pair * steps.along;
+  return at<E>(array, tiles.offset(position.plane, outer) + position.across * steps.across) +
+         position.along / pair * steps.along;
 }
 
 // Copies 16 bytes into shared memory without waiting for them.
@@ -81,29 +80,29 @@ template <typename W, int LINES, int LENGTH>
 __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(from, line_step, step, length)) {
-    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
-    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
-    from += line * line_step + place * (16 / int(sizeof(W)));
-    tile += line * pitch + place * 16;
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = ELEMENTWISE_THREADS / vectors;
+    const i32 position = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
+    from += line * line_step + position * (16 / int(sizeof(W)));
+    tile += line * pitch + position * 16;
 #pragma unroll
     for (int i = 0; i < LINES; i += below, from += below * line_step)
       if (line + i < lines) copy_async(tile + i * pitch, from);
     return;
   }
-  constexpr int below = TILE_THREADS / LENGTH, BATCH = 8;  // loads under way
-  const i32 place = i32(threadIdx.x) % LENGTH;
-  if (place >= length) return;
+  constexpr int below = ELEMENTWISE_THREADS / LENGTH;
+  const i32 position = i32(threadIdx.x) % LENGTH;
+  if (position >= length) return;
   i32 line = i32(threadIdx.x) / LENGTH;
-  from += line * line_step + place * step;
-  tile += line * pitch + place * int(sizeof(W));
+  from += line * line_step + position * step;
+  tile += line * pitch + position * int(sizeof(W));
 #pragma unroll 1
-  for (; line < lines; line += BATCH * below, tile += BATCH * below * pitch) {
-    W units[BATCH];
+  for (; line < lines; line += TILE_BATCH * below, tile += TILE_BATCH * below * pitch) {
+    W units[TILE_BATCH];
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i, from += below * line_step)
+    for (int i = 0; i < TILE_BATCH; ++i, from += below * line_step)
       if (line + i * below < lines) units[i] = *from;
 #pragma unroll
-    for (int i = 0; i < BATCH; ++i)
+    for (int i = 0; i < TILE_BATCH; ++i)
       if (line + i * below < lines) *reinterpret_cast<W*>(tile + i * below * pitch) = units[i];
   }
 }
@@ -111,48 +110,48 @@ template <typename W, int LINES, int LENGTH>
 __device__ inline void write_lines(const u8* tile, W* to, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
   if (whole_vectors<W, LENGTH>(to, line_step, step, length)) {
-    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = TILE_THREADS / vectors;
-    const i32 place = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
-    to += line * line_step + place * (16 / int(sizeof(W)));
-    tile += line * pitch + place * 16;
+    constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = ELEMENTWISE_THREADS / vectors;
+    const i32 position = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
+    to += line * line_step + position * (16 / int(sizeof(W)));
+    tile += line * pitch + position * 16;
 #pragma unroll
     for (int i = 0; i < LINES; i += below, to += below * line_step)
       if (line + i < lines) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(tile + i * pitch);
     return;
   }
-  constexpr int below = TILE_THREADS / LENGTH;
-  const i32 place = i32(threadIdx.x) % LENGTH;
-  if (place >= length) return;
+  constexpr int below = ELEMENTWISE_THREADS / LENGTH;
+  const i32 position = i32(threadIdx.x) % LENGTH;
+  if (position >= length) return;
   i32 line = i32(threadIdx.x) / LENGTH;
-  to += line * line_step + place * step;
-  tile += line * pitch + place * int(sizeof(W));
-#pragma unroll 4
+  to += line * line_step + position * step;
+  tile += line * pitch + position * int(sizeof(W));
+#pragma unroll TILE_STORES_UNROLLED
   for (; line < lines; line += below, to += below * line_step, tile += below * pitch)
     *to = *reinterpret_cast<const W*>(tile);
 }
 
 // A whole tile of an operand.
 template <typename E, int ALONG, int ACROSS>
-__device__ inline void read_tile(u8* tile, const storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
-                                 const Strides& outer, const PlaneSteps& steps) {
+__device__ inline void read_tile(u8* tile, const storage_t<E>* array, const Tiles& tiles,
+                                 const Tiles::Position& position, const Strides& outer, const PlaneSteps& steps) {
   using T = Tile<E, ALONG, ACROSS>;
-  const auto from = corner<E>(array, tiles, place, outer, steps);
-  const i32 units = (place.length + T::pair - 1) / T::pair;
+  const auto from = corner<E>(array, tiles, position, outer, steps);
+  const i32 units = (position.length + T::pair - 1) / T::pair;
   if (steps.turned)
-    read_lines<typename T::W, T::units, ACROSS>(tile, from, steps.along, steps.across / T::pair, units, place.width);
+    read_lines<typename T::W, T::units, ACROSS>(tile, from, steps.along, steps.across / T::pair, units, position.width);
   else
-    read_lines<typename T::W, ACROSS, T::units>(tile, from, steps.across / T::pair, steps.along, place.width, units);
+    read_lines<typename T::W, ACROSS, T::units>(tile, from, steps.across / T::pair, steps.along, position.width, units);
 }
 template <typename E, int ALONG, int ACROSS>
-__device__ inline void write_tile(const u8* tile, storage_t<E>* array, const Tiles& tiles, const Tiles::Place& place,
-                                  const Strides& outer, const PlaneSteps& steps) {
+__device__ inline void write_tile(const u8* tile, storage_t<E>* array, const Tiles& tiles,
+                                  const Tiles::Position& position, const Strides& outer, const PlaneSteps& steps) {
   using T = Tile<E, ALONG, ACROSS>;
-  const auto to = corner<E>(array, tiles, place, outer, steps);
-  const i32 units = (place.length + T::pair - 1) / T::pair;
+  const auto to = corner<E>(array, tiles, position, outer, steps);
+  const i32 units = (position.length + T::pair - 1) / T::pair;
   if (steps.turned)
-    write_lines<typename T::W, T::units, ACROSS>(tile, to, steps.along, steps.across / T::pair, units, place.width);
+    write_lines<typename T::W, T::units, ACROSS>(tile, to, steps.along, steps.across / T::pair, units, position.width);
   else
-    write_lines<typename T::W, ACROSS, T::units>(tile, to, steps.across / T::pair, steps.along, place.width, units);
+    write_lines<typename T::W, ACROSS, T::units>(tile, to, steps.across / T::pair, steps.along, position.width, units);
 }
 
 // LANES neighbours along, from an even one on, out of a tile and into it.
@@ -217,7 +216,8 @@ struct TileMoves {
     const storage_t<E>* data;
     Strides strides;
     PlaneSteps steps;
-    template <int ALONG, int ACROSS> __device__ void fill(u8* tile, const Tiles& tiles, const Tiles::Place& at) const {
+    template <int ALONG, int ACROSS>
+    __device__ void fill(u8* tile, const Tiles& tiles, const Tiles::Position& at) const {
       read_tile<E, ALONG, ACROSS>(tile, data, tiles, at, strides, steps);
     }
     template <int ALONG, int ACROSS, int N>
@@ -233,7 +233,7 @@ struct TileMoves {
     const storage_t<E>* data;
     Strides strides;
     PlaneSteps steps;
-    __device__ const storage_t<E>* start(const Tiles& tiles, const Tiles::Place& at, i32 column) const {
+    __device__ const storage_t<E>* start(const Tiles& tiles, const Tiles::Position& at, i32 column) const {
       return data + tiles.offset(at.plane, strides) + column * steps.across;
     }
   };
@@ -249,7 +249,7 @@ struct TileMoves {
       one_to_tile<E, ALONG, ACROSS>(tile, steps.turned, along, across, value);
     }
     template <int ALONG, int ACROSS>
-    __device__ void flush(const u8* tile, const Tiles& tiles, const Tiles::Place& at) const {
+    __device__ void flush(const u8* tile, const Tiles& tiles, const Tiles::Position& at) const {
       write_tile<E, ALONG, ACROSS>(tile, data, tiles, at, strides, steps);
     }
   };
@@ -258,16 +258,16 @@ template <typename P> using TileArgs = typename Elementwise<P>::template Argumen
 
 // A block takes a tile through shared memory, a thread LANES neighbours of it.
 template <typename P, int ALONG, int ACROSS, int LANES>
-__global__ void __launch_bounds__(TILE_THREADS) tile(const __grid_constant__ TileArgs<P> args) {
+__global__ void __launch_bounds__(ELEMENTWISE_THREADS) tile(const __grid_constant__ TileArgs<P> args) {
   using E = Elementwise<P>;
   using Memory = TileMemory<ALONG, ACROSS>;
-  static_assert(ALONG * ACROSS % (TILE_THREADS * LANES) == 0);
+  static_assert(ALONG * ACROSS % (ELEMENTWISE_THREADS * LANES) == 0);
   const Tiles& tiles = args.head;
-  const Tiles::Place at = tiles.template place<ALONG, ACROSS>(i32(blockIdx.x));
+  const Tiles::Position at = tiles.template position<ALONG, ACROSS>(i32(blockIdx.x));
   const auto in_tiles = E::template input_memory<Memory>();
   const auto out_tiles = E::template output_memory<Memory>();
-  // A thread's elements lie at one place across. Threads without any read what runs of others share.
-  constexpr int SHARE = ALONG * ACROSS / TILE_THREADS;
+  // A thread's elements lie at one position across. Threads without any read what runs of others share.
+  constexpr int SHARE = ALONG * ACROSS / ELEMENTWISE_THREADS;
   const i32 across = i32(threadIdx.x) % ACROSS;
   i32 first = i32(threadIdx.x) / ACROSS * SHARE;
   const i32 last = ::min(first + SHARE, at.length);

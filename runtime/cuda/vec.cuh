@@ -4,7 +4,7 @@
 #include "flat.cuh"
 
 // Where a vector begins.
-template <int LAYOUT> struct VecPlace {
+template <int LAYOUT> struct VecPosition {
   const Flat& flat;
   i32 first;
   // Elements between the operand's start and that of a vector that lies in lines, beside those of the vectors before.
@@ -14,11 +14,11 @@ struct VecMoves {
   template <typename E> struct Input {
     const storage_t<E>* data;
     i64 gap;
-    template <int N, int LAYOUT> __device__ Lanes<E, N> load(const VecPlace<LAYOUT>& place) const {
-      return load_flat<LAYOUT, E, N>(data, place.first, place.gaps(gap));
+    template <int N, int LAYOUT> __device__ Lanes<E, N> load(const VecPosition<LAYOUT>& position) const {
+      return load_flat<LAYOUT, E, N>(data, position.first, position.gaps(gap));
     }
-    template <int LAYOUT> __device__ compute_t<E> read(const VecPlace<LAYOUT>& place, i32 at) const {
-      return ::read<E>(data, at + place.gaps(gap));
+    template <int LAYOUT> __device__ compute_t<E> read(const VecPosition<LAYOUT>& position, i32 at) const {
+      return ::read<E>(data, at + position.gaps(gap));
     }
   };
   template <typename R> struct Run {
@@ -31,12 +31,13 @@ struct VecMoves {
     storage_t<E>* data;
     i64 gap;
     template <int N, bool PAIRS> __device__ i32 lead() const { return ::lead<N, PAIRS, E>(data); }
-    template <int N, int LAYOUT> __device__ void store(const Lanes<E, N>& lanes, const VecPlace<LAYOUT>& place) const {
-      ::store<LAYOUT != SHIFTED>(data, place.first + place.gaps(gap), lanes);
+    template <int N, int LAYOUT>
+    __device__ void store(const Lanes<E, N>& lanes, const VecPosition<LAYOUT>& position) const {
+      ::store<LAYOUT != SHIFTED>(data, position.first + position.gaps(gap), lanes);
     }
     template <typename V, int LAYOUT>
-    __device__ void write(V value, const VecPlace<LAYOUT>& place, i32 at, bool last) const {
-      ::write<E>(data, at + place.gaps(gap), last, value);
+    __device__ void write(V value, const VecPosition<LAYOUT>& position, i32 at, bool last) const {
+      ::write<E>(data, at + position.gaps(gap), last, value);
     }
   };
 };
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
   using E = Elementwise<P>;
   using InputLanes = typename E::template InputLanes<LANES>;
   using OutputLanes = typename E::template OutputLanes<LANES>;
-  using Place = VecPlace<LAYOUT>;
+  using Position = VecPosition<LAYOUT>;
   constexpr int STEP = ELEMENTWISE_THREADS * LANES;
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
@@ -66,14 +67,14 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
 #pragma unroll
   for (int group = 0; group < GROUPS; ++group) {
     const i32 first = ::max(::min(begin + group * STEP, last), low);
-    E::template load<LANES>(in[group], args, Place{flat, first});
+    E::template load<LANES>(in[group], args, Position{flat, first});
     if constexpr (E::HAS_RUNS) {
       const auto run = flat.run_at(first);
       end[group] = run.end;
       E::load_entries(entries[group], args, run.index);
     }
   }
-  __syncwarp();  // keeps the loads above from being moved behind the first branch that uses them
+  __syncwarp();  // keeps the loads above from being moved after the first branch that uses them
   const auto scalars = E::scalars(args);
   const P whole = E::made_once(args, scalars);
 
@@ -98,7 +99,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
     }
     OutputLanes out;
     E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(out, program, in[group]);
-    E::template store<LANES>(args, out, Place{flat, first});
+    E::template store<LANES>(args, out, Position{flat, first});
   }
 
   // The others: vectors that straddle runs, the row's end, unusual shared values.
@@ -106,11 +107,11 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
   for (int group = 0; rest != 0; ++group, rest >>= 1) {
     if ((rest & 1) == 0) continue;
     const i32 first = begin + group * STEP, limit = ::min(first + LANES, length);
-    const Place place = {flat, first};
+    const Position position = {flat, first};
     if constexpr (E::HAS_RUNS) {
       if (first >= low && first <= last) {  // run by run, all lanes at once
         InputLanes in;
-        E::template load<LANES>(in, args, place);
+        E::template load<LANES>(in, args, position);
         OutputLanes out = {};
         i32 done = first;
 #pragma unroll 1
@@ -124,7 +125,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
           done = run.end;
         }
         if (done >= limit) {
-          E::template store<LANES>(args, out, place);
+          E::template store<LANES>(args, out, position);
           continue;
         }
       }
@@ -133,7 +134,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
     for (i32 at = ::max(first, 0); at < limit; ++at) {  // one element at a time
       P program = whole;
       if constexpr (E::HAS_RUNS) program = E::made(args, E::read_entries(args, flat.run_at(at).index), scalars);
-      E::write(args, E::value(program, E::read(args, place, at)), place, at, at + 1 == length);
+      E::write(args, E::value(program, E::read(args, position, at)), position, at, at + 1 == length);
     }
   }
 }

@@ -72,7 +72,7 @@ def check_workspace(plan: Plan, workspace, checked: Sequence[View | int | float]
 
 
 def may_coincide(plan: Plan, other: int, index: int) -> bool:
-    """Whether an output may be the very array of an input (places among the operands): each element is read before
+    """Whether an output may be the very array of an input (positions among the operands): each element is read before
     it is written, by the thread that writes it, and by no other."""
     operation = plan.operation
     read, written = operation.operands[other], operation.operands[index]
@@ -166,13 +166,13 @@ def _check_overlap(plan: Plan, checked: Sequence[View | int | float]) -> None:
             view = checked[other]
             if not isinstance(view, View) or not _overlap(output, view):
                 continue
-            same_place = (
+            same_memory = (
                 other < inputs
                 and (view.pointer, view.shape, view.storage) == (output.pointer, output.shape, output.storage)
                 and (view.strides == output.strides or (view.contiguous and output.contiguous))
                 and may_coincide(plan, other, index)
             )
-            if not same_place:
+            if not same_memory:
                 raise InvalidProblem(
                     f"{plan.name}: {name} overlaps {operands[other].name}; in place, it must be the same array"
                 )

@@ -1,6 +1,7 @@
 """From CUDA source to machine code, through NVRTC. Needs neither a GPU nor an installed CUDA toolkit.
 
-A source may include nothing but the headers of `runtime/cuda/`. NVRTC gets those in memory, so what a
+A source may include nothing but the headers of `runtime/cuda/` and `tuning.cuh`, which is written from the record of
+the architecture. NVRTC gets those in memory, so what a
 source means depends on no search path. NVRTC itself is loaded at the first compilation, not with this
 module.
 """
@@ -15,6 +16,7 @@ from importlib import resources
 
 from skuda.errors import CompileError, MissingDependency, Unsupported
 from skuda.model.records import Record
+from skuda.schedules import tuning
 
 # The bits that plans promise depend on these: no contraction to FMA, subnormals kept, IEEE division and root.
 OPTIONS = (
@@ -48,15 +50,21 @@ class Compiled(Record):
 
 @cache
 def headers() -> dict[str, str]:
-    """The text of every header of `runtime/cuda/`, by the name that a source includes it under."""
+    """The text of every header, by the name that a source includes it under: those of `runtime/cuda/`, and the sizes
+    of the architecture that the process has chosen."""
     folder = resources.files("skuda").joinpath("cuda")
     files = [file for file in folder.iterdir() if file.name.endswith(".cuh")]
-    return {file.name: file.read_text(encoding="utf-8") for file in sorted(files, key=lambda file: file.name)}
+    found = {file.name: file.read_text(encoding="utf-8") for file in files}
+    found[tuning.HEADER] = tuning.header(tuning.chosen())
+    return dict(sorted(found.items()))
 
 
-def included(source: str) -> dict[str, str]:
-    """The headers that a source includes, itself or through others: what it means depends on no other."""
+def included(source: str, arch: str | None = None) -> dict[str, str]:
+    """The headers that a source includes, itself or through others, as they are for an architecture (else for the
+    one that the process has chosen): what it means depends on no other."""
     known, found, waiting = headers(), {}, [source]
+    if arch is not None:
+        known = known | {tuning.HEADER: tuning.header(arch)}
     while waiting:
         for name in _named(waiting.pop()):
             if name in known and name not in found:
@@ -89,7 +97,7 @@ def compile_cubin(source: str, name: str, entries: Sequence[str], arch: str) -> 
     start = time.perf_counter()
     nvrtc = _nvrtc()
     _require_arch(nvrtc, name, arch)
-    named = included(source)
+    named = included(source, arch)
     program = _checked(
         nvrtc,
         name,

@@ -104,7 +104,7 @@ def cached_cubin(source: str, name: str, entry: str, arch: str, *, fresh: bool =
 
 
 def _key(source: str, entry: str, arch: str) -> bytes:
-    included = tuple(compiler.included(source).items())
+    included = tuple(compiler.included(source, arch).items())
     # repr of nested tuples of text is unambiguous: no two requests share one.
     return hashlib.sha256(repr((FORMAT, source, included, entry, arch, compiler.OPTIONS)).encode()).digest()
 

@@ -1,7 +1,7 @@
 """Launches that begin before the kernel in front of them has ended: programmatic dependent launch.
 
 Their blocks are placed and their parameters read while the kernel in front still runs; they wait for its end, and for
-what it wrote, in `griddepcontrol.wait` (parts.cuh). That saves most of the time between two kernels of a stream.
+what it wrote, in `griddepcontrol.wait` (split_joins.cuh). That saves most of the time between two kernels of a stream.
 CuPy has no call for it, so the driver is called through ctypes.
 """
 
@@ -22,7 +22,7 @@ _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
 
 
 def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
-    """How to launch a kernel behind the one that a stream was given last: `loaded.launch`, or the same earlier."""
+    """How to launch a kernel after the one that a stream was given last: `loaded.launch`, or the same earlier."""
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
         return loaded.launch
     return _DependentLaunch(loaded).launch

@@ -40,7 +40,7 @@ _FULL, _ARRAY, _INTEGER, _REAL = "full", "array", "integer", "real"
 
 
 def fast_path_of(
-    plan: Plan, types: tuple[type, ...], device: int, places: tuple[AxisView, ...] = ()
+    plan: Plan, types: tuple[type, ...], device: int, axis_views: tuple[AxisView, ...] = ()
 ) -> FastPath:
     """The fast path of a plan for operands of these types on this device; `refuse` where there is none.
 
@@ -48,7 +48,7 @@ def fast_path_of(
         plan: a plan of the CUDA backend whose output has elements.
         types: of each operand, inputs first.
         device: CUDA ordinal.
-        places: of each operand in the array that is given for it; none where that is the operand.
+        axis_views: of each operand in the array that is given for it; none where that is the operand.
 
     Returns:
         What takes the operands and a stream (None: the plan's, else the library's current) and returns whether it
@@ -58,20 +58,20 @@ def fast_path_of(
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
     if library is None or None in kinds or plan.operation.analysis.stages:
         return refuse
-    launch = _launch_of(plan, kinds, places)
-    return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, places).on(device)
+    launch = _launch_of(plan, kinds, axis_views)
+    return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, axis_views).on(device)
 
 
-def _launch_of(plan: Plan, kinds: tuple[str, ...], places: tuple[AxisView, ...]) -> Launch | Stages:
+def _launch_of(plan: Plan, kinds: tuple[str, ...], axis_views: tuple[AxisView, ...]) -> Launch | Stages:
     """What serves contiguous, aligned arrays."""
     views = [
         View(0, shape, contiguous_strides(shape), DTYPES[word].storage, 0, True, False, None)
         if kind in (_FULL, _ARRAY)
         else 0
-        for kind, shape, word in zip(kinds, [place.shape for place in places] or plan.stored, plan.words, strict=True)
+        for kind, shape, word in zip(kinds, [each.shape for each in axis_views] or plan.stored, plan.words, strict=True)
     ]
-    if places:
-        views = [with_axes(view, place.axes) if view else 0 for view, place in zip(views, places, strict=True)]
+    if axis_views:
+        views = [with_axes(view, each.axes) if view else 0 for view, each in zip(views, axis_views, strict=True)]
     return plan.launch_for(views)
 
 
@@ -98,14 +98,14 @@ class _Maker:
         types: tuple[type, ...],
         library: str,
         kinds: tuple[str, ...],
-        places: tuple[AxisView, ...],
+        axis_views: tuple[AxisView, ...],
     ):
         self._made: dict[int, FastPath] = {}
         self._device_of = device_of[library]
         operation = plan.operation
         inputs = len(operation.inputs)
         storages = [DTYPES[word].storage for word in plan.words]
-        shapes = [place.shape for place in places] or plan.stored
+        shapes = [axis_view.shape for axis_view in axis_views] or plan.stored
         sizes = [prod(shape) * storage.itemsize for shape, storage in zip(shapes, storages)]
         self.launch = launch
         operands = plan.operation.operands
@@ -124,8 +124,8 @@ class _Maker:
         handle = _STREAMS[library] if plan.stream is None else "current"
         self._factory = _factory(library, kinds, inputs, pairs, contiguous[library], handle)
         blank = launch.blank.copy()
-        for place in launch.slots.places:
-            blank[place] = 0
+        for position in launch.slots.positions:
+            blank[position] = 0
 
         def block() -> tuple:
             """A parameter block: its words as integers and as reals, and its address for the driver."""
@@ -146,13 +146,13 @@ class _Maker:
             word, storage = DTYPES[plan.words[index]], storages[index]
             expected = {
                 "type": types[index],
-                "place": launch.slots.words[launch.places[index]],  # of a number: its first word, a pointer's
+                "word": launch.slots.words[launch.positions[index]],  # of a number: its first word, a pointer's
             }
             if kind in (_FULL, _ARRAY):
                 expected |= {
                     "element": cupy_dtype(storage) if library == "cupy" else torch_dtypes()[storage],
                     "shape": shapes[index],
-                    "spread": shapes[index] if places else _spread(plan, index),
+                    "spread": shapes[index] if axis_views else _spread(plan, index),
                     "below": -sizes[index],
                     "above": sizes[index],
                     "mask": storage.itemsize - 1,
@@ -162,7 +162,7 @@ class _Maker:
             else:
                 expected |= {"narrow": storage.type, "last": (None, None)}
             if kind in (_INTEGER, _REAL):
-                expected |= {"real": expected["place"] + 1, "integer": expected["place"] + 2}
+                expected |= {"real": expected["word"] + 1, "integer": expected["word"] + 2}
             self._expected |= {f"{name}{index}": value for name, value in expected.items()}
 
     def on(self, device: int) -> FastPath:
@@ -225,7 +225,7 @@ def _text(
     names = "block pool stream_handle current grid threads shared elsewhere home function context".split()
     names += "current_context launch_kernel launch_there".split()
     for index in everything:
-        names += [f"type{index}", f"place{index}"]
+        names += [f"type{index}", f"word{index}"]
         if index not in arrays:
             names += [f"real{index}", f"integer{index}"]
     for index in arrays:
@@ -261,7 +261,7 @@ def _text(
         apart = f"below{other} < p{other} - p{output} < above{output}"
         checks += [f"if {apart}{f' and p{other} != p{output}' if same else ''}:", "    return False"]
 
-    numbers, writes = [], [f"words[place{index}] = p{index}" for index in arrays]
+    numbers, writes = [], [f"words[word{index}] = p{index}" for index in arrays]
     for index in integers:
         numbers += [f"if not lowest{index} <= v{index} <= highest{index}:", "    return False"]
         writes += [f"reals[real{index}] = v{index}", f"words[integer{index}] = v{index}"]

@@ -33,26 +33,26 @@ class Slots:
 
     Attributes:
         blank: what a launch copies, fills in and gives to `pack`.
-        places: where in `blank` the members to fill in are, in order.
-        words: at which 8-byte word of the struct the member of each place is.
+        positions: where in `blank` the members to fill in are, in order.
+        words: at which 8-byte word of the struct the member at each position is.
 
     Raises:
         struct.error: an int fits neither int64 nor uint64, or a slot is no number.
     """
 
-    __slots__ = ("_memory_of", "_offset", "_pack_into", "blank", "places", "words")
+    __slots__ = ("_memory_of", "_offset", "_pack_into", "blank", "positions", "words")
 
     def __init__(self, slots: Sequence[int | float | type]) -> None:
         formats = ["="]
         self.blank: list[Any] = []
-        self.places: list[int] = []
+        self.positions: list[int] = []
         self.words: dict[int, int] = {}
         word = 0
         for varies, run in groupby(slots, lambda slot: slot is int or slot is float):
             if varies:
                 for slot in run:
                     formats.append("q" if slot is int else "d")
-                    self.places.append(len(self.blank))
+                    self.positions.append(len(self.blank))
                     self.words[len(self.blank)] = word
                     word += 1
                     self.blank.append(None)
@@ -70,7 +70,7 @@ class Slots:
         """The struct as the driver wants it, for any number of launches: each copies it.
 
         Args:
-            filled: a copy of `blank` with an int or float in each of `places`; it is written to.
+            filled: a copy of `blank` with an int or float in each of `positions`; it is written to.
 
         Returns:
             The memory, and the address in it of the driver's `void* kernelParams[1]`, good while it lives.

@@ -62,8 +62,8 @@ class Launch(Launches):
         block: threads of one.
         shared: bytes of shared memory of one, beside what the kernel declares.
         slots: the kernel's argument.
-        blank: `slots.blank`, with nothing in the places of numbers.
-        places: where in it each operand's pointer goes; those of a number follow.
+        blank: `slots.blank`, with nothing at the positions of numbers.
+        positions: where in it each operand's pointer goes; those of a number follow.
         entries: the NVRTC name expressions of the kernels, in order.
         loaded: the kernel by device, as far as it was wanted.
     """
@@ -77,8 +77,8 @@ class Launch(Launches):
         self.workspace = geometry.workspace
         entries = table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
-        in_parts = isinstance(geometry.variant, table.PartVariant)
-        self._later = operation.analysis.stage > 1 and in_parts  # waits by itself
+        is_split = isinstance(geometry.variant, table.SplitVariant)
+        self._later = operation.analysis.stage > 1 and is_split  # waits by itself
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         order = abi.order(operation)
@@ -106,16 +106,16 @@ class Launch(Launches):
             ]
         )
         self.blank = slots.blank.copy()
-        free = iter(slots.places)
-        places: dict[str, int] = {}
+        free = iter(slots.positions)
+        positions: dict[str, int] = {}
         for operand in (*order.elements, *order.shared, *order.scalars, *order.outputs):
-            places[operand.name] = next(free)
+            positions[operand.name] = next(free)
             if operand in order.scalars:
                 self.blank[next(free)], self.blank[next(free)] = 0.0, 0
         self._scratch = next(free, None)
         if self._scratch is not None:
             self.blank[self._scratch] = 0
-        self.places = tuple([places[operand.name] for operand in operation.operands])
+        self.positions = tuple([positions[operand.name] for operand in operation.operands])
 
     def on(self, device: int) -> Loaded:
         """The kernel ready to launch on a device; raises what `Kernel.on` does."""
@@ -149,11 +149,11 @@ class Launch(Launches):
         filled = self.blank.copy()
         if self._scratch is not None:
             filled[self._scratch] = workspace
-        for value, place, single in zip(checked, self.places, self._single, strict=True):
+        for value, position, single in zip(checked, self.positions, self._single, strict=True):
             if single and not isinstance(value, View):
-                filled[place : place + 3] = 0, float(value), value if isinstance(value, int) else 0
+                filled[position : position + 3] = 0, float(value), value if isinstance(value, int) else 0
             else:
-                filled[place] = value.pointer
+                filled[position] = value.pointer
         return filled
 
 
@@ -215,7 +215,7 @@ class PreparedLaunch:
 
     CuPy's arrays cannot get other memory. Torch's can (`set_`, `resize_`, a storage that is freed): their
     addresses are asked again at each launch. Not noticed is an array that keeps its address but gets another
-    shape, or a smaller storage at the same place: whoever does that to arrays of arguments makes new ones.
+    shape, or a smaller storage at the same address: whoever does that to arrays of arguments makes new ones.
 
     Attributes:
         plan: whose it is.

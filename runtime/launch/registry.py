@@ -57,7 +57,7 @@ class Catalog:
 
     def _plans(self, name: str) -> tuple[type[Plan], ...]:
         found = self.module(name).PLANS
-        if any(plan.operation.analysis.second for plan in found):
+        if any(plan.operation.analysis.alternative for plan in found):
             found += importlib.import_module(f"{self.package}.plans._{name}").PLANS
         return found
 

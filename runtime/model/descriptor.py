@@ -95,7 +95,7 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
     """The attributes' values: defaults filled in, ranges and requirements checked."""
     values: dict[str, Any] = {}
     for attribute in operation.attributes:
-        if attribute.type == "size" or attribute.places:
+        if attribute.type == "size" or attribute.names_axes:
             continue
         value = getattr(descriptor, attribute.name)
         word = types.get(attribute.type, attribute.type)

@@ -83,7 +83,7 @@ class Attribute(Record):
         name: argument name.
         type: a type letter (a number that this type can hold), `i32`, `C`, `size`, `axis` or `axes`.
         default: a number, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
-        axis_of: for an axis or axes, the dimension that they place.
+        axis_of: for an axis or axes, the dimension whose axes they name.
     """
 
     name: str
@@ -92,7 +92,7 @@ class Attribute(Record):
     axis_of: str | None = None
 
     @property
-    def places(self) -> bool:
+    def names_axes(self) -> bool:
         """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
         return self.axis_of is not None
 
@@ -144,7 +144,7 @@ class Analysis(Record):
         attributes: names of the attributes that the formulas use, which kernels and references take.
         over: what the reductions are over; None where there are none, or several things.
         counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
-            take that number behind the attributes, as `COUNTED`.
+            take that number after the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values the formulas ask for, C among them.
@@ -158,9 +158,9 @@ class Analysis(Record):
             the same dimensions may be the very array of one.
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
         stage: which one of such it is, from 1 on; else 0.
-        second: of one that kernels of rows serve and stages as well: how many these are, for rows that lie apart or are
-            few and long; of such a stage the same; 1 of one whose codes of 4 bits an elementwise operation may have to
-            pack, and of that operation; else 0.
+        alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
+            are few and long. A stage of that form has the same number. It is 1 where an elementwise operation may have
+            to pack codes of 4 bits, and of that operation; 0 where there is none.
     """
 
     exact: bool = True
@@ -178,7 +178,7 @@ class Analysis(Record):
     updated: tuple[str, ...] = ()
     stages: int = 0
     stage: int = 0
-    second: int = 0
+    alternative: int = 0
 
 
 class Operation(Record):
@@ -197,7 +197,7 @@ class Operation(Record):
         source: name of the CUDA source within the generated package.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
-        forms: for each of these, the module of what runs where it and those behind it are left out.
+        forms: for each of these, the module of what runs where it and those after it are left out.
         analysis: what follows from the formulas.
     """
 
@@ -237,14 +237,14 @@ class Operation(Record):
         return self.source.removesuffix(".cu").partition(FORM)[0]
 
     @property
-    def of_second(self) -> bool:
-        """Whether it is a stage of a second form, which needs only the schedules of some calls."""
-        return bool(self.analysis.second and self.analysis.stage)
+    def of_alternative(self) -> bool:
+        """Whether it is a stage of a multi-kernel form, which needs only the schedules of some calls."""
+        return bool(self.analysis.alternative and self.analysis.stage)
 
     @property
     def repacked(self) -> bool:
-        """Whether its codes of 4 bits are packed in a second step, where rows share bytes; or it is that step."""
-        return self.analysis.second == 1
+        """Whether its codes of 4 bits are packed by a second kernel, where rows share bytes; or it is that step."""
+        return self.analysis.alternative == 1
 
     @cached_property
     def reference(self) -> str:
@@ -320,7 +320,7 @@ class Operation(Record):
     @cached_property
     def axis(self) -> Attribute | None:
         """The attribute that says which axes of an array a dimension is; None where shapes alone do."""
-        return next((attribute for attribute in self.attributes if attribute.places), None)
+        return next((attribute for attribute in self.attributes if attribute.names_axes), None)
 
     @cached_property
     def chooses_axes(self) -> bool:

@@ -70,7 +70,7 @@ class KernelSku(Record):
     """Identity of one kernel.
 
     Attributes:
-        category: family of the operation, the part of the row's `kind` before the dot.
+        category: kind of the operation, the part of the row's `kind` before the dot.
         op: name of the row.
         direction: forward or backward.
         element: word of the first type variable (T).

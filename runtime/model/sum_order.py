@@ -4,8 +4,8 @@ A row is what a reduction is over: an operand's elements along some axes, or tho
 Sums and products are made in one order, which depends on the row's length alone:
 
 1. eight elements are added as a tree: neighbours, then neighbours among these sums, three times;
-2. these groups are dealt in turn to `places(length)` places, and each place adds its groups one after the other;
-3. the places are added as a tree of neighbours;
+2. these groups are dealt in turn to `accumulators(length)` accumulators; each adds its groups one after the other;
+3. the accumulators are added as a tree of neighbours;
 4. a row of more than 65536 elements is cut in segments of so many, whose sums are added as a tree of neighbours.
 
 What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
@@ -16,15 +16,15 @@ added apart, by another block or another kernel.
 
 from __future__ import annotations
 
-PLACED = ("argmax", "argmin")  # reductions that go on with a value and its place
+INDEX_REDUCTIONS = ("argmax", "argmin")  # reductions that go on with a value and its index
 GROUP = 8  # neighbours that are added first
 SEGMENT = 1 << 16  # elements
-PLACE_GROUPS = 4  # of a place, at most, until there are all places
-MOST_PLACES = 1024  # of a row; like the fewest a power of two
-_FEWEST_PLACES = 4
+ACCUMULATOR_GROUPS = 4  # of an accumulator, at most, until there are all accumulators
+MOST_ACCUMULATORS = 1024  # of a row; like the fewest a power of two
+_FEWEST_ACCUMULATORS = 4
 
 
-def places(length: int) -> int:
-    """To how many places the groups of a row of this length are dealt. A thread of a kernel is one place, or two."""
-    wanted = 1 << (-(-length // (GROUP * PLACE_GROUPS)) - 1).bit_length() if length else 0
-    return min(MOST_PLACES, max(_FEWEST_PLACES, wanted))
+def accumulators(length: int) -> int:
+    """The number of accumulators of a row of this length. A thread of a kernel has one of them, or two."""
+    wanted = 1 << (-(-length // (GROUP * ACCUMULATOR_GROUPS)) - 1).bit_length() if length else 0
+    return min(MOST_ACCUMULATORS, max(_FEWEST_ACCUMULATORS, wanted))

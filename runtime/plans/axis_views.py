@@ -79,7 +79,7 @@ def chosen(axis, shape: tuple[int, ...], called: str, of: str) -> ChosenAxes:
 
 
 class AxisViewPlan:
-    """A plan whose operands lie in the caller's arrays as `places` say.
+    """A plan whose operands lie in the caller's arrays as `axis_views` say.
 
     It stands in for the plan in `skuda.plans.functions`.
 
@@ -89,15 +89,15 @@ class AxisViewPlan:
         made: of each output, the shape and the element of an array that can hold it, as the caller wants it.
     """
 
-    def __init__(self, plan: Plan, places: tuple[AxisView, ...], spread: tuple[AxisView | None, ...]):
+    def __init__(self, plan: Plan, axis_views: tuple[AxisView, ...], spread: tuple[AxisView | None, ...]):
         self.plan = plan
         self.operation = plan.operation
         self.made = tuple(
-            (place.shape, DTYPES[word].storage)
-            for place, word in list(zip(places, plan.words, strict=True))[len(plan.operation.inputs) :]
+            (axis_view.shape, DTYPES[word].storage)
+            for axis_view, word in list(zip(axis_views, plan.words, strict=True))[len(plan.operation.inputs) :]
         )
         self.stream_of = plan.stream_of
-        self._places = places
+        self._axis_views = axis_views
         self._spread = spread  # where else an operand may lie: in an array that keeps the axes it lacks
         self._fast_path: FastPath = refuse  # the one that served last
 
@@ -108,23 +108,23 @@ class AxisViewPlan:
 
     def learn(self, values: Sequence) -> FastPath | None:
         """`Plan.learn` for the caller's arrays."""
-        fast_path = self.plan.learn(values, self._places)
+        fast_path = self.plan.learn(values, self._axis_views)
         if fast_path is not None:
             self._fast_path = fast_path
         return fast_path
 
     def _operand(self, index: int, value) -> Any:
         """The operand in a caller's array, or the caller's number."""
-        operand, place = self.operation.operands[index], self._places[index]
-        if operand.scalar and not place.shape:
+        operand, axis_view = self.operation.operands[index], self._axis_views[index]
+        if operand.scalar and not axis_view.shape:
             return value
         view = value if type(value) is View else view_of(value, f"{self.plan.name}: {operand.name}")
         spread = self._spread[index]
-        if view.shape != place.shape and spread is not None and view.shape == spread.shape:
-            place = spread
-        if view.shape != place.shape:
-            raise InvalidProblem(f"{self.plan.name}: {operand.name} has shape {view.shape}, expected {place.shape}")
-        return with_axes(view, place.axes)
+        if view.shape != axis_view.shape and spread is not None and view.shape == spread.shape:
+            axis_view = spread
+        if view.shape != axis_view.shape:
+            raise InvalidProblem(f"{self.plan.name}: {operand.name} has shape {view.shape}, expected {axis_view.shape}")
+        return with_axes(view, axis_view.axes)
 
 
 def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | AxisViewPlan:
@@ -136,7 +136,7 @@ def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | Axis
     operation = plan.operation
     of = operation.axis.axis_of
     space = next(operand.dims for operand in operation.operands if operand.dims[-1:] and operand.dims[-1].name == of)
-    places, spread = [], []
+    axis_views, spread = [], []
     for index, (operand, stored) in enumerate(zip(operation.operands, plan.stored, strict=True)):
         shape, own = stored, tuple(range(len(stored)))
         kept = None
@@ -151,8 +151,8 @@ def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | Axis
         elif operand.name in operation.analysis.keeps:
             ranks = range(len(axes.order))
             kept = AxisView(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
-        places.append(kept if kept is not None and keepdims else AxisView(shape, own))
+        axis_views.append(kept if kept is not None and keepdims else AxisView(shape, own))
         spread.append(kept)
-    same = all(place.shape == stored and place.axes == tuple(range(len(stored)))
-               for place, stored in zip(places, plan.stored, strict=True))  # fmt: skip
-    return plan if same else AxisViewPlan(plan, tuple(places), tuple(spread))
+    same = all(axis_view.shape == stored and axis_view.axes == tuple(range(len(stored)))
+               for axis_view, stored in zip(axis_views, plan.stored, strict=True))  # fmt: skip
+    return plan if same else AxisViewPlan(plan, tuple(axis_views), tuple(spread))

@@ -101,7 +101,7 @@ def call(
 
 
 def call_without(plan_class: type[Plan], values, attributes, stream, without: str | None = None, **options):
-    """`call` of an operation without some of its optional inputs: the first that is None, and those behind it.
+    """`call` of an operation without some of its optional inputs: the first that is None, and those after it.
 
     Args:
         plan_class, values, attributes, stream: as of `call`.
@@ -109,7 +109,7 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
         options: as of `call`.
 
     Raises:
-        InvalidProblem: one behind the first that is left out is given, or `without` names no optional input.
+        InvalidProblem: one after the first that is left out is given, or `without` names no optional input.
     """
     key = plan_class, without, *map(type, values[:-1])
     try:
@@ -144,17 +144,17 @@ def _form(plan_class: type[Plan], inputs, without: str | None):
     if there == first:
         raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
     if there is not None:
-        behind = "what stands behind an input that is left out must be left out too"
-        raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {behind}")
-    places = {operand.name: index for index, operand in enumerate(operation.inputs)}
-    kept = itemgetter(*(places[operand.name] for operand in form.operation.inputs), -1)
+        later = "what comes after an input that is left out must be left out too"
+        raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {later}")
+    positions = {operand.name: index for index, operand in enumerate(operation.inputs)}
+    kept = itemgetter(*(positions[operand.name] for operand in form.operation.inputs), -1)
     own = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
     chosen = tuple(own.get(attribute.name, attribute) for attribute in form.operation.attributes)
     return form, kept, None if chosen == tuple(range(len(own))) else chosen
 
 
 def _without_numbers(plan_class: type[Plan], inputs) -> list | None:
-    """The inputs, with None in the place of each number that stands for an array which may be left out; None if there
+    """The inputs, with None in place of each number that stands for an array which may be left out; None if there
     is no such number."""
     optional = plan_class.operation.numbers
     found = list(inputs)
@@ -331,16 +331,16 @@ def _check_lengths(operation: Operation, sizes, axes: ChosenAxes | None) -> None
     if not operation.analysis.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
         return
     array = next(o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space)
-    place = 0
+    position = 0
     for dim in operation.space:
         for extent in sizes[dim.name] if dim.many else (sizes[dim.name],):
             if extent == 0 and dim.name in operation.along:
-                axis = axes.order[place] if axes else place
+                axis = axes.order[position] if axes else position
                 raise InvalidProblem(
                     f"{operation.function}: axis {axis} of {array.name} has length 0; there is no "
                     f"{operation.analysis.of_some} of no elements"
                 )
-            place += 1
+            position += 1
 
 
 def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, name: str) -> str | None:
@@ -392,7 +392,7 @@ def _agree(operation: Operation, values, types, sizes) -> bool:
 
 
 def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
-    """Element types from the arrays; a number in the place of a scale counts as one of the compute type."""
+    """Element types from the arrays; a number in place of a scale counts as one of the compute type."""
     seen: dict[str, str] = {}
     numbers = []
     for operand, value in zip(operation.inputs, values, strict=True):

@@ -28,7 +28,7 @@ class Stages(KernelGeometry, Launches):
         full: of each operand of the plan: whether it has an element for each of the space, and as an input no stage
             reads it that follows one which writes an output: only then an output may be the same array.
         vectors: none: the stages' own plans look at how operands lie.
-        places: of each value in the workspace: offset, shape and element type.
+        layout: of each value in the workspace: offset, shape and element type.
     """
 
     def __init__(self, plan: Plan, stages: Sequence[type[Plan]]):
@@ -36,7 +36,7 @@ class Stages(KernelGeometry, Launches):
         super().__init__(operation, plan.types, plan.sizes)
         self.plans = tuple(_stage(plan, stage) for stage in stages)
         last, first_written = {}, len(self.plans)
-        self.places: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
+        self.layout: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
         outputs = {operand.name for operand in operation.outputs}
         size = 0
         for index, stage in enumerate(self.plans):
@@ -47,7 +47,7 @@ class Stages(KernelGeometry, Launches):
                     first_written = min(first_written, index) if operand.dims == operation.space else first_written
                 else:
                     storage = DTYPES[word].storage
-                    self.places[operand.name] = size, shape, storage
+                    self.layout[operand.name] = size, shape, storage
                     size += -(-count(shape) * storage.itemsize // _ALIGNED) * _ALIGNED
         self._between = size
         self.workspace = size + max(stage._kernels.workspace for stage in self.plans)
@@ -64,7 +64,7 @@ class Stages(KernelGeometry, Launches):
         """The plan of each stage that has something to do, and its operands."""
         values: dict[str, Any] = {o.name: value for o, value in zip(self.operation.operands, checked, strict=True)}
         device = next(value.device for value in checked if isinstance(value, View))
-        for name, (offset, shape, storage) in self.places.items():
+        for name, (offset, shape, storage) in self.layout.items():
             strides = contiguous_strides(shape)
             values[name] = View(workspace + offset, shape, strides, storage, device, True, False, None)
         for stage in self.plans:
@@ -81,7 +81,7 @@ class Stages(KernelGeometry, Launches):
 
     def run_reference(self, arrays: dict[str, Any]) -> None:
         """Runs each stage's reference on the plan's operands."""
-        for name, (_, shape, storage) in self.places.items():
+        for name, (_, shape, storage) in self.layout.items():
             arrays[name] = np.empty(shape, storage)
         for stage in self.plans:
             stage._evaluate(arrays)
@@ -107,7 +107,7 @@ class StagedPlan(Plan):
     def _make_kernels(self) -> Stages:
         return Stages(self, self.stages)
 
-    def learn(self, values: Sequence, places=()) -> FastPath:
+    def learn(self, values: Sequence, axis_views=()) -> FastPath:
         return refuse
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Stages:

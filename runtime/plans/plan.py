@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
 
 
-_FEW_AXES = 4  # which kernels walk over however they lie
+_FEW_AXES = 4  # which kernels take however they lie
 _MADE = object()  # stands for a workspace that is to be made
 
 
@@ -84,7 +84,7 @@ class Plan:
 
     @classmethod
     def without(cls, name: str) -> type[Plan]:
-        """The plan of this operation without an optional input and those behind it.
+        """The plan of this operation without an optional input and those after it.
 
         Raises:
             InvalidProblem: it has no such optional input, or does nothing without it.
@@ -134,7 +134,7 @@ class Plan:
         self._launches: dict[tuple, Launch | Stages] = {}
         self._seen = RunOnce(self)
         self._fast_path: FastPath = refuse  # the one that served last
-        self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their places if any
+        self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their axis views if any
         cuda = backend is BackendKind.CUDA
         variant = table.variants(operation, self.types)[0] if cuda else registry.REFERENCE
         self._sku = registry.make_sku(operation, self.types, variant)
@@ -148,7 +148,7 @@ class Plan:
         """What says how a call is launched."""
         if not self.operation.analysis.over:
             return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
-        from skuda.schedules.row_reduction import RowKernels  # a first call of a map does not wait for it
+        from skuda.schedules.row_reduction import RowKernels  # a first elementwise call does not wait for it
 
         kernels = RowKernels(self.operation, self.types, self.sizes)
         if self.backend is BackendKind.CUDA:
@@ -258,12 +258,12 @@ class Plan:
         self.learn(values)
         return ready if ready.lasting else None
 
-    def learn(self, values: Sequence, places: tuple[AxisView, ...] = ()) -> FastPath | None:
+    def learn(self, values: Sequence, axis_views: tuple[AxisView, ...] = ()) -> FastPath | None:
         """Prepares for more operands of these types, which have been launched: the second time, as most plans run once.
 
         Args:
-            values: the operands, or the caller's arrays that they lie in as `places` say.
-            places: of each operand; none where the arrays are the operands.
+            values: the operands, or the caller's arrays that they lie in as `axis_views` say.
+            axis_views: of each operand; none where the arrays are the operands.
 
         Returns:
             Their fast path, `refuse` if there is none, None the first time.
@@ -271,7 +271,7 @@ class Plan:
         if self.numel == 0 or self.backend is BackendKind.REFERENCE:
             return refuse
         types = tuple(map(type, values))
-        key = (*places, *types)
+        key = (*axis_views, *types)
         if key not in self._fast_paths:
             self._fast_paths[key] = None
             return None
@@ -281,8 +281,8 @@ class Plan:
 
             library = plain_library(types[-1])
             device = device_of[library](values[-1]) if library else CPU
-            fast_path = self._fast_paths[key] = fast_path_of(self, types, device, places)
-        if fast_path is not refuse and not places:
+            fast_path = self._fast_paths[key] = fast_path_of(self, types, device, axis_views)
+        if fast_path is not refuse and not axis_views:
             self._fast_path = fast_path
         return fast_path
 

@@ -1,7 +1,7 @@
 """Plans whose 4-bit codes a kernel of rows cannot always write: where the two codes of a byte belong to different rows.
 
-Rows then write codes of 8 bits to the workspace, and a map packs them: the same codes, as `q_min` and `q_max` are those
-of the plan.
+Rows then write codes of 8 bits to the workspace, and an elementwise operation packs them: the same codes, as `q_min`
+and `q_max` are those of the plan.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import WIDE, count
 from skuda.model.sku import BackendKind
+from skuda.plans.alternative import StagePlans
 from skuda.plans.plan import Plan
-from skuda.plans.two_forms import StagePlans
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
 from skuda.schedules.table import STAGES
 
-_ALIGNED = 256  # bytes: where the scratch memory of rows starts, behind the codes
+_ALIGNED = 256  # bytes: where the scratch memory of rows starts, after the codes
 
 
 class Repacked(Launches):
-    """Rows with codes of 8 bits, and the map that packs them, for one plan.
+    """Rows with codes of 8 bits, and the elementwise operation that packs them, for one plan.
 
     Attributes:
-        plans: of the rows and of the map.
+        plans: of the rows and of that operation.
         workspace: bytes of the codes, and of what the rows need.
     """
 
@@ -57,19 +57,19 @@ class Repacked(Launches):
 def _again(plan: Plan, other: type[Plan], types: dict[str, str]) -> Plan:
     """A plan of the same sizes and attributes."""
     operation = other.operation
-    names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.places}
+    names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.names_axes}
     fields: dict[str, Any] = {name: value for name, value in {**plan.sizes, **plan.attributes}.items() if name in names}
     fields |= {field: types[letter] for letter, field in operation.element_fields.items() if letter in types}
     return other.select(other.descriptor_type(**fields), preference=plan.backend)
 
 
 class RepackedPlan(Plan):
-    """A plan of rows whose codes are packed in a second step, where they are of 4 bits and rows share their bytes."""
+    """A plan of rows whose codes are packed by a second kernel, where they are of 4 bits and rows share their bytes."""
 
     stages = StagePlans()
 
     @cached_property
-    def second(self) -> Repacked:
+    def alternative(self) -> Repacked:
         """The form in two steps."""
         return Repacked(self)
 
@@ -82,11 +82,11 @@ class RepackedPlan(Plan):
     @property
     def workspace_size(self) -> int:
         """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
-        return self.second.workspace if self.backend is BackendKind.CUDA and self._may_repack else 0
+        return self.alternative.workspace if self.backend is BackendKind.CUDA and self._may_repack else 0
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Repacked:
         geometry = self._geometry(checked)
-        return self.second if geometry.variant is STAGES else Launch(self, geometry)
+        return self.alternative if geometry.variant is STAGES else Launch(self, geometry)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         try:
@@ -94,5 +94,5 @@ class RepackedPlan(Plan):
         except Unsupported:
             if not self._may_repack:
                 raise
-        self.second.launches(checked, 0)  # what cannot be served so either is refused here
+        self.alternative.launches(checked, 0)  # what cannot be served so either is refused here
         return SEVERAL_KERNELS

@@ -186,8 +186,8 @@ def run(
             for operand in operation.outputs:
                 word = operation.word(operand, types)
                 part = _of(operand, results[operand.name], chunk, axes, sizes)
-                place = ... if whole else _stored(rows, part.ndim, word)
-                outputs[operand.name][place] = narrow(part, word)
+                index = ... if whole else _stored(rows, part.ndim, word)
+                outputs[operand.name][index] = narrow(part, word)
 
 
 def _lengths(size: int | tuple[int, ...]) -> tuple[int, ...]:

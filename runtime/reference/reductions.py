@@ -9,7 +9,7 @@ import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Types
-from skuda.model.sum_order import GROUP, SEGMENT, places
+from skuda.model.sum_order import GROUP, SEGMENT, accumulators
 
 
 def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
@@ -25,21 +25,21 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray
     """
     length = rows.shape[-1]
     lead = rows.shape[:-1]
-    count = places(length)
+    count = accumulators(length)
     segments = []
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
         turns = -(-part.shape[-1] // (count * GROUP))
         dealt = count
-        if turns == 1:  # places without a group leave the others' sum as it is, so they take no memory
+        if turns == 1:  # accumulators without a group leave the others' sum as it is, so they take no memory
             dealt = 1 << (-(-part.shape[-1] // GROUP) - 1).bit_length()
         padded = np.full((*lead, turns * dealt * GROUP), identity, rows.dtype)
         padded[..., : part.shape[-1]] = part
         groups = _joined(padded.reshape(*lead, turns, dealt, GROUP), combine)
-        placed = groups[..., 0, :]
+        totals = groups[..., 0, :]
         for turn in range(1, turns):
-            placed = combine(placed, groups[..., turn, :])
-        segments.append(_joined(placed, combine))
+            totals = combine(totals, groups[..., turn, :])
+        segments.append(_joined(totals, combine))
     if not segments:
         return np.full(lead, abs(identity), rows.dtype)
     missing = (1 << (len(segments) - 1).bit_length()) - len(segments)
@@ -102,11 +102,11 @@ class Rows:
         return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
 
     def argmax(self, values):
-        """The place of the first of the largest in its row; the first NaN if any is NaN."""
+        """The index of the first of the largest in its row; the first NaN if any is NaN."""
         return self._reduced(values, lambda rows: rows.argmax(axis=-1))
 
     def argmin(self, values):
-        """The place of the first of the smallest in its row; the first NaN if any is NaN."""
+        """The index of the first of the smallest in its row; the first NaN if any is NaN."""
         return self._reduced(values, lambda rows: rows.argmin(axis=-1))
 
     def any(self, values):

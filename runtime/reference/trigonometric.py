@@ -177,10 +177,10 @@ def _arctangent(n: Pair, d: Pair) -> Pair:
         fast_two_sum(over[0], over[1] + ((n[1] - less[1]) - c * d[1])),
         (under[0], under[1] + ((d[1] + more[1]) + c * n[1])),
     )
-    place = np.where(np.isnan(step), 0, step).astype(np.int64)
+    index = np.where(np.isnan(step), 0, step).astype(np.int64)
     z = t[0] * t[0]
-    total = fast_two_sum(_SIXTEENTHS[0][place], t[0])
-    return total[0], total[1] + (_SIXTEENTHS[1][place] + (t[1] + t[0] * (z * horner(_ARCTANGENT, z))))
+    total = fast_two_sum(_SIXTEENTHS[0][index], t[0])
+    return total[0], total[1] + (_SIXTEENTHS[1][index] + (t[1] + t[0] * (z * horner(_ARCTANGENT, z))))
 
 
 def _angle_of_point(n: Pair, d: Pair, negative):
@@ -203,8 +203,8 @@ def _angle_of_point_near(n, d, negative):
     c = 0.0625 * step
     t = (least - c * most) / (most + c * least)
     z = t * t
-    place = np.where(np.isnan(step), 0, step).astype(np.int64)
-    angle = _SIXTEENTHS[0][place] + (t + t * (z * horner(_ARCTANGENT, z)))
+    index = np.where(np.isnan(step), 0, step).astype(np.int64)
+    angle = _SIXTEENTHS[0][index] + (t + t * (z * horner(_ARCTANGENT, z)))
     turn = np.where(steep, 1.0, np.where(negative, 2.0, 0.0))
     return turn * _QUARTER[0] + np.where(steep != negative, -angle, angle)
 

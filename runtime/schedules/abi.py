@@ -78,7 +78,7 @@ FLAT = _struct("Flat", "length", *[Member(each, DIVIDE) for each in ("run", "per
 GROUPS = _struct("Groups", "length", Member("line", DIVIDE), Member("run", DIVIDE), "runs", "elements")
 COLUMNS = _struct(
     "Columns", "units", "blocks", "rows", "last", *[Member(each, DIVIDE) for each in ("chunks", "slabs", "width")],
-    "lead", "behind", "length",
+    "lead", "vectors_end", "length",
 )  # fmt: skip
 SHARES = _struct(
     "Shares", "units", "length", "chunks", "rows", "depth", "below",
@@ -94,8 +94,9 @@ SPACE = _struct(
 )
 ROW_SPACE = _struct("RowSpace", "rows", "length", "block_axis", "last_length", Member("outer", OUTER))
 REDUCTION = _struct(
-    "Reduction", "rows", "length", "columns", "segment", "places", "turns", "cut", "wide", Member("parts", DIVIDE),
-    Member("tiles", DIVIDE), "finish_wide", "finish_each", Member("kept", OUTER), Member("along", OUTER),
+    "Reduction", "rows", "length", "columns", "segment", "accumulators", "turns", "cut", "wide",
+    Member("splits", DIVIDE), Member("tiles", DIVIDE), "finish_wide", "finish_each",
+    Member("kept", OUTER), Member("along", OUTER),
 )  # fmt: skip
 
 

@@ -11,8 +11,8 @@ from skuda.model.records import Record
 class Axis(Record):
     """One axis of the index space: its extent, and each operand's stride along it (elements).
 
-    A packed operand's strides are in nibbles, but along its last axis in bytes: see walk.cuh. `block` is the number of
-    neighbours that share a parameter; strides of blocked operands then count blocks.
+    A packed operand's strides are in nibbles, but along its last axis in bytes: see index_space.cuh. `block` is the
+    number of neighbours that share a parameter; strides of blocked operands then count blocks.
     """
 
     extent: int
@@ -40,11 +40,11 @@ def index_space(
     axes: list[Axis] = []
     for dim in operation.space:
         extents = sizes[dim.name] if dim.many else (sizes[dim.name],)
-        for part, extent in enumerate(extents):
+        for nth, extent in enumerate(extents):
             block = 1
             steps = []
             for operand, of in zip(operands, strides, strict=True):
-                step, block_name = step_along(operand, of, dim.name, part, sizes)
+                step, block_name = step_along(operand, of, dim.name, nth, sizes)
                 steps.append(step)
                 if block_name is not None:
                     block = min(sizes[block_name], extent) or 1
@@ -60,12 +60,12 @@ def index_space(
     return merged(axes + [axis for axis in last if axis.extent != 1], 2 if packed else 1)
 
 
-def step_along(operand: Operand, strides: tuple[int, ...], name: str, part: int, sizes) -> tuple[int, str | None]:
+def step_along(operand: Operand, strides: tuple[int, ...], name: str, nth: int, sizes) -> tuple[int, str | None]:
     """An operand's stride along one axis of a dimension (0 where it has none), and the block attribute of that."""
     axis = 0
     for dim in operand.dims:
         if dim.name == name:
-            return strides[axis + part], dim.block
+            return strides[axis + nth], dim.block
         axis += len(sizes[dim.name]) if dim.many else 1
     return 0, None
 

@@ -19,7 +19,7 @@ def in_columns(kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[i
     """The launch for operands in the output's shape that run along the last axis, in tables of rows."""
     *tables, inner = axes
     rows = Axis(1, (0,) * len(arrays))
-    if tables and not any(tables[-1].strides[place] for place, index in enumerate(arrays) if not kernels.full[index]):
+    if tables and not any(tables[-1].strides[at] for at, index in enumerate(arrays) if not kernels.full[index]):
         rows = tables.pop()  # the parameters are the same all along this axis
     found = _whole(kernels, layouts, arrays, tables, rows, inner)
     if found is None:
@@ -36,9 +36,9 @@ def _whole(
     lanes, width, extent = kernels.boundaries[-1], inner.extent, rows.extent
     if len(tables) > 1 or width < lanes:
         return None
-    full = [place for place, index in enumerate(arrays) if kernels.full[index]]
-    gapless = extent == 1 or all(rows.strides[place] == width for place in full)
-    lead = behind = length = edges = 0
+    full = [position for position, index in enumerate(arrays) if kernels.full[index]]
+    gapless = extent == 1 or all(rows.strides[position] == width for position in full)
+    lead = vectors_end = length = edges = 0
     if layouts.aligned and width % lanes == 0 and kernels.keep_aligned(arrays, [*tables, rows], lanes):
         chunks = last = width // lanes
         count, apart = extent, rows.strides
@@ -48,7 +48,7 @@ def _whole(
         vectors = (length - lead) // lanes
         if vectors < 1 or length >= MOST:
             return None
-        behind = lead + vectors * lanes
+        vectors_end = lead + vectors * lanes
         edges = int(length - vectors * lanes > 0)
         chunks = min(width // gcd(width, lanes), vectors)
         count, last = -(-vectors // chunks), (vectors - 1) % chunks + 1
@@ -60,9 +60,9 @@ def _whole(
     units = chunks * slabs * (tables[0].extent if tables else 1)
     table = tables[0] if tables else Axis(1, (0,) * len(arrays))
     strides = {}
-    for place, index in enumerate(arrays):
-        each = apart[place] if kernels.full[index] else inner.strides[place]
-        own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[place], each))
+    for position, index in enumerate(arrays):
+        each = apart[position] if kernels.full[index] else inner.strides[position]
+        own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[position], each))
         if any(abs(step) >= 1 << 31 for step in own):
             return None
         strides[kernels.operation.operands[index].name] = own
@@ -72,7 +72,7 @@ def _whole(
     head = abi.COLUMNS.pack(
         units=units, blocks=blocks, rows=count, last=last,
         chunks=divide_slots(chunks), slabs=divide_slots(slabs), width=divide_slots(width),
-        lead=lead, behind=behind, length=length,
+        lead=lead, vectors_end=vectors_end, length=length,
     )  # fmt: skip
     return Geometry(variant, blocks + edges, head, strides)
 

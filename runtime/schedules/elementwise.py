@@ -4,7 +4,7 @@ Selection goes by structure: are the operands contiguous, on 16-byte boundaries,
 slots are written in the order in which the template declares the kernel's arguments, eight bytes each.
 
 What most calls need is here, `vec` in one row. The others are imported when something lies so: `columns`, `lines`,
-`tiles`, and `walk` for whatever is left.
+`tiles`, and `strided` for whatever is left.
 """
 
 from __future__ import annotations
@@ -27,11 +27,9 @@ from skuda.schedules.geometry import (
     product,
     repeats,
 )
-from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, VEC, VEC_SMALL, lanes_of, tile_of, variants
+from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, TUNED, VEC, VEC_SMALL, lanes_of, tile_of, variants
 
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
-_STRADDLE = 1024  # from so many elements to a run on, the few vectors that straddle two do not count
-_STRADDLE_ALIGNED = 4  # the same in aligned vectors: doing some of them twice costs less than shifting all
 
 
 class ElementwiseKernels(KernelGeometry):
@@ -42,17 +40,17 @@ class ElementwiseKernels(KernelGeometry):
 
     Attributes:
         space: extents of the index space.
-        few_blocks: fewer of `vec` leave a GPU with a hundred multiprocessors or more idle (4 each are under way to
-            hide latency); then `vec_small` makes more of them. A constant, so that no call asks for the device.
+        few_blocks: fewer of `vec` leave a GPU idle; then `vec_small` makes more of them. A constant, so that no call
+            asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
-    few_blocks = 512
+    few_blocks = TUNED.few_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
         self.space = operation.shape_of(operation.outputs[0], sizes)
-        self.served = variants(operation, types) if operation.of_second else None
+        self.served = variants(operation, types) if operation.of_alternative else None
         if self.served:
             self.few_blocks = 0
         self.boundaries = SECTOR, lanes_of(operation, types, COLUMNS)[0]
@@ -67,10 +65,10 @@ class ElementwiseKernels(KernelGeometry):
             [layouts.strides[index] for index in arrays],
             self.packed,
         )
-        full = [place for place, index in enumerate(arrays) if self.full[index]]
-        parameters = [place for place, index in enumerate(arrays) if not self.full[index]]
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
+        parameters = [position for position, index in enumerate(arrays) if not self.full[index]]
         if axes and axes[-1].extent >= min(_SHORTEST, max(axis.extent for axis in axes)) and all(
-            axes[-1].strides[place] == 1 for place in full
+            axes[-1].strides[position] == 1 for position in full
         ):
             row = self._best_row(axes, full, parameters, layouts.aligned)
             found = None
@@ -121,14 +119,14 @@ class ElementwiseKernels(KernelGeometry):
         best = None
         for start in range(len(axes)):
             if any(axis.block > 1 for axis in axes[:start]):
-                break  # the rows' places are found without blocks
+                break  # rows are found without blocks
             row = self.row(axes[start:], full, parameters)
             if row is None or max(-(-row[0] // lanes), product(axes[:start])) > MOST:
                 continue
             best = best or (start, *row)
             length, run = row[:2]
             flat = aligned and not start and length < MOST_FLAT  # all of it by `vec`
-            if run >= length or run % lanes == 0 or run >= (_STRADDLE_ALIGNED * lanes if flat else _STRADDLE):
+            if run >= length or run % lanes == 0 or run >= (TUNED.straddle_aligned * lanes if flat else TUNED.straddle):
                 return start, *row
         return best
 
@@ -140,7 +138,8 @@ class ElementwiseKernels(KernelGeometry):
         """
         length = 1
         for axis in reversed(axes):
-            if any(axis.strides[place] != length for place in full) or (self.packed and length % 2 and length > 1):
+            pitched = any(axis.strides[position] != length for position in full)
+            if pitched or (self.packed and length % 2 and length > 1):
                 return None
             length *= axis.extent
         return self.runs(axes, parameters)
@@ -148,7 +147,7 @@ class ElementwiseKernels(KernelGeometry):
     def runs(self, axes: list[Axis], parameters: list[int]):
         """The same for axes that are taken for one row, whether it has gaps or not."""
         length = product(axes)
-        steps = [tuple(axis.strides[place] for place in parameters) for axis in axes]
+        steps = [tuple(axis.strides[position] for position in parameters) for axis in axes]
         if axes[-1].block > 1:
             return (length, axes[-1].block, NEVER, steps[-1]) if len(axes) == 1 else None
         if any(axis.block > 1 for axis in axes):
@@ -172,7 +171,7 @@ class ElementwiseKernels(KernelGeometry):
         variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)
         if not aligned:
-            if length < lanes + 2 * MARGIN or (run < length and run < _STRADDLE):
+            if length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle):
                 return None
         elif length < self.few_blocks * BLOCK * lanes * groups:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
@@ -188,7 +187,7 @@ class ElementwiseKernels(KernelGeometry):
 
         Args:
             variant, lanes, groups: which, elements of a vector, and vectors that a thread takes.
-            arrays: places of the operands that are arrays.
+            arrays: positions of the operands that are arrays.
             length, run, period, steps: as of `row`.
             line: elements from one gap to the next.
             gaps: elements of them, of each operand in the output's shape.
@@ -209,8 +208,8 @@ class ElementwiseKernels(KernelGeometry):
     def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
         """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""
         return all(
-            axis.strides[place] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
+            axis.strides[position] * self.bits[index] % min(128, lanes * self.bits[index]) == 0
             for axis in axes
-            for place, index in enumerate(arrays)
+            for position, index in enumerate(arrays)
             if self.full[index]
         )

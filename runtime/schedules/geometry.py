@@ -22,7 +22,7 @@ MARGIN = 32  # elements around a shifted vector that its words may reach: flat.c
 
 
 def divide_slots(divisor: int) -> tuple[int, int, int, int]:
-    """Divisor, multipliers for n < 2^63 and for n < 2^31, and shift: walk.cuh's Divide."""
+    """Divisor, multipliers for n < 2^63 and for n < 2^31, and shift: index_space.cuh's Divide."""
     shift = (divisor - 1).bit_length()
     narrow = -(-(1 << (31 + shift)) // divisor) if shift < 32 else 0
     return divisor, -(-(1 << (63 + shift)) // divisor), narrow, shift

@@ -24,18 +24,19 @@ def pitched(
     """Lines of whole aligned vectors with gaps between them, the axes from `start` on being a line; None where the
     operands are not so."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, PITCHED)
-    parameters = [place for place, index in enumerate(arrays) if not kernels.full[index]]
+    parameters = [position for position, index in enumerate(arrays) if not kernels.full[index]]
     runs = kernels.runs(axes, parameters)
     if line % lanes or runs is None or not kernels.keep_aligned(arrays, axes[:start], lanes):
         return None
     length, run, period, steps = runs
     gaps = {}
-    for place, index in enumerate(arrays):
+    for position, index in enumerate(arrays):
         if kernels.full[index]:
-            pitch = axes[start - 1].strides[place]
+            pitch = axes[start - 1].strides[position]
             gaps[index] = pitch - line
             if any(
-                outer.strides[place] != inner.strides[place] * inner.extent for outer, inner in pairwise(axes[:start])
+                outer.strides[position] != inner.strides[position] * inner.extent
+                for outer, inner in pairwise(axes[:start])
             ):
                 return None
     return kernels.one_row(PITCHED, lanes, groups, arrays, length, run, period, steps, line, gaps)
@@ -44,9 +45,9 @@ def pitched(
 def in_groups(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry | None:
     """Lines that follow each other in the outputs, at most a nibble apart, in runs of at least a vector each whose
     parameters follow each other as well; None where the operands are not so, or too few for long stretches."""
-    full = [place for place, index in enumerate(arrays) if kernels.full[index]]
-    parameters = [place for place, index in enumerate(arrays) if not kernels.full[index]]
-    outputs = [place for place in full if arrays[place] >= len(kernels.operation.inputs)]
+    full = [position for position, index in enumerate(arrays) if kernels.full[index]]
+    parameters = [position for position, index in enumerate(arrays) if not kernels.full[index]]
+    outputs = [position for position in full if arrays[position] >= len(kernels.operation.inputs)]
     row, lines, line = kernels.row(axes, full, parameters), 1, 0
     if row is None and len(axes) > 1:
         row, lines = kernels.row(axes[1:], full, parameters), axes[0].extent
@@ -59,7 +60,7 @@ def in_groups(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axi
     if runs == 1:
         run = line
     if lines > 1:
-        along = tuple(axes[0].strides[place] for place in parameters)
+        along = tuple(axes[0].strides[position] for position in parameters)
         steps = along if runs == 1 else steps
         if along != tuple(runs * step for step in steps):
             return None
@@ -67,14 +68,14 @@ def in_groups(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axi
     if padded not in ((0, 1) if kernels.bits[arrays[outputs[0]]] < 8 else (0,)) or (padded and run % 2):
         return None
     gaps = {}
-    for place in full:
-        pitch = axes[0].strides[place] if lines > 1 else line
-        if pitch < elements or (place in outputs and pitch != line) or pitch * lines >= MOST_FLAT:
+    for position in full:
+        pitch = axes[0].strides[position] if lines > 1 else line
+        if pitch < elements or (position in outputs and pitch != line) or pitch * lines >= MOST_FLAT:
             return None
-        gaps[arrays[place]] = pitch - line
+        gaps[arrays[position]] = pitch - line
     lanes, turns = lanes_of(kernels.operation, kernels.types, GROUPS)
     stretch, length = 32 * lanes * turns, lines * line
-    apart = [step * kernels.bits[arrays[place]] // 8 for place, step in zip(parameters, steps, strict=True)]
+    apart = [step * kernels.bits[arrays[position]] // 8 for position, step in zip(parameters, steps, strict=True)]
     if (
         min(run, line - (runs - 1) * run) < lanes
         or stretch > line  # it would meet more than two
@@ -82,13 +83,13 @@ def in_groups(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axi
         or run < _SHORTEST_GROUP
         or max(length, runs * run) >= MOST_FLAT
         or any(abs(each) >= 1 << 31 for each in apart)
-        or len({kernels.bits[arrays[place]] for place in outputs}) > 1
+        or len({kernels.bits[arrays[position]] for position in outputs}) > 1
     ):
         return None
     operands = kernels.operation.operands
     strides = {operands[index].name: (gap,) for index, gap in gaps.items()}
-    strides |= {operands[arrays[place]].name: () for place in outputs}
-    strides |= {operands[arrays[place]].name: (each,) for place, each in zip(parameters, apart, strict=True)}
+    strides |= {operands[arrays[position]].name: () for position in outputs}
+    strides |= {operands[arrays[position]].name: (each,) for position, each in zip(parameters, apart, strict=True)}
     head = abi.GROUPS.pack(
         length=length, line=divide_slots(line), run=divide_slots(run), runs=runs, elements=elements
     )

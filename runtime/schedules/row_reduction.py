@@ -9,7 +9,7 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sum_order import GROUP, MOST_PLACES, SEGMENT, places
+from skuda.model.sum_order import GROUP, MOST_ACCUMULATORS, SEGMENT, accumulators
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
@@ -19,17 +19,15 @@ from skuda.schedules.table import (
     CLUSTER_SEGMENTS,
     PORTABLE_CLUSTER,
     STATE_BYTES,
+    TUNED,
     ClusterVariant,
     RowMode,
     cluster_variants,
-    part_variants,
     row_variants,
+    split_variants,
 )
 
-LARGE_SHARED = 227 << 10  # bytes of shared memory that a block may have on sm_90 and sm_100
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
-_ALONE = 1 << 15  # elements of a row that one block does better than a cluster
-_FEW_SEGMENTS = 2  # of a row, for which more threads are not worth more blocks
 
 
 class _Rows(Record):
@@ -52,13 +50,13 @@ class _Rows(Record):
         """Elements of a row."""
         return prod(axis.extent for axis in self.inner)
 
-    def steps(self, place: int) -> tuple[int, ...]:
+    def steps(self, position: int) -> tuple[int, ...]:
         """Slots of row_moves.cuh's Along of an operand."""
         free = INNER - len(self.inner)
         extents = [1] * free + [axis.extent or 1 for axis in self.inner]
         return abi.ALONG.pack(
             axes=len(self.inner),
-            of=(*[0] * free, *(axis.strides[place] for axis in self.inner)),
+            of=(*[0] * free, *(axis.strides[position] for axis in self.inner)),
             extent=divisions(extents),
         )
 
@@ -67,12 +65,12 @@ class RowKernels(KernelGeometry):
     """Geometry of an operation with reductions at fixed types and sizes.
 
     Attributes:
-        parts: that of several blocks to a row, where rows come apart.
+        split: that of several blocks to a row, where rows come apart.
         cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
             has devices sets it; the same for all of them, so that no call asks for its own.
     """
 
-    cluster_shared = LARGE_SHARED
+    cluster_shared = TUNED.shared_bytes
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -83,19 +81,19 @@ class RowKernels(KernelGeometry):
         self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
         # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
         # little room, hence few threads that wait for what rows share.
-        self._alone = SEGMENT if self._columns and operation.analysis.stack else _ALONE
+        self._alone = SEGMENT if self._columns and operation.analysis.stack else TUNED.lone_row
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
-        self.parts = SplitReductionKernels(operation, types, sizes) if part_variants(operation, types) else None
-        self.workspace = self.parts.workspace if self.parts else 0
+        self.split = SplitReductionKernels(operation, types, sizes) if split_variants(operation, types) else None
+        self.workspace = self.split.workspace if self.split else 0
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
         if self.packed and (reason := self.bytes_shared()):
             raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
-        parts = self.parts.geometry(layouts) if self.parts else None
-        if parts is not None:
-            return parts
+        split = self.split.geometry(layouts) if self.split else None
+        if split is not None:
+            return split
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
         rows = self._rows(operands, [layouts.strides[index] for index in arrays])
@@ -115,10 +113,10 @@ class RowKernels(KernelGeometry):
         )
         strides = {
             operand.name: (0,) * free
-            + tuple(axis.strides[place] for axis in rows.axes)
-            + (rows.steps(place) if runs else ())
-            + (self._span(rows, place, index) if runs and index < len(self.operation.inputs) else ())
-            for place, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
+            + tuple(axis.strides[position] for axis in rows.axes)
+            + (rows.steps(position) if runs else ())
+            + (self._span(rows, position, index) if runs and index < len(self.operation.inputs) else ())
+            for position, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
         }
         variants = [variant for variant in self._variants if variant.mode is mode]
         variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
@@ -148,7 +146,7 @@ class RowKernels(KernelGeometry):
         multiprocessors beside each other for sixteen that need one each.
         """
         segments = -(-rows.length // SEGMENT)
-        if places(rows.length) < MOST_PLACES or segments > CLUSTER_SEGMENTS:
+        if accumulators(rows.length) < MOST_ACCUMULATORS or segments > CLUSTER_SEGMENTS:
             return None
         found = None
         for cluster in self._clusters:
@@ -156,23 +154,23 @@ class RowKernels(KernelGeometry):
             several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
                 found = cluster, shared
-                if several and (segments <= _FEW_SEGMENTS or not self._columns):
+                if several and (segments <= TUNED.few_segments or not self._columns):
                     break
-            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= LARGE_SHARED:
+            elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= TUNED.shared_bytes:
                 found = cluster, shared
         return found
 
     def _shared(self, cluster: ClusterVariant, rows: _Rows) -> int:
         """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
-        chunks = -(-rows.length // (MOST_PLACES * GROUP))
-        warps = -(-rows.length // SEGMENT) * MOST_PLACES // 32
+        chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
+        warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
         return chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
 
-    def _span(self, rows: _Rows, place: int, index: int) -> tuple[int, int]:
+    def _span(self, rows: _Rows, position: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""
         low, high = 0, rows.length  # the elements between which the input lies
         for axis in rows.axes:
-            step = axis.strides[place] * (axis.extent - 1)
+            step = axis.strides[position] * (axis.extent - 1)
             low, high = low + min(step, 0), high + max(step, 0)
         if rows.blocks is not None:  # the last block is shorter
             high -= rows.length - rows.last
@@ -187,9 +185,9 @@ class RowKernels(KernelGeometry):
             return RowMode.STEPPED
         if not layouts.aligned or rows.length % GROUP or rows.last % GROUP:
             return RowMode.UNIT
-        for place, (index, runs) in enumerate(zip(arrays, along, strict=True)):
+        for position, (index, runs) in enumerate(zip(arrays, along, strict=True)):
             bits = min(128, GROUP * self.bits[index])
-            if runs and any(axis.strides[place] * self.bits[index] % bits for axis in rows.axes):
+            if runs and any(axis.strides[position] * self.bits[index] % bits for axis in rows.axes):
                 return RowMode.UNIT
         return RowMode.WHOLE
 
@@ -200,9 +198,9 @@ class RowKernels(KernelGeometry):
         last = 0
         for dim in self.operation.space:
             extents = self.sizes[dim.name] if dim.many else (self.sizes[dim.name],)
-            for part, extent in enumerate(extents):
+            for nth, extent in enumerate(extents):
                 steps = tuple(
-                    step_along(operand, of, dim.name, part, self.sizes)[0]
+                    step_along(operand, of, dim.name, nth, self.sizes)[0]
                     for operand, of in zip(operands, strides, strict=True)
                 )
                 if dim.name not in self.along:

@@ -1,9 +1,10 @@
-"""Split reductions (runtime/cuda/split_*.cuh): how rows are cut in parts, and the arguments of a kernel of parts.
+"""Split reductions (runtime/cuda/split_*.cuh): how rows are cut into splits, and the arguments of their kernels.
 
-A part is an aligned range of a segment's places (skuda.model.sum_order), so that joining parts gives the bits of
-one pass over the whole row. How many there are follows from the sizes alone; how the elements lie says who takes them.
-What comes out the same in any order, an extreme, has parts that follow each other where they lie across rows: the
-blocks that run last, which take the first ones, leave them in the cache for the kernel behind.
+A split is what one block takes of a row: an aligned range of the accumulators of a segment. Joining splits gives the
+bits of one pass over the whole row. How many there are follows from the sizes alone; how the elements lie says who
+takes them.
+What comes out the same in any order, an extreme, has splits that follow each other where they lie across rows: the
+blocks that run last, which take the first ones, leave them in the cache for the next kernel.
 """
 
 from __future__ import annotations
@@ -15,39 +16,35 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sum_order import GROUP, PLACED, SEGMENT, places
+from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, SEGMENT, accumulators
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
-from skuda.schedules.table import RowMode, across_lanes, part_variants, row_variants
+from skuda.schedules.table import TUNED, RowMode, across_lanes, row_variants, split_variants
 
-_BLOCKS = 1056  # that keep a GPU busy, eight to a multiprocessor of a large one
-_BELOW = 8  # places that a block of threads across rows takes, one each
-_FEW_BLOCKS = 264  # two to a multiprocessor: where there are fewer, each takes fewer columns
-_MOST_THREADS = 256
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
+_SPANS = tuple([span for span in (256, 128, 64, 32) if span <= TUNED.split_threads])
 _SIZES = {"C": 0, "i64": 8, "bool": 1}
-_TILE = 256  # bytes of a row's neighbours that a block takes: whole lines of memory
 _ADDED = ("sum", "prod")  # reductions whose bits depend on how elements are brought together
-_ORDERED = (*_ADDED, *PLACED)  # that depend on the order of elements
+_ORDERED = (*_ADDED, *INDEX_REDUCTIONS)  # that depend on the order of elements
 
 
 class Cut(Record):
-    """How rows are cut in parts.
+    """How rows are cut into splits.
 
     Attributes:
-        segment: elements that are dealt to the same places.
-        places: of a segment.
-        span: how many of these a part takes.
-        parts: of a row.
+        segment: elements that are dealt to the same accumulators.
+        accumulators: of a segment.
+        span: how many of these a split takes.
+        splits: of a row.
     """
 
     segment: int
-    places: int
+    accumulators: int
     span: int
-    parts: int
+    splits: int
 
 
 class SplitReductionKernels(KernelGeometry):
@@ -56,12 +53,12 @@ class SplitReductionKernels(KernelGeometry):
     Attributes:
         busy: threads that keep a GPU busy: rows of so many, one block each, are not taken apart; shorter ones never.
         few: threads across rows: where there were fewer, each takes one column instead of a vector.
-        dealt: blocks of 32 places along rows: where there are no more, a place's turns are dealt to as many warps.
+        dealt: blocks of 32 accumulators along rows; where there are no more, as many warps share an accumulator.
     """
 
-    busy = 1 << 16
-    few = 1 << 14
-    dealt = 128
+    busy = TUNED.split_busy_threads
+    few = TUNED.split_few_threads
+    dealt = TUNED.split_dealt_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -70,51 +67,53 @@ class SplitReductionKernels(KernelGeometry):
         for dim in operation.space:
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
         self.length, self.count = lengths[True], lengths[False]
-        self.places = places(self.length)
+        self.accumulators = accumulators(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
-        self._turns = -(-min(self.length, SEGMENT) // (self.places * GROUP))
+        self._turns = -(-min(self.length, SEGMENT) // (self.accumulators * GROUP))
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
         vector = self.lanes * max(bits for bits, full in zip(self.bits, self.full, strict=True) if full) // 8
-        self._wide = max(3, min(5, (_TILE // vector - 1).bit_length()))  # log2 of the vectors that are so many
+        # log2 of the vectors that are so many bytes
+        self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._across = self._cut((_BELOW,), lines)
+        self._across = self._cut((TUNED.split_places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
-        self._alone = self.segments == 1 and self.places <= _MOST_THREADS  # a block takes a row: no second kernel
-        self._along = self._cut((self.places,) if self._alone else (256, 128, 64, 32), self.count * self.segments)
+        self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
+        self._along = self._cut((self.accumulators,) if self._alone else _SPANS, self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _cut(self, spans: Sequence[int], lines: int) -> Cut:
-        """Parts in the order of every sum; as many as leave enough blocks."""
-        span = self._span([span for span in spans if span <= self.places] or [self.places], lines)
-        return Cut(SEGMENT, self.places, span, self.segments * (self.places // span))
+        """Splits in the order of every sum; as many as leave enough blocks."""
+        span = self._span([span for span in spans if span <= self.accumulators] or [self.accumulators], lines)
+        return Cut(SEGMENT, self.accumulators, span, self.segments * (self.accumulators // span))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
-        """How many of a segment's places a block takes."""
-        if self.segments == 1 and spans[0] == self.places and 4 * lines >= _BLOCKS:  # one part needs no second kernel
+        """How many of a segment's accumulators a block takes."""
+        busy = TUNED.split_blocks
+        if self.segments == 1 and spans[0] == self.accumulators and 4 * lines >= busy:  # one kernel
             return spans[0]
-        return next((span for span in spans if lines * self.places // span >= _BLOCKS), spans[-1])
+        return next((span for span in spans if lines * self.accumulators // span >= busy), spans[-1])
 
     def _one_after_another(self, cut: Cut) -> Cut:
-        """At most as many parts, each a segment of its own."""
+        """At most as many splits, each a segment of its own."""
         groups = -(-self.length // GROUP)
-        turns = max(1, -(-groups // (cut.parts * cut.span)))
+        turns = max(1, -(-groups // (cut.splits * cut.span)))
         segment = turns * cut.span * GROUP
         return Cut(segment, cut.span, cut.span, max(1, -(-self.length // segment)))
 
     def _bytes(self, cut: Cut) -> int:
-        """What the parts of all rows take in the workspace."""
-        room = -(-cut.parts // GROUP) * GROUP if self.count == 1 else cut.parts  # of one row they are read in eights
-        return room * self.count * self._part_bytes() if cut.parts > 1 else 0
+        """What the splits of all rows take in the workspace."""
+        room = -(-cut.splits // GROUP) * GROUP if self.count == 1 else cut.splits  # of one row they are read in eights
+        return room * self.count * self._accumulator_bytes() if cut.splits > 1 else 0
 
-    def _part_bytes(self) -> int:
-        """Size of the struct of a part."""
+    def _accumulator_bytes(self) -> int:
+        """Size of the struct of a split."""
         compute = DTYPES[self.types[COMPUTE]].bits // 8
         size = widest = 0
         for each in self.operation.analysis.split:
             own = _SIZES[each.element] or compute
-            if each.how in PLACED:  # the value, and its place in 8 bytes
+            if each.how in INDEX_REDUCTIONS:  # the value, and its index in 8 bytes
                 size, own = -(-size // 8) * 8 + 8, 8
             size, widest = -(-size // own) * own + own, max(widest, own)
         return -(-size // widest) * widest
@@ -129,30 +128,30 @@ class SplitReductionKernels(KernelGeometry):
                     f"{self.operation.class_name}Plan: strides that need {len(axes)} axes {what} after merging, at "
                     f"most {AXES} are served; copy an operand to a contiguous array"
                 )
-        full = [place for place, index in enumerate(arrays) if self.full[index]]
+        full = [position for position, index in enumerate(arrays) if self.full[index]]
         operands = self.operation.operands
-        runs = [place for place, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
-        whole_row = len(along) == 1 and all(along[0].strides[place] == 1 for place in full)
-        held = in_order and self.length <= self._longest and all(along[0].strides[place] == 1 for place in runs)
+        runs = [position for position, index in enumerate(arrays) if self.operation.runs_along(operands[index])]
+        whole_row = len(along) == 1 and all(along[0].strides[position] == 1 for position in full)
+        held = in_order and self.length <= self._longest and all(along[0].strides[position] == 1 for position in runs)
         if self.length == 1 and kept and kept[-1].extent > 1:
             whole_row = False  # rows of one element are neighbours of each other
-        if whole_row and self._longest and held and (self._alone or self.count * self.places >= self.busy):
+        if whole_row and self._longest and held and (self._alone or self.count * self.accumulators >= self.busy):
             return None
-        if whole_row and self.places >= 32:
+        if whole_row and self.accumulators >= 32:
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, self.length)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
-        elif kept and kept[-1].extent > 1 and all(kept[-1].strides[place] == 1 for place in full):
+        elif kept and kept[-1].extent > 1 and all(kept[-1].strides[position] == 1 for position in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
-            threads = self.count // self.lanes * self.places * self.segments
+            threads = self.count // self.lanes * self.accumulators * self.segments
             many = threads >= self.few and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
             steps = zip(along[-1].strides, arrays, strict=True)
             many = many and all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
-        elif self.places >= 32 and all(along[-1].strides[place] == 1 for place in full):
+        elif self.accumulators >= 32 and all(along[-1].strides[position] == 1 for position in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
-        elif self.count >= 32 or self.places < 32:
+        elif self.count >= 32 or self.accumulators < 32:
             return self._across_rows(arrays, kept, along, RowMode.STEPPED)
         else:
             mode = RowMode.STEPPED
@@ -165,14 +164,14 @@ class SplitReductionKernels(KernelGeometry):
         kept: list[Axis] = []
         along: list[Axis] = []
         for dim in operation.space:
-            for part, extent in enumerate(_extents(self.sizes[dim.name])):
+            for nth, extent in enumerate(_extents(self.sizes[dim.name])):
                 steps = tuple(
-                    step_along(operation.operands[index], layouts.strides[index], dim.name, part, self.sizes)[0]
+                    step_along(operation.operands[index], layouts.strides[index], dim.name, nth, self.sizes)[0]
                     for index in arrays
                 )
                 if extent != 1:
                     (along if dim.name in operation.along else kept).append(Axis(extent, steps))
-        first = next(place for place, index in enumerate(arrays) if self.full[index])
+        first = next(position for position, index in enumerate(arrays) if self.full[index])
 
         def apart(axis: Axis) -> int:
             return -abs(axis.strides[first])
@@ -190,16 +189,17 @@ class SplitReductionKernels(KernelGeometry):
             layouts.aligned
             and extent % lanes == 0
             and all(
-                axis.strides[place] * self.bits[arrays[place]] % min(128, lanes * self.bits[arrays[place]]) == 0
+                axis.strides[position] * self.bits[arrays[position]]
+                % min(128, lanes * self.bits[arrays[position]]) == 0
                 for axis in outer
-                for place in full
+                for position in full
             )
         )
 
     def _along_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
-        variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
+        variant = next(v for v in split_variants(self.operation, self.types) if v.lanes == 0 and v.mode is mode)
         cut = self._along
-        grid = self.count * cut.parts
+        grid = self.count * cut.splits
         threads = cut.span
         if cut.span == _WARP and grid <= self.dealt:
             while threads < cut.span * self._turns:
@@ -209,55 +209,58 @@ class SplitReductionKernels(KernelGeometry):
     def _across_rows(self, arrays, kept: list[Axis], along: list[Axis], mode: RowMode) -> Geometry:
         lanes = {RowMode.WHOLE: self.lanes, RowMode.UNIT: self.apart, RowMode.STEPPED: 1}[mode]
         columns = self.count if lanes == 1 else kept[-1].extent
-        variant = next(v for v in part_variants(self.operation, self.types) if v.lanes == lanes and v.mode is mode)
+        variant = next(v for v in split_variants(self.operation, self.types) if v.lanes == lanes and v.mode is mode)
         shares = -(-columns // lanes)
         wide = min(self._wide if mode is RowMode.WHOLE else 5, (shares - 1).bit_length())
         if mode is RowMode.UNIT:
             wide = 5  # of each of a thread's columns, a warp's are neighbours
         cut, tables = self._across, self.count // columns
-        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.parts < _FEW_BLOCKS:
+        few = TUNED.split_few_blocks
+        while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
         threads = cut.span << wide
         while threads < _WARP:  # idle ones: a block is of whole warps
             wide, threads = wide + 1, threads * 2
         tiles = -(-shares >> wide)
-        grid = tiles * tables * cut.parts
+        grid = tiles * tables * cut.splits
         return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
 
     def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads) -> Geometry:
-        parts = cut.parts
-        turns = -(-min(self.length, cut.segment) // (cut.places * GROUP))
+        splits = cut.splits
+        turns = -(-min(self.length, cut.segment) // (cut.accumulators * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
-        while finish_wide and (_MOST_THREADS >> finish_wide) * GROUP < parts:  # a thread joins a group of them at once
+        most = TUNED.split_threads
+        while finish_wide and (most >> finish_wide) * GROUP < splits:  # a thread joins a group of them at once
             finish_wide -= 1
-        below = _MOST_THREADS >> finish_wide
+        below = most >> finish_wide
         finish_each = 1
-        while below * finish_each < parts:
+        while below * finish_each < splits:
             finish_each *= 2
-        while below > 1 and below // 2 >= parts and (below << finish_wide) > 32:
+        while below > 1 and below // 2 >= splits and (below << finish_wide) > 32:
             below //= 2
-        pieces = (cut.places // cut.span).bit_length() - 1
+        pieces = (cut.accumulators // cut.span).bit_length() - 1
         head = abi.REDUCTION.pack(
-            rows=self.count, length=self.length, columns=columns, segment=cut.segment, places=cut.places, turns=turns,
-            cut=pieces, wide=wide, parts=divide_slots(parts), tiles=divide_slots(tiles), finish_wide=finish_wide,
+            rows=self.count, length=self.length, columns=columns, segment=cut.segment,
+            accumulators=cut.accumulators, turns=turns, cut=pieces, wide=wide, splits=divide_slots(splits),
+            tiles=divide_slots(tiles), finish_wide=finish_wide,
             finish_each=finish_each, kept=outer_of([axis.extent for axis in kept]),
             along=outer_of([axis.extent for axis in along]),
         )  # fmt: skip
         strides = {
-            self.operation.operands[index].name: self._reach(place, self.bits[index], kept, along)
-            for place, index in enumerate(arrays)
+            self.operation.operands[index].name: self._reach(position, self.bits[index], kept, along)
+            for position, index in enumerate(arrays)
         }
-        finish = (-(-self.count >> finish_wide), below << finish_wide) if parts > 1 else None
+        finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
 
-    def _reach(self, place: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
-        """Slots of part_moves.cuh's Reach."""
+    def _reach(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:
+        """Slots of split_moves.cuh's Reach."""
         slots: list[int] = []
         low, high = 0, 1
         for axes in (kept, along):
-            slots += [0] * (AXES - len(axes)) + [axis.strides[place] for axis in axes]
+            slots += [0] * (AXES - len(axes)) + [axis.strides[position] for axis in axes]
             for axis in axes:
-                step = axis.strides[place] * (axis.extent - 1)
+                step = axis.strides[position] * (axis.extent - 1)
                 low, high = low + min(step, 0), high + max(step, 0)
         return (*slots, low * bits // 8, high * bits // 8)
 

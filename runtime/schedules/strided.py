@@ -1,4 +1,4 @@
-"""The host side of walk.cuh: kernels that find an element's place by divisions, along up to AXES axes.
+"""The host side of index_space.cuh: kernels that find an element by divisions, along up to AXES axes.
 
 The moves of runtime/cuda/row_shares.cuh and columns_unaligned.cuh, whose threads take shares of rows, and of
 strided.cuh, which serves what nothing else does.
@@ -14,14 +14,12 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import NO_DIVISION, Geometry, divide_slots, divisions, outer_of, product, repeats
-from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, Variant, lanes_of, strided_lanes
+from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, TUNED, Variant, lanes_of, strided_lanes
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels
 
-BUSY = 1 << 16  # threads that keep a GPU busy: where there are fewer, each takes less
-_DEEPEST = 32  # rows that a thread of a columns_unaligned kernel takes, for the parameters that it prepares
-_LONGEST = 8  # shares that a thread of a rows kernel takes
+BUSY = TUNED.busy_threads
 
 
 def strided(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list[Axis]) -> Geometry:
@@ -58,7 +56,7 @@ def in_rows(
     """Rows along the axes from `start` on, as `ElementwiseKernels._row` describes them; any strides outside."""
     lanes, groups = lanes_of(kernels.operation, kernels.types, ROWS)
     chunks = -(-length // lanes)
-    depth = _depth(chunks * product(axes[:start]), _LONGEST, groups)
+    depth = _depth(chunks * product(axes[:start]), TUNED.rows_shares, groups)
     stretches = -(-chunks // (32 * depth))
     # Below each other where too many lanes would have no share of a row.
     below = start > 0 and 4 * chunks < 3 * stretches * 32 * depth
@@ -79,9 +77,9 @@ def in_columns(
     lanes, together = lanes_of(kernels.operation, kernels.types, COLUMNS_UNALIGNED)
     length = inner.extent
     chunks = -(-length // lanes)
-    depth = min(_depth(chunks * rows.extent * product(tables), _DEEPEST, together), rows.extent)
+    depth = min(_depth(chunks * rows.extent * product(tables), TUNED.columns_unaligned_shares, together), rows.extent)
     strides = _strides(kernels, arrays, [*tables, rows, inner], tables, rows, None, lanes, depth)
-    steps = [inner.strides[place] for place, index in enumerate(arrays) if not kernels.full[index]]
+    steps = [inner.strides[position] for position, index in enumerate(arrays) if not kernels.full[index]]
     _add_steps(kernels, strides, arrays, steps)
     runs = (NO_DIVISION,) * 3
     return _shares(
@@ -98,7 +96,7 @@ def _depth(shares: int, most: int, together: int) -> int:
 def _shares(
     kernels: ElementwiseKernels, variant: Variant, length, chunks, rows, depth, below, across, runs, outer, strides
 ) -> Geometry:
-    """A launch of walk.cuh's Shares."""
+    """A launch of index_space.cuh's Shares."""
     slabs = -(-rows // depth) if below else rows
     units = across * slabs * product(outer)
     run, run_chunks, period = runs
@@ -116,9 +114,9 @@ def _strides(
     """An operand's slots: its strides from table to table, the bytes from row to row and from one share of a
     thread to its next (`apart` elements in the row, or in the next row), and the span of an input."""
     strides = outer_strides(kernels, arrays, outer)
-    for place, index in enumerate(arrays):
+    for position, index in enumerate(arrays):
         bits, full = kernels.bits[index], kernels.full[index]
-        row = rows.strides[place] * bits // 8
+        row = rows.strides[position] * bits // 8
         strides[kernels.operation.operands[index].name] += (
             row,
             row if apart is None else apart * bits // 8 if full else 0,
@@ -128,7 +126,7 @@ def _strides(
 
 
 def _add_steps(kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, steps) -> None:
-    """The slot behind a parameter's strides: its step from run to run."""
+    """The slot after a parameter's strides: its step from run to run."""
     parameters = [kernels.operation.operands[index].name for index in arrays if not kernels.full[index]]
     for name, step in zip(parameters, steps, strict=True):
         strides[name] += (step,)
@@ -138,19 +136,19 @@ def _add_spans(
     kernels: ElementwiseKernels, strides: dict[str, tuple[int, ...]], arrays, axes, lanes: int, depth: int
 ) -> None:
     """Slots of shift.cuh's Span, of each input in the output's shape."""
-    for place, index in enumerate(arrays):
+    for position, index in enumerate(arrays):
         if not kernels.full[index] or index >= len(kernels.operation.inputs):
             continue
         bits, low, high = kernels.bits[index], 0, 1  # the elements between which the input lies
         for axis in axes:
-            step = axis.strides[place] * (axis.extent - 1)
+            step = axis.strides[position] * (axis.extent - 1)
             low, high = low + min(step, 0), high + max(step, 0)
         first, last = low * bits // 8, -(-high * bits // 8)
         name = kernels.operation.operands[index].name
         share, apart = lanes * bits // 8, strides[name][-1]
         width = min(16, share)
         reach = (depth - 1) * apart  # from a thread's first share to its last
-        slack = width if apart % width else 0  # its shares begin at different places in a word
+        slack = width if apart % width else 0  # its shares begin at different bytes of a word
         first += slack - min(reach, 0)
         last -= share + width + slack + max(reach, 0)
         strides[name] += (first, max(0, last - first + 1))
@@ -169,8 +167,8 @@ def outer_strides(kernels: ElementwiseKernels, arrays: Sequence[int], axes: list
     """Each operand's strides along Outer's axes, by name."""
     free = (0,) * _free(kernels, axes)
     return {
-        kernels.operation.operands[index].name: free + tuple(axis.strides[place] for axis in axes)
-        for place, index in enumerate(arrays)
+        kernels.operation.operands[index].name: free + tuple(axis.strides[position] for axis in axes)
+        for position, index in enumerate(arrays)
     }
 
 

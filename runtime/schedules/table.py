@@ -10,11 +10,11 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.records import Record
 from skuda.model.sku import Layout
-from skuda.model.sum_order import GROUP, MOST_PLACES, PLACE_GROUPS, PLACED, places
-from skuda.schedules import abi
+from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
+from skuda.schedules import abi, tuning
 
-BLOCK = 128  # threads
-_TILE_BYTES = 43 << 10  # of shared memory, so that five blocks have room
+TUNED = tuning.active()
+BLOCK = TUNED.elementwise_threads
 
 
 class Variant(Record):
@@ -71,7 +71,7 @@ class RowVariant(Variant):
     @property
     def block(self) -> int:
         """Threads of a block."""
-        return max(self.threads, BLOCK)
+        return max(self.threads, TUNED.row_threads)
 
     @property
     def rows(self) -> int:
@@ -84,9 +84,9 @@ class RowVariant(Variant):
         return self.threads * self.chunks * GROUP
 
     @property
-    def places(self) -> int:
-        """Places of a thread in the order of sums; as in runtime/cuda/reduce.cuh."""
-        return 2 if self.keep and self.chunks > PLACE_GROUPS and self.threads < MOST_PLACES else 1
+    def accumulators(self) -> int:
+        """Accumulators of a thread; as in runtime/cuda/reduce.cuh."""
+        return 2 if self.keep and self.chunks > ACCUMULATOR_GROUPS and self.threads < MOST_ACCUMULATORS else 1
 
 
 class ClusterVariant(Variant):
@@ -100,17 +100,17 @@ class ClusterVariant(Variant):
 
     @property
     def team(self) -> int:
-        """Threads of a block that have a place of the row each: a block has as many or a multiple."""
-        return MOST_PLACES // self.blocks
+        """Threads of a block that have an accumulator of the row each: a block has as many or a multiple."""
+        return MOST_ACCUMULATORS // self.blocks
 
     @property
     def teams(self) -> int:
         """How many times as many, at most: each takes other segments of the row."""
-        return CLUSTER_THREADS // self.team
+        return TUNED.cluster_threads // self.team
 
 
-class PartVariant(Variant):
-    """One schedule of the template of parts.
+class SplitVariant(Variant):
+    """One schedule of a split reduction.
 
     Attributes:
         lanes: rows beside each other that a thread takes; 0: threads lie along a row.
@@ -122,37 +122,30 @@ class PartVariant(Variant):
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
-# its elements, so there are few threads; the order of sums says how many, or half as many of two places each.
-_CHUNKS = (*((1 << log, PLACE_GROUPS) for log in range(2, 11)), (1024, 8))
-_REREAD = (1024, 8)
-_HALVED = 512  # threads, and more: a multiprocessor has room for few such rows
-_NARROW = 16  # bits
-_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in (8, 16))
+# its elements, so there are few threads; the order of sums says how many, or half as many with two accumulators each.
+assert all(accumulators(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
+_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in TUNED.clusters)
 CLUSTER_ARCH = 90  # sm_90 and newer have clusters
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
-CLUSTER_THREADS = 256  # of a block of one, at most: cluster.cuh
 PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
 STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
-SHORT = 1024  # elements: rows up to so long are no work for several blocks
 _REGISTERS = 1 << 16  # of a block, 32 bits each
-_OTHER_REGISTERS = 32  # of a thread, beside the elements that it holds
-_OTHERS_UNALIGNED = 48  # where elements do not lie in whole vectors
-assert all(places(threads * chunks * GROUP) == threads for threads, chunks in _CHUNKS)
+_THREAD_REGISTERS = 256
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
-    Where rows can be reduced in parts, only those of neighbouring elements that a row's threads hold at once, however
-    the rows lie; and only short ones where there is one row. Stages of a second form reduce in parts alone.
+    Where rows can be reduced in splits, only those of neighbouring elements that a row's threads hold at once, however
+    the rows lie; and only short ones where there is one row. Stages of a multi-kernel form take split reductions alone.
     """
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
-    if operation.of_second:
+    if operation.of_alternative:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
-    if not part_variants(operation, types):
+    if not split_variants(operation, types):
         return found
     last = operation.space[-1]
     if last.name not in operation.along and not last.many:
@@ -160,7 +153,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
     longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
     if all(dim.name in operation.along for dim in operation.space):
-        longest = min(longest, SHORT)
+        longest = min(longest, TUNED.short_row)
     return tuple([variant for variant in held if variant.elements <= longest])
 
 
@@ -175,21 +168,23 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
     for mode in RowMode:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
-        for threads, chunks in _CHUNKS:
-            long = threads >= _HALVED and chunks == PLACE_GROUPS
-            if long and mode is RowMode.WHOLE and bits <= _NARROW and not costly:
+        for threads, chunks in TUNED.row_shapes:
+            long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
+            if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly:
                 threads, chunks = threads // 2, chunks * 2
-            most = min(256, _REGISTERS // threads) - (_OTHER_REGISTERS if mode is RowMode.WHOLE else _OTHERS_UNALIGNED)
-            if chunks * GROUP * bits // 32 <= most:
+            most = min(_THREAD_REGISTERS, _REGISTERS // threads)
+            whole = mode is RowMode.WHOLE
+            others = TUNED.row_other_registers if whole else TUNED.row_other_registers_unaligned
+            if chunks * GROUP * bits // 32 <= most - others:
                 found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
-            elif threads < _REREAD[0]:
+            elif threads < TUNED.row_reread[0]:
                 found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
-        found.append(RowVariant("row", layout, f"_reread{suffix}", *_REREAD, False, mode))
+        found.append(RowVariant("row", layout, f"_reread{suffix}", *TUNED.row_reread, False, mode))
     return tuple(found)
 
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
-    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in parts."""
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
     once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
@@ -205,26 +200,26 @@ def runs_on(variant: Variant, arch: str) -> bool:
     return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
 
 
-def part_variants(operation: Operation, types: Types) -> tuple[PartVariant, ...]:
-    """The schedules of an operation whose rows can be reduced in parts; none of packed elements."""
+def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in splits; none of packed elements."""
     if not operation.analysis.split or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    return _part_variants(*across_lanes(operation, types) if rows else (0, 0))
+    return _split_variants(*across_lanes(operation, types) if rows else (0, 0))
 
 
 @cache
-def _part_variants(lanes: int, apart: int) -> tuple[PartVariant, ...]:
+def _split_variants(lanes: int, apart: int) -> tuple[SplitVariant, ...]:
     found = [
-        PartVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
-        PartVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
-        PartVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
-        PartVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
+        SplitVariant("along", Layout.CONTIGUOUS, "", 0, RowMode.WHOLE),
+        SplitVariant("along", Layout.STRIDED, "_unaligned", 0, RowMode.UNIT),
+        SplitVariant("along", Layout.STRIDED, "_strided", 0, RowMode.STEPPED),
+        SplitVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED),
     ]
     if lanes:
         found += [
-            PartVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
-            PartVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
+            SplitVariant("across", Layout.CONTIGUOUS, "", lanes, RowMode.WHOLE),
+            SplitVariant("across", Layout.STRIDED, "_unaligned", apart, RowMode.UNIT),
         ]
     return tuple(found)
 
@@ -234,14 +229,16 @@ def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     and where rows do not lie in whole vectors."""
     full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
-    values += 2 * sum(each.how in PLACED for each in operation.analysis.split)
-    lanes = max(2, min(8, 128 // max(full)) // (1 if values <= 2 else 2 if values <= 4 else 4))
+    values += 2 * sum(each.how in INDEX_REDUCTIONS for each in operation.analysis.split)
+    few = TUNED.split_values
+    lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
     return lanes, min(4, lanes)
 
 
-# Maps that end a second form: few long rows, rows beside each other, operands that lie crosswise, and anything else.
+# Elementwise stages that end a multi-kernel form: of few long rows, of neighbouring rows, of operands that lie
+# crosswise, and of anything else.
 _SECOND = VEC, COLUMNS, TILE, STRIDED
-_REPACK = VEC, TILE, STRIDED  # a map without parameters
+_REPACK = VEC, TILE, STRIDED  # an elementwise operation without parameters
 
 
 def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
@@ -254,12 +251,12 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     if operation.analysis.stages:
         return (STAGES,)
     if operation.analysis.over:
-        rows = row_variants(operation, types), cluster_variants(operation), part_variants(operation, types)
+        rows = row_variants(operation, types), cluster_variants(operation), split_variants(operation, types)
         packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
-        alternative = operation.analysis.second and not operation.analysis.stage
-        second = (STAGES,) if alternative and (packed or not operation.repacked) else ()
-        return tuple([variant for each in (*rows, second) for variant in each])
-    if operation.of_second:
+        has_stages = operation.analysis.alternative and not operation.analysis.stage
+        stages = (STAGES,) if has_stages and (packed or not operation.repacked) else ()
+        return tuple([variant for each in (*rows, stages) for variant in each])
+    if operation.of_alternative:
         return _REPACK if operation.repacked else _SECOND
     parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
@@ -290,7 +287,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if isinstance(variant, ClusterVariant):
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
-    if isinstance(variant, PartVariant):
+    if isinstance(variant, SplitVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
@@ -319,12 +316,12 @@ def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
     """Neighbours that a thread takes at once, and how often (columns: rows; groups: turns; else groups).
 
-    A thread stores 16 bytes at once, so that a warp writes whole lines, and has 64 bytes of loads under way; but
-    beyond two stores of wide elements it gains nothing from more. Few elements are spread over more threads, for there
-    it is one thread's way from its first load to its store that takes the time.
+    A thread stores 16 bytes at once, so that a warp writes whole lines, and has as many bytes of loads under way as
+    memory wants; but beyond few stores of wide elements it gains nothing from more. Few elements are spread over more
+    threads, for there it is one thread's way from its first load to its store that takes the time.
 
-    Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs: 128 bytes of
-    loads. But where more is written than read memory wants a GPU's writes close together, so there they are few.
+    Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs. But where
+    more is written than read memory wants a GPU's writes close together, so there they are few.
     """
     words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
     if variant is VEC_SMALL:
@@ -333,20 +330,25 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
     inputs = inputs or [widest]  # a value that is spread over elements is stored as it would be copied
     if variant is COLUMNS_UNALIGNED:  # each lane's parameters stay in registers
-        lanes = min(8, 128 // widest, max(4, 128 // max(inputs)))
-        return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+        lanes = min(TUNED.columns_unaligned_lanes, 128 // widest, max(4, 128 // max(inputs)))
+        most = TUNED.columns_unaligned_bits // (lanes * sum(inputs))
+        return lanes, max(1, min(TUNED.columns_unaligned_rows, most))
     if variant.kernel == "columns":
-        lanes = min(4 if len(inputs) == 1 else 2, 128 // max(widest, *inputs))
-        rows = 256 // (lanes * widest) if widest > max(inputs) else 1024 // (lanes * sum(inputs))
-        rows = max(1, min(16, rows))
-        return lanes, min(2, rows) if variant is COLUMNS_SMALL else rows
-    lanes = min(16, 128 // widest, 512 // max(inputs))
+        lanes = TUNED.columns_lanes_of_one if len(inputs) == 1 else TUNED.columns_lanes
+        lanes = min(lanes, 128 // max(widest, *inputs))
+        if widest > max(inputs):
+            rows = TUNED.columns_bits_written // (lanes * widest)
+        else:
+            rows = TUNED.columns_bits // (lanes * sum(inputs))
+        rows = max(1, min(TUNED.columns_rows, rows))
+        return lanes, min(TUNED.columns_rows_small, rows) if variant is COLUMNS_SMALL else rows
+    lanes = min(16, 128 // widest, TUNED.vec_bits // max(inputs))
     if variant is ROWS:
-        return lanes, max(1, min(2, 256 // (lanes * sum(inputs))))
+        return lanes, max(1, min(TUNED.rows_groups, TUNED.rows_bits // (lanes * sum(inputs))))
     if variant is GROUPS:  # what a warp prepares serves all of its turns
-        most = 1024 if len(inputs) == 1 else 512  # bits under way
-        return lanes, max(1, 8 // lanes, min(4, 32 // lanes, most // (lanes * sum(inputs))))
-    return lanes, max(1, min(2, 512 // (lanes * sum(inputs))))
+        most = (TUNED.groups_bits_of_one if len(inputs) == 1 else TUNED.groups_bits) // (lanes * sum(inputs))
+        return lanes, max(1, 8 // lanes, min(TUNED.groups_turns, TUNED.groups_elements // lanes, most))
+    return lanes, max(1, min(TUNED.vec_groups, TUNED.vec_bits // (lanes * sum(inputs))))
 
 
 def strided_lanes(operation: Operation, types: Types) -> int:
@@ -368,13 +370,13 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
     inputs = [bits[operand] for operand in full if operand in operation.inputs]
     if not inputs:
         return None
-    most = 32 * BLOCK if min(bits.values()) < 8 else 128 * BLOCK
+    most = BLOCK * (TUNED.tile_elements_packed if min(bits.values()) < 8 else TUNED.tile_elements)
 
     def fits(along: int, across: int) -> bool:
         padded = along * across * sum(bits.values()) // 8 + 16 * max(along, across) * len(full)
-        return padded <= _TILE_BYTES and along * across <= most
+        return padded <= TUNED.tile_bytes and along * across <= most
 
-    sizes = [(along, across) for along in (128, 64, 32) for across in (128, 64, 32) if fits(along, across)]
+    sizes = [(along, across) for along in TUNED.tile_sides for across in TUNED.tile_sides if fits(along, across)]
     if not sizes:
         return None
     along, across = max(
@@ -392,8 +394,8 @@ class Schedule(Record):
         header: of runtime/cuda, which has it.
         geometry: the module of skuda.schedules that decides when it is launched.
         argument: what it takes, as the host packs it.
-        template: what its template takes behind the program.
-        then: kernels that are launched behind it.
+        template: what its template takes after the program.
+        then: kernels that are launched after it.
     """
 
     kernel: str
@@ -420,7 +422,7 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
-def _across_arguments(operation: Operation, types: Types, variant: PartVariant) -> tuple[int, bool]:
+def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, bool]:
     return variant.lanes, variant.mode is RowMode.WHOLE
 
 

@@ -43,14 +43,14 @@ class Plane(Record):
     across: Side
     outer: list[Axis]
 
-    def steps(self, place: int) -> tuple[int, int, int]:
+    def steps(self, position: int) -> tuple[int, int, int]:
         """Slots of tile.cuh's PlaneSteps: an array's steps along and across, and whether its lines run across."""
-        along, across = self.along.steps[place], self.across.steps[place]
+        along, across = self.along.steps[position], self.across.steps[position]
         return along, across, int(along == 0 or 0 < abs(across) < abs(along))
 
 
 class Arrays(Record):
-    """Which of the arrays of a call are what, by their places among its arrays.
+    """Which of the arrays of a call are what, by their positions among its arrays.
 
     Attributes:
         output: the output that decides.
@@ -79,13 +79,13 @@ def in_tiles(
 
     Args:
         kernels: whose.
-        arrays: places of the operands that are arrays.
+        arrays: positions of the operands that are arrays.
         axes: the index space.
-        full, parameters: places among `arrays` of those in the output's shape, and of the others.
+        full, parameters: positions among `arrays` of those in the output's shape, and of the others.
         tile: as of `schedules.tile_of`.
     """
     operands = [kernels.operation.operands[index] for index in arrays]
-    blocked = [place for place in parameters if any(dim.block for dim in operands[place].dims)]
+    blocked = [position for position in parameters if any(dim.block for dim in operands[position].dims)]
     output = operands.index(kernels.operation.outputs[0])
     along, across, lanes = tile
     found = plane(axes, Arrays(output, full, parameters, blocked, kernels.packed), lanes)
@@ -99,8 +99,8 @@ def in_tiles(
         outer=outer_slots(kernels, found.outer),
     )  # fmt: skip
     strides = outer_strides(kernels, arrays, found.outer)
-    for place, operand in enumerate(operands):
-        strides[operand.name] += found.steps(place)
+    for position, operand in enumerate(operands):
+        strides[operand.name] += found.steps(position)
     return Geometry(TILE, count[0] * count[1] * product(found.outer), head, strides)
 
 
@@ -116,7 +116,7 @@ def plane(axes: list[Axis], arrays: Arrays, lanes: int) -> Plane | None:
         return None
     last = len(axes) - 1
     inner = last if arrays.packed else _nearest(axes, arrays.output)
-    crossing = [place for place in arrays.full if inner != _nearest(axes, place) and axes[inner].strides[place]]
+    crossing = [at for at in arrays.full if inner != _nearest(axes, at) and axes[inner].strides[at]]
     if not crossing and inner == last:
         return None
     other = _nearest(axes, crossing[0]) if crossing else last
@@ -132,9 +132,9 @@ def plane(axes: list[Axis], arrays: Arrays, lanes: int) -> Plane | None:
     return Plane(i, j, outer) if j.run < lanes and i.run > j.run and not arrays.packed else Plane(j, i, outer)
 
 
-def _nearest(axes: list[Axis], place: int) -> int:
+def _nearest(axes: list[Axis], position: int) -> int:
     """The axis along which an array's neighbours are nearest; the innermost of those."""
-    steps = [(abs(axis.strides[place]) or 1 << 63, -index) for index, axis in enumerate(axes)]
+    steps = [(abs(axis.strides[position]) or 1 << 63, -index) for index, axis in enumerate(axes)]
     return -min(steps)[1]
 
 
@@ -143,23 +143,24 @@ def _side(axes: list[Axis], end: int, other: int, arrays: Arrays) -> Side | None
     inner = axes[end]
     extent, steps, start = inner.extent, inner.strides, end
     if inner.block > 1:
-        if any(inner.strides[place] for place in arrays.parameters if place not in arrays.blocked):
+        if any(inner.strides[position] for position in arrays.parameters if position not in arrays.blocked):
             return None
         return Side(end, end, extent, inner.block, steps)
-    run = 1 if any(steps[place] for place in arrays.parameters) else extent
+    run = 1 if any(steps[position] for position in arrays.parameters) else extent
     while start > 0 and start - 1 != other and axes[start - 1].block == 1 and not (arrays.packed and extent % 2):
         outer = axes[start - 1]
-        gap = any(outer.strides[place] != inner.strides[place] * extent for place in arrays.full)
+        gap = any(outer.strides[position] != inner.strides[position] * extent for position in arrays.full)
         if gap or extent * outer.extent > _LONGEST:
             break
         if run == extent:
-            if any(outer.strides[place] for place in arrays.parameters):
+            if any(outer.strides[position] for position in arrays.parameters):
                 steps = tuple(
-                    outer.strides[place] if place in arrays.parameters else step for place, step in enumerate(steps)
+                    outer.strides[position] if position in arrays.parameters else step
+                    for position, step in enumerate(steps)
                 )
             else:
                 run *= outer.extent
-        elif any(outer.strides[place] * run != steps[place] * extent for place in arrays.parameters):
+        elif any(outer.strides[position] * run != steps[position] * extent for position in arrays.parameters):
             break
         extent *= outer.extent
         start -= 1

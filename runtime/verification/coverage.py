@@ -25,7 +25,7 @@ from zlib import crc32
 from skuda.launch.registry import make_sku
 from skuda.model.operation import Operand, Operation, Types
 from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, PartVariant, RowMode, RowVariant, Variant
+from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, SplitVariant, Variant
 
 RULE = "types by the preferred schedule, structures by a covering set, the rest in turns"
 TURN = 1000  # kernels of a turn, at most
@@ -126,7 +126,7 @@ def schedule(variant: Variant) -> tuple:
     """A schedule as far as its text goes: however many threads hold a row, or blocks make a cluster."""
     if isinstance(variant, RowVariant):
         return variant.kernel, variant.mode, variant.keep, variant.chunks
-    if isinstance(variant, PartVariant):
+    if isinstance(variant, SplitVariant):
         return variant.kernel, variant.mode, variant.lanes > 0
     return variant.kernel, variant.suffix
 
@@ -137,7 +137,7 @@ def size(variant: Variant) -> tuple:
         return variant.threads, variant.chunks
     if isinstance(variant, ClusterVariant):
         return (variant.blocks,)
-    return (variant.lanes,) if isinstance(variant, PartVariant) else ()
+    return (variant.lanes,) if isinstance(variant, SplitVariant) else ()
 
 
 def features(variant: Variant, shape: tuple, words: Iterable[tuple[str, str]]) -> frozenset[Feature]:

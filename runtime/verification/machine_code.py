@@ -40,7 +40,7 @@ def digest(cubins: Sequence[bytes]) -> str:
 
 
 def _parts(cubin: bytes) -> Iterator[bytes]:
-    """Instructions, jump tables and constants, then each table with the place that instructions know it by."""
+    """Instructions, jump tables and constants, then each table with the position that instructions know it by."""
     sections = _sections(cubin)
     for prefix in (".text.", ".nv.constant2", ".nv.constant3"):
         yield prefix.encode()

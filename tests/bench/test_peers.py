@@ -105,7 +105,7 @@ def _tensor(array: np.ndarray, word: str) -> torch.Tensor:
 
 
 class OnHost(np.ndarray):
-    """A NumPy array in the place of CuPy's."""
+    """A NumPy array in place of CuPy's."""
 
     def get(self):
         return self.view(np.ndarray)
@@ -132,12 +132,12 @@ def test_samples_at_both_ends_are_compared_with_the_reference(row, extents, monk
     )
     assert made._reference_fault() is None
     for name in (operand.name for operand in row.operation.outputs):
-        for place in (0, -1):
+        for position in (0, -1):
             raw = made.arrays[name].reshape(-1).view(np.uint8)
-            raw[place] ^= 1
+            raw[position] ^= 1
             where = r"( in (rows|axis 1,) \d+ to \d+)?"
             assert re.match(rf"{name}: 1 of \d+ bytes{where} are not the reference's", made._reference_fault())
-            raw[place] ^= 1
+            raw[position] ^= 1
 
 
 def test_exponentials_of_a_large_tensor_are_left_to_other_tests(monkeypatch):

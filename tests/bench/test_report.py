@@ -45,7 +45,7 @@ def test_reductions_are_reported_beside_their_floor(reducing):
         assert expected in text
     assert "Dynamic per tensor" not in text
     mean, rows = targets.compile_mean(reducing["rows"])
-    assert rows == 3  # of maps
+    assert rows == 3  # elementwise
 
 
 def test_readme_has_a_table_of_maps_and_one_of_reductions(reducing):

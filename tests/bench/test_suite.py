@@ -108,16 +108,16 @@ def test_bytes_are_what_a_kernel_must_move(row, expected):
 
 
 def test_layouts():
-    def places(row):
+    def layouts(row):
         return {each.operand.name: (each.shape, each.strides, each.start, each.size) for each in row.operands}
 
-    strided = places(case("quantize_per_token", "f16", "16384x4096 row-strided"))
+    strided = layouts(case("quantize_per_token", "f16", "16384x4096 row-strided"))
     assert strided["input"] == ((16384, 4096), (8192, 1), 0, 16384 * 8192)
     assert strided["output"] == ((16384, 4096), (4096, 1), 0, 16384 * 4096)
-    shifted = places(case("quantize_per_token", "f16", "16384x4096 misaligned"))
+    shifted = layouts(case("quantize_per_token", "f16", "16384x4096 misaligned"))
     assert shifted["input"] == shifted["output"] == ((16384, 4096), (4096, 1), 1, 16384 * 4096 + 1)
     assert shifted["scale"] == ((16384,), (1,), 0, 16384)
-    transposed = places(case("quantize_per_group", "f16", "16384x4096 transposed", "group 64"))
+    transposed = layouts(case("quantize_per_group", "f16", "16384x4096 transposed", "group 64"))
     assert transposed["input"] == ((16384, 4096), (1, 16384), 0, 16384 * 4096)
     assert transposed["output"] == ((16384, 2048), (2048, 1), 0, 16384 * 2048)
 

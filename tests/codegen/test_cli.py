@@ -89,7 +89,7 @@ def test_no_spec_here(tmp_path, monkeypatch, skuda_command):
     monkeypatch.chdir(tmp_path)
     for command in ("generate", "check"):
         assert skuda_command(command) == (
-            1, "", "error: there is no ops.yaml in this folder; give its place with --spec\n"
+            1, "", "error: there is no ops.yaml in this folder; give its path with --spec\n"
         )  # fmt: skip
     assert skuda_command("generate", "--spec", "absent.yaml") == (
         1, "", "error: absent.yaml: cannot be read: No such file or directory\n"

@@ -41,9 +41,9 @@ def texts(sku: KernelSku) -> set[tuple]:
     }
 
 
-def is_second(sku: KernelSku) -> bool:
-    """Whether it is of a stage of a second form."""
-    return registry.entry_of(sku).operation.of_second
+def is_alternative(sku: KernelSku) -> bool:
+    """Whether it is of a stage of a multi-kernel form."""
+    return registry.entry_of(sku).operation.of_alternative
 
 
 SKUS = covering(
@@ -152,9 +152,9 @@ def test_the_covering_set_covers():
     kernels = set(re.findall(r"\b(\w+)\(const __grid_constant__", headers))
     assert kernels == {kernel_of(entry)[1] for sku in COVERING for entry in entries_of([sku])}
     functions = set(re.findall(r" struct (\w+)_program ", "".join(texts)))
-    second = {registry.entry_of(sku).operation.function for sku in SKUS if is_second(sku)}
+    alternative = {registry.entry_of(sku).operation.function for sku in SKUS if is_alternative(sku)}
     chosen = {kernel_of(entry)[0] for sku in SKUS for entry in entries_of([sku])}
-    assert functions - second == chosen - second
+    assert functions - alternative == chosen - alternative
     words = {word for sku in COVERING for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert words == {word for sku in SKUS for word in (sku.element, sku.aux_element, sku.scale_element)}
     assert set(map(shape_of, COVERING)) == set(map(shape_of, SKUS))

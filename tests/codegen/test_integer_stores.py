@@ -330,7 +330,7 @@ def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
     found = registry._CATALOGS[ours.__name__]
     ours = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is found]
     skus = [sku for sku in ours if sku.backend is BackendKind.CUDA]
-    sources = emulator.by_source(sku for sku in skus if not registry.entry_of(sku).operation.of_second)
+    sources = emulator.by_source(sku for sku in skus if not registry.entry_of(sku).operation.of_alternative)
     monkeypatch.setattr(registry, "catalogs", lambda: (found,))
     for name in ("two_widths", "whole", "saturate_to_s4_it", "wrap_to_u8_it"):
         some = covering(sources[f"{name}.cu"])

@@ -11,7 +11,7 @@ import pytest
 from catalogs import forget_catalog, make_catalog
 from distance import distance
 from host import emulator
-from problems import Call, place, plan_class_of
+from problems import Call, lay_out, plan_class_of
 from test_intrinsics import ELEMENTS, INTRINSICS, SPEC, STORAGE, arguments_of, cells, kinds, operation
 from values import UNTOUCHED, run
 
@@ -38,8 +38,8 @@ def call_of(name: str, kind: str, element: str, count: int) -> Call:
     plan_class = plan_class_of(PACKAGE, operation(name, kind))
     fields = tuple((field, element) for field in plan_class.operation.element_fields.values())
     names = [operand.name for operand in plan_class.operation.operands]
-    places = tuple((each, place((count,), "plain")) for each in names)
-    return Call(plan_class, (("shape", (count,)),), fields, places, large=False)
+    layouts = tuple((each, lay_out((count,), "plain")) for each in names)
+    return Call(plan_class, (("shape", (count,)),), fields, layouts, large=False)
 
 
 def columns_of(name: str, kind: str, element: str) -> list[np.ndarray]:
@@ -79,7 +79,7 @@ def test_the_cuda_cell_does_what_the_numpy_cell_does(host, name, kind, element):
         contents = np.full(len(columns[0]) * storage.itemsize, UNTOUCHED, np.uint8)
         if operand.name in inputs:
             contents = inputs[operand.name].view(np.uint8)
-        arrays[operand.name] = contents, storage, dict(call.places)[operand.name]
+        arrays[operand.name] = contents, storage, dict(call.layouts)[operand.name]
     assert list(host.run(plan, arrays, found)) == []
     [actual], wanted = found.values(), expected.view(np.uint8)
     row = INTRINSICS[name]

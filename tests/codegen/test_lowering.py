@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from skuda.codegen import spec as specs
-from skuda.codegen.cuda import CudaProgram
+from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.stages import stages
@@ -59,7 +59,7 @@ def method(rule) -> str:
 def rules(program) -> set[tuple[str, str]]:
     """(class, method) of every rule that applies to a program: its object is a member, its method is called.
     """
-    written = CudaProgram(program)
+    written = ElementwiseProgram(program)
     prepared = {member.name: member.type.partition("<")[0] for member in written.members if member.prepared}
     found = set()
     for output in written.outputs:
@@ -119,7 +119,7 @@ def by_elements(program) -> bool:
 def test_no_division_is_left_where_the_divisor_is_shared():
     assert {family(name) for name, program in PROGRAMS.items() if by_elements(program)} >= {"silu_mul"}
     for program in PROGRAMS.values():
-        divides = any("/" in output.formula for output in CudaProgram(program).outputs)
+        divides = any("/" in output.formula for output in ElementwiseProgram(program).outputs)
         assert divides == by_elements(program), program.operation.function
 
 
@@ -190,17 +190,17 @@ def test_where_a_rule_applies(formula, inputs, output, expected):
 
 def test_equal_parts_share_one_object():
     program = program_of("x / s + (x * x) / s", f"{X}; s: T[*n]")
-    assert [member.type for member in CudaProgram(program).members] == ["Divisor<C>"]
+    assert [member.type for member in ElementwiseProgram(program).members] == ["Divisor<C>"]
     program = program_of("x / s + x / t", f"{X}; s: T[*n]; t: T[*n]")
-    assert [member.type for member in CudaProgram(program).members] == ["Divisor<C>", "Divisor<C>"]
-    assert len({member.name for member in CudaProgram(program).members}) == 2
+    assert [member.type for member in ElementwiseProgram(program).members] == ["Divisor<C>", "Divisor<C>"]
+    assert len({member.name for member in ElementwiseProgram(program).members}) == 2
 
 
 def test_shared_values_are_made_once():
     program = program_of("x * (s * s + 1)", f"{X}; s: T[*n]")
-    (member,) = CudaProgram(program).members
+    (member,) = ElementwiseProgram(program).members
     assert member.value == "shared.s * shared.s + C(1)" and not member.prepared
-    assert CudaProgram(program).outputs[0].formula == f"element.x * {member.name}"
+    assert ElementwiseProgram(program).outputs[0].formula == f"element.x * {member.name}"
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def test_shared_values_are_made_once():
 )
 def test_parentheses_stand_only_where_they_are_needed(formula, expected):
     program = program_of(formula, f"{X}; s: T[*n]" + ("; t: T[*n]" if "t)" in formula else ""))
-    assert CudaProgram(program).outputs[0].formula == expected
+    assert ElementwiseProgram(program).outputs[0].formula == expected
 
 
 @pytest.mark.parametrize(
@@ -232,5 +232,5 @@ def test_parentheses_stand_only_where_they_are_needed(formula, expected):
 def test_what_a_vector_is_asked_before_its_elements_are_computed(formula, ranges):
     operands = {"x": "T[*n, d]", "z": "T[*n, d]", "s": "T[*n]", "t": "T[*n]"}
     inputs = "; ".join(f"{name}: {what}" for name, what in operands.items() if name in re.findall(r"\w+", formula))
-    program = CudaProgram(program_of(formula, inputs))
+    program = ElementwiseProgram(program_of(formula, inputs))
     assert list(program.ranges) == ranges

@@ -27,7 +27,7 @@ from skuda.schedules import table
 REPOSITORY = Path(__file__).parents[2]
 ROW = "  {name}:\n    inputs: {{x: 'T[*n]'}}\n    outputs: {{y: 'T[*n] = {factor} * x'}}\n"
 ROW += "    backward: {{d_x: 'T[*n] = {factor} * d_y'}}\n"
-# What is generated of an operation is called so behind its name; a type of a header may be called so too.
+# What is generated of an operation is called so after its name; a type of a header may be called so too.
 ENDS = ("program",)
 INTERNAL = sorted(
     MODULES

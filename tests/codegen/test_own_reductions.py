@@ -115,16 +115,16 @@ ops:
       weight: T[]
     outputs:
       total: i64[*n] = sum(q, over=d)
-      place: i64[*n] = argmax(q, over=d)
+      index: i64[*n] = argmax(q, over=d)
       low: i32[*n] = saturate(argmin(q, over=d))
       y: T[*n] = weight * sum(q, over=d) / count(over=d)
 
-  group_places:
+  group_indices:
     inputs:
       x: T[*outer, d, *inner]
     attrs: {group_size: size, axis: axis of d = -1}
     outputs:
-      place: i32[*outer, d/group_size, *inner] = wrap(argmax(x, over=d/group_size))
+      index: i32[*outer, d/group_size, *inner] = wrap(argmax(x, over=d/group_size))
       length: T[*outer, d/group_size, *inner] = 0 * max(x, over=d/group_size) + count(over=d/group_size)
 
   one_hot:
@@ -335,31 +335,31 @@ def test_one_value_may_be_written_to_any_array_of_one_element(run, ours, backend
 
 @pytest.mark.parametrize("storage", [np.int8, np.uint8])
 @pytest.mark.parametrize("length", [1, 7, 300, 70000])
-def test_sums_and_places_of_codes(run, storage, length):
+def test_sums_and_indices_of_codes(run, storage, length):
     q = np.random.default_rng(15).integers(0, 256, (3, length)).astype(np.uint8).view(storage)
     q[0] = q.dtype.type(127)
-    total, place, low, y = run("codes_of_rows", q, 0.25)
-    assert (total.dtype, place.dtype, low.dtype) == (np.int64, np.int64, np.int32)
+    total, index, low, y = run("codes_of_rows", q, 0.25)
+    assert (total.dtype, index.dtype, low.dtype) == (np.int64, np.int64, np.int32)
     np.testing.assert_array_equal(total, q.sum(-1, dtype=np.int64))
-    np.testing.assert_array_equal(place, q.argmax(-1))
+    np.testing.assert_array_equal(index, q.argmax(-1))
     np.testing.assert_array_equal(low, q.argmin(-1))
     np.testing.assert_array_equal(y, np.float32(0.25) * total.astype(np.float32) / np.float32(length))
 
 
 @pytest.mark.parametrize("element", FLOATS)
 @pytest.mark.parametrize(("shape", "axis", "group_size"), [((2, 21), -1, 8), ((7, 3), 0, 3), ((2, 9, 3), 1, 100)])
-def test_a_place_is_counted_from_its_group_s_start(run, element, shape, axis, group_size):
+def test_an_index_is_counted_from_its_group_s_start(run, element, shape, axis, group_size):
     x = integers(element, shape, 16)
-    place, length = run("group_places", x, group_size=group_size, axis=axis)
-    lines, place, length = (np.moveaxis(each, axis, -1) for each in (x, place, length))
-    for group in range(place.shape[-1]):
+    index, length = run("group_indices", x, group_size=group_size, axis=axis)
+    lines, index, length = (np.moveaxis(each, axis, -1) for each in (x, index, length))
+    for group in range(index.shape[-1]):
         part = wide(lines[..., group * group_size : (group + 1) * group_size])
-        np.testing.assert_array_equal(place[..., group], part.argmax(-1))
+        np.testing.assert_array_equal(index[..., group], part.argmax(-1))
         assert (wide(length[..., group]) == part.shape[-1]).all()
 
 
 @pytest.mark.parametrize("element", FLOATS)
-def test_a_place_may_be_used_for_each_element(run, element):
+def test_an_index_may_be_used_for_each_element(run, element):
     x = integers(element, (6, 33), 17)
     at, y = run("one_hot", x)
     np.testing.assert_array_equal(at, wide(x).argmax(-1))
@@ -457,7 +457,7 @@ def test_every_kernel_compiles(ours, source, quickly_compiled):
         if operation.analysis.stages:
             continue
         if operation.analysis.split:
-            variants = table.part_variants(operation, types)
+            variants = table.split_variants(operation, types)
         elif operation.analysis.over:
             ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
             variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]

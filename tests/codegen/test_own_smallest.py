@@ -85,7 +85,7 @@ def test_every_kernel_of_it_compiles(ours):
     kernels = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)
-        of_ours = entry.catalog.package == "own_smallest_catalog" and not entry.operation.of_second
+        of_ours = entry.catalog.package == "own_smallest_catalog" and not entry.operation.of_alternative
         if of_ours and sku.backend is BackendKind.CUDA:
             kernels.setdefault(entry.operation.source, {})[entry.operation.function, entry.variant.kernel] = entry
     assert len(kernels) == 3

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from catalogs import forget_catalog, make_catalog
 from host import emulator
-from problems import Call, place, plan_class_of
+from problems import Call, lay_out, plan_class_of
 from small_float_calls import SPEC, STORES, patterns
 from values import UNTOUCHED, run
 
@@ -32,10 +32,10 @@ def call_of(name: str, element: str) -> Call:
     plan_class = plan_class_of(PACKAGE, name)
     count = len(patterns(STORES[name], element))
     stored = -(-count // 2) if DTYPES[STORES[name]].packed else count
-    places = (("input", place((count,), "plain")), ("output", place((stored,), "plain")))
+    layouts = (("input", lay_out((count,), "plain")), ("output", lay_out((stored,), "plain")))
     letter = plan_class.operation.inputs[0].element
     return Call(
-        plan_class, (("d", (count,)),), ((plan_class.operation.element_fields[letter], element),), places, large=False
+        plan_class, (("d", (count,)),), ((plan_class.operation.element_fields[letter], element),), layouts, large=False
     )
 
 
@@ -76,7 +76,7 @@ def test_a_store_gives_the_bits_of_the_reference(host, name, element):
     contents = bits.view(np.uint8), np.full(expected.nbytes, UNTOUCHED, np.uint8)
     arrays = {
         operand: (memory, DTYPES[word].storage, at)
-        for (operand, at), word, memory in zip(call.places, plan.words, contents, strict=True)
+        for (operand, at), word, memory in zip(call.layouts, plan.words, contents, strict=True)
     }
     found = {}
     assert list(host.run(plan, arrays, found)) == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 import skuda
-from skuda.codegen.cuda import CudaProgram
+from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import DescribedProgram
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
@@ -121,7 +121,7 @@ def test_the_width_of_an_integer_stays():
     assert formula("q - min(q, over=d)").bits == 9
 
 
-def test_the_width_of_a_sum_and_of_a_place():
+def test_the_width_of_a_sum_and_of_an_index():
     """A row has fewer than 2^40 elements."""
     assert formula("sum(q, over=d)").bits == 48
     assert formula("argmax(x, over=d)").bits == formula("argmin(q, over=d)").bits == 41
@@ -146,14 +146,14 @@ def test_equal_reductions_are_one_and_those_inside_come_first():
     node = formula("sum(x - sum(x, over=d), over=d) + sum(x, over=d) * max(x - sum(x, over=d), over=d)")
     found = node.reductions()
     assert found[0] == total and len(found) == 3 and found.count(total) == 1
-    for place, reduction in enumerate(found):
-        assert all(inner in found[:place] for inner in reduction.args[0].reductions())
+    for position, reduction in enumerate(found):
+        assert all(inner in found[:position] for inner in reduction.args[0].reductions())
 
 
-def test_a_place_is_a_pair_while_it_is_looked_for():
+def test_an_index_is_a_pair_while_it_is_looked_for():
     outputs = "y: i64[*n] = argmax(2 * x, over=d); z: i64[*n] = sum(where(x > 0, 1, 0), over=d)"
     written = RowProgram(forward("x: T[*n, d]", outputs))
-    assert written.passes[0].makes == ("Reduce<LargestPlace, C, &Shared::argmax>", "Reduce<Sum, i64, &Shared::sum>")
+    assert written.passes[0].makes == ("Reduce<ArgLargest, C, &Shared::argmax>", "Reduce<Sum, i64, &Shared::sum>")
     assert written.shared_members == ["C count", "i64 argmax", "i64 sum", "i64 y", "i64 z"]
 
 
@@ -371,7 +371,7 @@ def test_extremes_of_what_is_finite_are_classes_of_their_own(value, how):
         ("max(where(isfinite(x), abs(x), 0), over=d)", [("LargestMagnitude", "Largest")]),
         ("min(where(isfinite(x), x, 1 / 0), over=d)", [("SmallestFinite", "Smallest")]),
         ("max(x, over=d) - min(x, over=d)", [("Largest", "Largest"), ("Smallest", "Smallest")]),
-        ("to_real(argmax(x, over=d))", [("LargestPlace", "LargestPlace")]),
+        ("to_real(argmax(x, over=d))", [("ArgLargest", "ArgLargest")]),
         ("max(where(isfinite(2 * x), x, 0), over=d)", []),
         ("max(2 * x, over=d)", []),
         ("max(x, over=d) + to_real(argmax(x, over=d))", []),
@@ -562,7 +562,7 @@ def test_the_reference_computes_each_reduction_once_in_order():
 def test_a_chain_without_a_reduction_is_a_map():
     program = forward("x: T[*n]", "y: T[*n] = x * 0.1; z: T[*n] = y * 10")
     assert program.operation.analysis.chained and not program.operation.analysis.over
-    assert [output.formula for output in CudaProgram(program).outputs] == [
+    assert [output.formula for output in ElementwiseProgram(program).outputs] == [
         "element.x * C(0.1)", "::stored<T>(element.x * C(0.1)) * C(10)",
     ]  # fmt: skip
 

@@ -24,7 +24,7 @@ def plain(node):
 
 
 def value(text):
-    """The Text behind the only key of `text`."""
+    """The Text after the only key of `text`."""
     [(_, node)] = tree(text).entries
     return node
 

@@ -86,8 +86,8 @@ def expanded(
 ) -> np.ndarray:
     """A parameter repeated so that every element of the input has its own."""
     if granularity == "per_channel":
-        behind = len(shape) - 1 - axis % len(shape)
-        parameter = parameter.reshape(-1, *[1] * behind)
+        later = len(shape) - 1 - axis % len(shape)
+        parameter = parameter.reshape(-1, *[1] * later)
     if granularity == "per_token":
         parameter = parameter[..., np.newaxis]
     if granularity == "per_group":
@@ -96,7 +96,7 @@ def expanded(
 
 
 def options(granularity: str, axis: int = -1, group_size: int = 1) -> dict:
-    """The keyword arguments that place the parameters."""
+    """The keyword arguments that position the parameters."""
     return {
         "per_tensor": {},
         "per_channel": {"axis": axis},

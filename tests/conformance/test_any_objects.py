@@ -1,4 +1,4 @@
-"""Whatever Python objects a caller gives, in the place of any argument: a result, or an error of skuda's own."""
+"""Whatever Python objects a caller gives, in place of any argument: a result, or an error of skuda's own."""
 
 from __future__ import annotations
 

@@ -271,7 +271,7 @@ def test_memory_does_not_grow_with_the_length_of_groups(name):
 
 
 def test_memory_of_short_rows_is_that_of_the_array():
-    """A hundred thousand sums of one element each: the places that they leave empty take no memory."""
+    """A hundred thousand sums of one element each: the positions that they leave empty take no memory."""
     x, one = np.ones((1, 100_000), np.float32), np.ones(100_000, np.float32)
     tracemalloc.start()
     try:
@@ -390,11 +390,11 @@ def test_a_parameter_may_keep_the_axes_that_it_lacks(backend, name, spread):
     ]
     shape, axes = operation.spread(next(o for o in operation.operands if o.name == spread), plan.sizes)
     names = [operand.name for operand in operation.operands]
-    place = names.index(spread)
-    assert np.squeeze(np.empty(shape)).size == given[place].size and len(axes) == given[place].ndim
+    position = names.index(spread)
+    assert np.squeeze(np.empty(shape)).size == given[position].size and len(axes) == given[position].ndim
 
     def outputs(keeps: bool):
-        placed = [value.reshape(shape) if keeps and at == place else value for at, value in enumerate(given)]
+        placed = [value.reshape(shape) if keeps and at == position else value for at, value in enumerate(given)]
         arrays = list(map(backend.array, placed))
         for _ in range(3):
             plan.run(plan.args_type(*arrays))
@@ -402,7 +402,7 @@ def test_a_parameter_may_keep_the_axes_that_it_lacks(backend, name, spread):
 
     assert outputs(True) == outputs(False)
     wrong = [backend.array(value) for value in given]
-    wrong[place] = backend.array(given[place].reshape(1, *shape))
+    wrong[position] = backend.array(given[position].reshape(1, *shape))
     with pytest.raises(InvalidProblem, match=f"{spread} has shape"):
         plan.run(plan.args_type(*wrong))
 

@@ -90,14 +90,14 @@ class Drawn:
         dims = {dim.name: dim for each in (self.forward.operation, self.operation) for dim in each.dims}
         names = [*dims, *(a.name for a in self.operation.attributes if a.type == "size")]
         sizes = {}
-        for place, name in enumerate(names):
+        for position, name in enumerate(names):
             choice = MANY if name in dims and dims[name].many else SINGLE if name in dims else BLOCK
-            sizes[name] = choice[(self.turn + self.index + place) % len(choice)]
+            sizes[name] = choice[(self.turn + self.index + position) % len(choice)]
         if self.kind == "hard":
             sizes |= {name: (4,) if dim.many else 4 for name, dim in dims.items()}
             row = [name for name in self._row_dims() if name in dims]
-            for place, name in enumerate(row):
-                size = (ROW if len(row) == 1 else 4 if place else 5) if place < 2 else 1
+            for position, name in enumerate(row):
+                size = (ROW if len(row) == 1 else 4 if position else 5) if position < 2 else 1
                 sizes[name] = (size,) if dims[name].many else size
             sizes |= {name: ROW for name in names if name not in dims}
         return sizes
@@ -116,7 +116,7 @@ class Drawn:
         """Those that a call gives: none at first, so that defaults are tried."""
         given: dict[str, int | float] = {}
         for attribute in self.operation.attributes:
-            if attribute.places or attribute.type == "size" or (self.turn == 0 and attribute.default is not None):
+            if attribute.names_axes or attribute.type == "size" or (self.turn == 0 and attribute.default is not None):
                 continue
             given[attribute.name] = self._drawn_attribute(attribute)
         return given
@@ -150,7 +150,7 @@ class Drawn:
     def _plan(self, plan_class, preference):
         operation = plan_class.operation
         fields = {field: self.types[each] for each, field in operation.element_fields.items() if each in self.types}
-        names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.places}
+        names = {dim.name for dim in operation.dims} | {a.name for a in operation.attributes if not a.names_axes}
         given = {name: value for name, value in (self.sizes | self.attributes).items() if name in names}
         descriptor = plan_class.descriptor_type(**fields, **given)
         return plan_class.select(descriptor, preference=preference)
@@ -188,9 +188,9 @@ class Drawn:
         if not self._row_dims():
             return np.resize(np.roll(np.array(rows, np.uint64), self.turn * ROW), count)
         bits, first = np.zeros(count, np.uint64), self.rows.get(word, 0)
-        calls = [inner for places in self._calls() for inner in places.reshape(-1, places.shape[-1])]
-        for number, places in enumerate(calls):
-            bits[places] = np.resize(np.array(rows[(first + number) % len(rows)], np.uint64), len(places))
+        calls = [inner for positions in self._calls() for inner in positions.reshape(-1, positions.shape[-1])]
+        for number, positions in enumerate(calls):
+            bits[positions] = np.resize(np.array(rows[(first + number) % len(rows)], np.uint64), len(positions))
         if not self.unusual:
             self.unusual, self.rows[word] = word, first + len(calls)
         return bits
@@ -224,16 +224,16 @@ class Drawn:
         for operand in self.operation.inputs:
             problem.values[operand.name] = self._numbers(arrays[operand.name], operand.name)
         for attribute in self.operation.attributes:
-            if attribute.type != "size" and not attribute.places:
+            if attribute.type != "size" and not attribute.names_axes:
                 problem.values[attribute.name] = self._as_oracles_take_it(attribute)
         problem.types = dict(self.types)
         problem.stored = {name: self._numbers(array, name) for name, array in made.items()}
         said = []
         for name, results in binding.expected(self.asked, problem).items():
-            for place, (result, stored) in enumerate(zip(results, problem.stored[name], strict=True)):
+            for position, (result, stored) in enumerate(zip(results, problem.stored[name], strict=True)):
                 said.append(binding.says_something(result))
                 if not binding.allowed(result, stored, self.words[name]):
-                    self._fail(problem, name, place, stored, result)
+                    self._fail(problem, name, position, stored, result)
         return said
 
     def _drawn_arrays(self, backend, plan, preference) -> dict[str, np.ndarray]:
@@ -282,14 +282,14 @@ class Drawn:
             array = np.ascontiguousarray(array).view(UINT[word])
         return [int(each) for each in array.reshape(-1).tolist()]
 
-    def _fail(self, problem, name: str, place: int, stored: int, result) -> None:
+    def _fail(self, problem, name: str, position: int, stored: int, result) -> None:
         sizes = ", ".join(f"{size}={value}" for size, value in self.sizes.items())
         types = " ".join(f"{letter}={word}" for letter, word in self.types.items())
-        at = np.flatnonzero(problem.entries(name) == place)[0]
+        at = np.flatnonzero(problem.entries(name) == position)[0]
         near = {each: hex(problem.values[each][problem.entries(each)[at]]) for each in problem.inputs}
         raise AssertionError(
             f"{self.operation.function} {types} ({self.kind}; {sizes}; {self.attributes}): "
-            f"{name}[{place}] is {stored:#x}, the oracle gives {result}; beside it stand {near}"
+            f"{name}[{position}] is {stored:#x}, the oracle gives {result}; beside it stand {near}"
         )
 
 

@@ -85,9 +85,9 @@ def test_however_arrays_lie(backend, name):
     plan = select(PLANS[name], backend, lambda dim: (3, 4) if dim.many else 7)
     inputs = inputs_of(plan)
 
-    def outputs(place):
-        given = [place(each) for each in inputs]
-        made = [place(np.zeros(shape, storage)) for shape, storage in plan.made]
+    def outputs(laid_out):
+        given = [laid_out(each) for each in inputs]
+        made = [laid_out(np.zeros(shape, storage)) for shape, storage in plan.made]
         plan.execute((*given, *made))
         return [backend.numpy(each) for each in made]
 

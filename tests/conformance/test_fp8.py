@@ -122,12 +122,12 @@ def test_granularity(backend, placement):
     of_parameters = parameter_shape(granularity, shape, axis, group_size)
     scale = patterns.sample(rng, FORMATS[scale_element], int(np.prod(of_parameters))).reshape(of_parameters)
     each_scale = expanded(scale, granularity, shape, axis, group_size)
-    place = options(granularity, axis, group_size)
+    position = options(granularity, axis, group_size)
     given = [backend.array(floats(x, element)), backend.array(floats(scale, scale_element))]
     shown = {"input": floats(x, element), "scale": floats(each_scale, scale_element)}
 
     def call(op, *arguments, **more):
-        return getattr(skuda, op.format(granularity))(*arguments, **place, **more)
+        return getattr(skuda, op.format(granularity))(*arguments, **position, **more)
 
     most = fp8.highest(word)
     codes = fp8_array.quantize(x, each_scale, most, **kinds, word=word)

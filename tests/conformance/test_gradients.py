@@ -165,9 +165,9 @@ def test_gradients_are_slopes(backend, name):
     with mpmath.workdps(60):
         step = mpmath.mpf("1e-20")
         row = list(map(mpmath.mpf, x.tolist()))
-        for place in range(len(row)):
-            above, below = ([each + move * (i == place) for i, each in enumerate(row)] for move in (step, -step))
-            assert abs((loss(above) - loss(below)) / (2 * step) - float(got[place])) < 1e-14
+        for position in range(len(row)):
+            above, below = ([each + move * (i == position) for i, each in enumerate(row)] for move in (step, -step))
+            assert abs((loss(above) - loss(below)) / (2 * step) - float(got[position])) < 1e-14
 
 
 @pytest.mark.parametrize("axis", [0, -1, None, (0, 2), ()])

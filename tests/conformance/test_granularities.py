@@ -68,7 +68,7 @@ def test_granularity(backend, placement):
     near, far = rng.integers(-20, 20, count), rng.choice(ZERO_POINTS, count)
     zero_point = np.where(rng.random(count) < 0.7, near, far).astype(np.int32).reshape(of_parameters)
 
-    place = options(granularity, axis, group_size)
+    position = options(granularity, axis, group_size)
     each_scale = expanded(scale, granularity, shape, axis, group_size)
     each_zero_point = expanded(zero_point, granularity, shape, axis, group_size)
     problem = (x, each_scale, each_zero_point, *RANGE[word])
@@ -78,7 +78,7 @@ def test_granularity(backend, placement):
     gradient = backend.array(floats(d_output, element))
 
     def call(op, *arguments, **kwargs):
-        return backend.numpy(getattr(skuda, op.format(granularity))(*arguments, **place, **kwargs))
+        return backend.numpy(getattr(skuda, op.format(granularity))(*arguments, **position, **kwargs))
 
     code = affine_array.quantize(*problem, **kinds)
     assert_codes(call("quantize_{}", *given, dtype=word), code, word, **shown)
@@ -128,8 +128,8 @@ def test_one_parameter_means_the_same_at_every_granularity(backend, op, word):
     for granularity, axis, group_size in [("per_token", -1, 1), ("per_channel", 1, 1), ("per_group", 0, 3)]:
         of_parameters = parameter_shape(granularity, shape, axis, group_size)
         parameters = [backend.array(np.full(of_parameters, value)) for value in (scale, zero_point)]
-        place = options(granularity, axis, group_size)
-        actual = backend.numpy(getattr(skuda, f"{op}_{granularity}")(x, *parameters, **place, dtype=word))
+        position = options(granularity, axis, group_size)
+        actual = backend.numpy(getattr(skuda, f"{op}_{granularity}")(x, *parameters, **position, dtype=word))
         if op == "quantize":
             np.testing.assert_array_equal(actual, whole)
         else:

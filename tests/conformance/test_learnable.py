@@ -84,14 +84,14 @@ def test_each_channel_has_its_own(backend, element, shape):
             skuda.learnable_fake_quantize_per_channel_backward(backend.array(dy), *given, axis=axis, grad_factor=0.5),
         )
         for channel in range(count):
-            place = (slice(None),) * axis + (channel,)
-            row, gradient = (bits_of(each[place], element).reshape(-1).tolist() for each in (x, dy))
+            position = (slice(None),) * axis + (channel,)
+            row, gradient = (bits_of(each[position], element).reshape(-1).tolist() for each in (x, dy))
             own = [int(bits_of(each[channel : channel + 1], wide)[0]) for each in (scale, zero_point)]
             values = [learned.fake_quantize(each, *own, -128, 127, element=element) for each in row]
-            assert_floats(output[place].reshape(-1), values, element)
+            assert_floats(output[position].reshape(-1), values, element)
             half = pattern("0.5", wide)
             bits, *spans = learned.fake_quantize_backward(gradient, row, *own, -128, 127, half, element=element)
-            assert_floats(of_input[place].reshape(-1), bits, element)
+            assert_floats(of_input[position].reshape(-1), bits, element)
             for got, span in zip(others, spans, strict=True):
                 assert_admitted(got[channel : channel + 1], [span], wide, f"channel {channel} of {shape}")
 
@@ -143,10 +143,10 @@ def test_gradients_are_slopes(backend):
         assert abs((ends[0] - ends[1]) / (2 * step) - float(d_scale)) < 1e-12
         ends = [loss(point[0], point[1], point[2] + move) for move in (step, -step)]
         assert abs((ends[0] - ends[1]) / (2 * step) - float(d_zero_point)) < 1e-12
-        for place in range(len(x)):
-            moved = [[v + move * (i == place) for i, v in enumerate(point[0])] for move in (step, -step)]
+        for position in range(len(x)):
+            moved = [[v + move * (i == position) for i, v in enumerate(point[0])] for move in (step, -step)]
             slope = (loss(moved[0], *point[1:]) - loss(moved[1], *point[1:])) / (2 * step)
-            assert abs(slope - float(d_input[place])) < 1e-14
+            assert abs(slope - float(d_input[position])) < 1e-14
 
 
 def test_nan_passes_its_gradient_and_spoils_the_scale_s(backend):

@@ -26,8 +26,8 @@ OPTIONAL = {
 }
 
 
-def behind(operation: Operation, first: str) -> list[str]:
-    """An optional input and those behind it."""
+def and_later(operation: Operation, first: str) -> list[str]:
+    """An optional input and those after it."""
     names = [*operation.numbers]
     return names[names.index(first) :]
 
@@ -84,7 +84,7 @@ def test_what_is_left_out_is_its_number(backend, function):
         given = {name: backend.array(array) for name, array in arrays.items()}
         whole = dict(zip(operation.outputs, outputs_of(call(**given, **options)), strict=True))
         for first, _ in operation.forms:
-            left_out = behind(operation, first)
+            left_out = and_later(operation, first)
             gradients = {f"d_{name}" for name in left_out}
             kept = [result for operand, result in whole.items() if operand.name not in gradients]
             assert len(whole) - len(kept) == len(gradients & {o.name for o in operation.outputs})
@@ -237,7 +237,7 @@ def test_a_number_in_the_place_of_an_array(backend):
 def test_what_is_behind_must_be_left_out_too(backend):
     x = backend.array(np.ones((4, 6), np.float32))
     ones = backend.array(np.ones(6, np.float32))
-    with pytest.raises(InvalidProblem, match="LayerNormPlan: bias is given, but weight is not: what stands behind"):
+    with pytest.raises(InvalidProblem, match="LayerNormPlan: bias is given, but weight is not: what comes after"):
         skuda.layer_norm(x, None, ones)
     with pytest.raises(InvalidProblem, match="LayerNormBackwardPlan: without is 'weight', but weight is given"):
         skuda.layer_norm_backward(x, x, ones, without="weight")
@@ -250,7 +250,7 @@ def test_what_is_behind_must_be_left_out_too(backend):
 
 
 def test_what_stands_behind_by_position_or_by_name(backend):
-    """The gradient of add_rms_norm takes the total behind the weight."""
+    """The gradient of add_rms_norm takes the total after the weight."""
     x = backend.array(np.random.default_rng(5).normal(size=(4, 6)).astype(np.float32))
     expected = backend.numpy(skuda.add_rms_norm_backward(x, x, None, x))
     np.testing.assert_array_equal(backend.numpy(skuda.add_rms_norm_backward(x, x, total=x)), expected)

@@ -94,7 +94,7 @@ def test_nothing_wraps_or_rounds_at_the_ends_of_i32(backend, granularity, elemen
     size = pattern("1", element)
     kinds = {"element": element, "scale_element": element}
     axis = 0 if granularity == "per_channel" else -1
-    place, of_parameters = (
+    position, of_parameters = (
         options(granularity, axis, x.size),
         parameter_shape(granularity, x.shape, axis, x.size),
     )
@@ -105,16 +105,16 @@ def test_nothing_wraps_or_rounds_at_the_ends_of_i32(backend, granularity, elemen
     given = backend.array(floats(x, element))
     problem = (x, size, zero_point, 0, 255)
 
-    actual = getattr(skuda, f"quantize_{granularity}")(given, *parameters, dtype="u8", **place)
+    actual = getattr(skuda, f"quantize_{granularity}")(given, *parameters, dtype="u8", **position)
     expected = affine_array.quantize(*problem, **kinds)
     assert_codes(backend.numpy(actual), expected, "u8", input=floats(x, element))
-    actual = getattr(skuda, f"fake_quantize_{granularity}")(given, *parameters, dtype="u8", **place)
+    actual = getattr(skuda, f"fake_quantize_{granularity}")(given, *parameters, dtype="u8", **position)
     expected = affine_array.fake_quantize(*problem, **kinds)
     assert_floats(backend.numpy(actual), expected, element, input=floats(x, element))
 
     codes = np.arange(x.size, dtype=np.uint8)[np.newaxis]
     actual = getattr(skuda, f"dequantize_{granularity}")(
-        backend.array(codes), *parameters, dtype=element, **place
+        backend.array(codes), *parameters, dtype=element, **position
     )
     expected = affine_array.dequantize(codes, size, zero_point, **kinds)
     assert_floats(backend.numpy(actual), expected, element, code=codes)

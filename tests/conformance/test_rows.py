@@ -133,11 +133,12 @@ WHOLE = {
 def assert_admitted(actual: np.ndarray, expected: list, element: str, what: str) -> int:
     """Stored values lie in their spans; how many of these are more than one value."""
     bits = np.atleast_1d(bits_of(actual, element)).tolist()
-    for place, (each, span) in enumerate(zip(bits, expected, strict=True)):
+    for position, (each, span) in enumerate(zip(bits, expected, strict=True)):
         if not admits(span, each, FORMATS[element]):
             ends = [float(end.signed) if end.kind == "finite" else end for end in (span.low, span.high)]
             got = float(floats(each, element))
-            raise AssertionError(f"{what} [{place}]: got {got!r} ({each:#x}), expected from {ends[0]!r} to {ends[1]!r}")
+            limits = f"expected from {ends[0]!r} to {ends[1]!r}"
+            raise AssertionError(f"{what} [{position}]: got {got!r} ({each:#x}), {limits}")
     return sum(not span.exact for span in expected)
 
 
@@ -380,15 +381,15 @@ def test_the_gradient_of_softmax_is_its_slope(backend):
     with mpmath.workdps(60):
         step = mpmath.mpf("1e-20")
 
-        def loss(place, move, of):
-            raised = [mpmath.exp(mpmath.mpf(each) + move * (i == place)) for i, each in enumerate(x.tolist())]
+        def loss(position, move, of):
+            raised = [mpmath.exp(mpmath.mpf(each) + move * (i == position)) for i, each in enumerate(x.tolist())]
             whole = mpmath.fsum(raised)
             return mpmath.fsum(g * of(each / whole) for g, each in zip(gradient.tolist(), raised))
 
-        for place in range(len(x)):
+        for position in range(len(x)):
             for of, got in ((lambda value: value, actual), (mpmath.log, log_actual)):
-                slope = (loss(place, step, of) - loss(place, -step, of)) / (2 * step)
-                assert abs(slope - mpmath.mpf(float(got[place]))) < 1e-14
+                slope = (loss(position, step, of) - loss(position, -step, of)) / (2 * step)
+                assert abs(slope - mpmath.mpf(float(got[position]))) < 1e-14
 
 
 # ---- codes ----
@@ -530,8 +531,8 @@ def test_quantized_in_one_pass(backend, name, element):
         for mine, other in zip(totals, sums, strict=True):
             assert_floats(mine, other, element)
         assert_admitted(scale, [expected], scale_word, f"{name} {what}")
-        for place, (code, (low, high)) in enumerate(zip(codes.tolist(), admitted, strict=True)):
-            assert low <= code <= high, f"{name} {what} {word} [{place}]: got {code}, expected {low} to {high}"
+        for position, (code, (low, high)) in enumerate(zip(codes.tolist(), admitted, strict=True)):
+            assert low <= code <= high, f"{name} {what} {word} [{position}]: got {code}, expected {low} to {high}"
             open_codes += low < high
             closed_codes += low == high
     assert closed_codes > 10 * open_codes

@@ -175,8 +175,8 @@ def run(backend, plan, given: dict) -> dict[str, np.ndarray]:
 def exactly(values: np.ndarray) -> np.ndarray:
     """The same as numbers of mpmath."""
     made = np.empty(values.shape, object)
-    for place in np.ndindex(values.shape):
-        made[place] = mpmath.mpf(float(values[place]))
+    for position in np.ndindex(values.shape):
+        made[position] = mpmath.mpf(float(values[position]))
     return made
 
 
@@ -226,16 +226,16 @@ def test_a_gradient_is_the_slope_of_its_operation(backend, name):
         weighed = {operand.name.removeprefix("d_") for operand in backward.operation.inputs}
         weights = {key: each for key, each in gradients.items() if key in weighed}
 
-        def loss(key, place, move):
+        def loss(key, position, move):
             moved = point[key].copy()
-            moved[place] += move
+            moved[position] += move
             found = exact(point | {key: moved})
             return mpmath.fsum(each for output, g in weights.items() for each in (found[output] * g).reshape(-1))
 
         for key, slopes in got.items():
             key = key.removeprefix("d_")
-            for place in np.ndindex(slopes.shape):
-                slope = (loss(key, place, STEP) - loss(key, place, -STEP)) / (2 * STEP)
-                assert abs(slope - float(slopes[place])) < 1e-13 * max(1, abs(slope)), f"d_{key}{place}"
+            for position in np.ndindex(slopes.shape):
+                slope = (loss(key, position, STEP) - loss(key, position, -STEP)) / (2 * STEP)
+                assert abs(slope - float(slopes[position])) < 1e-13 * max(1, abs(slope)), f"d_{key}{position}"
     if straight:
         assert 0 < np.count_nonzero(definition.__self__.cut) < definition.__self__.cut.size

@@ -120,13 +120,13 @@ def test_gradients_are_slopes(backend, name):
         exact_x = [[mpmath.mpf(each) for each in row] for row in x.tolist()]
         exact_w = [mpmath.mpf(each) for each in weight.tolist()]
 
-        def slope(values, place, of):
-            before = values[place]
+        def slope(values, position, of):
+            before = values[position]
             ends = []
             for move in (step, -step):
-                values[place] = before + move
+                values[position] = before + move
                 ends.append(of())
-            values[place] = before
+            values[position] = before
             return (ends[0] - ends[1]) / (2 * step)
 
         for i, row in enumerate(exact_x):

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import cupy
 import numpy as np
 from distance import distance
-from problems import Place
+from problems import ArrayLayout
 from values import POISON, UNTOUCHED, Case, memory_of
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
 
-def view(memory, storage: np.dtype, at: Place | None):
+def view(memory, storage: np.dtype, at: ArrayLayout | None):
     """The operand within its memory on the GPU, which is bytes."""
     if at is None:
         return cupy.ndarray((), storage, memory.data)
@@ -43,10 +43,10 @@ class Pair:
     def __init__(self, case: Case):
         call, filled = case.call, case.problem()
         self.call, self.words, self.finite = call, filled.words, filled.finite
-        places = dict(call.places)
-        self.places = {name: places.get(name) for name in filled.words}
+        layouts = dict(call.layouts)
+        self.layouts = {name: layouts.get(name) for name in filled.words}
         self.gpu, self.expected = {}, {}
-        for name, at in self.places.items():
+        for name, at in self.layouts.items():
             storage = DTYPES[self.words[name]].storage
             given = filled.inputs.get(name)
             self.gpu[name] = cupy.asarray(memory_of(at, given, storage, UNTOUCHED if given is None else POISON))
@@ -55,7 +55,7 @@ class Pair:
 
     def arguments(self) -> dict:
         """The operands on the GPU, by name."""
-        return {name: view(self.gpu[name], DTYPES[self.words[name]].storage, at) for name, at in self.places.items()}
+        return {name: view(self.gpu[name], DTYPES[self.words[name]].storage, at) for name, at in self.layouts.items()}
 
     def run(self) -> None:
         """Launches the kernel."""
@@ -65,7 +65,7 @@ class Pair:
 
     def in_place(self, source: str, target: str) -> None:
         """Makes an output the array of an input."""
-        at, storage = self.places[target], DTYPES[self.words[target]].storage
+        at, storage = self.layouts[target], DTYPES[self.words[target]].storage
         elements = memory_of(at, np.array(True), np.dtype(bool), 0) if at else np.ones(1, np.uint8)
         around = np.repeat(elements, storage.itemsize) == 0
         self.expected[target][around] = POISON
@@ -79,7 +79,7 @@ class Pair:
             if len(wrong):
                 first = wrong[:5]
                 text = (
-                    f"{what} {dict(self.call.sizes)} {self.places[name]}: {len(wrong)} of {expected.size} bytes "
+                    f"{what} {dict(self.call.sizes)} {self.layouts[name]}: {len(wrong)} of {expected.size} bytes "
                     f"of {name} differ, first at {first.tolist()}: {actual[first].tolist()}, expected "
                     f"{expected[first].tolist()}"
                 )

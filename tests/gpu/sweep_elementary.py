@@ -35,7 +35,7 @@ RISING = (
 FALLING = ("erfc", "rsqrt", "acos")  # rsqrt on either side of 0
 MONOTONE = ("log", "erf", "erfc", "ndtr", "sigmoid", "tanh")  # these promise no step back; exp has some, of one unit
 # Where functions bend, change their form or have a zero: more points lie around.
-PLACES = (
+POINTS = (
     0.47, 0.65, 0.6640625, 0.8203125, 0.921875, 0.75179152469, 1, math.sqrt(0.5), 2, math.pi / 2, math.pi, 9, 20,
     27, 38,
 )  # fmt: skip
@@ -116,9 +116,9 @@ __device__ f64 distance(f32 ours, f64 exact) {
 
 struct Found { u64 worst, steps_down, wrong; };
 
-__device__ void note(Found* found, f64 distance, u32 place) {
+__device__ void note(Found* found, f64 distance, u32 position) {
   if (distance < 0.0) atomicAdd(&found->wrong, 1ull);
-  else atomicMax(&found->worst, u64(__float_as_uint(__double2float_ru(distance))) << 32 | place);
+  else atomicMax(&found->worst, u64(__float_as_uint(__double2float_ru(distance))) << 32 | position);
 }
 
 %(kernels)s
@@ -129,19 +129,19 @@ extern "C" __global__ void sweep_%(name)s(Found* found) {
   const u32 from = (blockIdx.x * 256 + threadIdx.x) * 1024u;
   f32 last = argument_at(from ? from - 1 : 0), before = %(ours_last)s;
   f64 worst = 0.0;
-  u32 place = 0;
+  u32 position = 0;
   for (u32 i = from; i < from + 1024u || (from + 1024u == 0 && i >= from); ++i) {
     const f32 a = argument_at(i);
     const f32 value = %(ours)s;
     const f64 x = a, off = distance(value, %(exact)s);
     if (off < 0.0) note(found, off, i);
-    if (off > worst) worst = off, place = __float_as_uint(a);
+    if (off > worst) worst = off, position = __float_as_uint(a);
     const bool one_side = __float_as_uint(a) >> 31 == __float_as_uint(last) >> 31;
     if (one_side && %(direction)s * (f64(value) - f64(before)) < 0.0) atomicAdd(&found->steps_down, 1ull);
     last = a, before = value;
     if (i == 0xffffffffu) break;
   }
-  note(found, worst, place);
+  note(found, worst, position);
 }
 """
 
@@ -227,9 +227,9 @@ def sweep_f32(rows: dict[str, Intrinsic]) -> dict[str, dict]:
             count = grid[0].size
             kernel((-(-count // 256),), (256,), (found, *grid, np.uint32(count)))
         worst, steps, wrong = (int(each) for each in found.get())
-        place = worst & 0xFFFFFFFF
+        position = worst & 0xFFFFFFFF
         arguments = (
-            [np.uint32(place).view(np.float32)] if row.arguments == "r" else [each[place].get() for each in grid]
+            [np.uint32(position).view(np.float32)] if row.arguments == "r" else [each[position].get() for each in grid]
         )
         result[name] = {
             "arguments": count,
@@ -246,10 +246,10 @@ def sweep_f32(rows: dict[str, Intrinsic]) -> dict[str, dict]:
 
 
 def points_f64(count: int) -> np.ndarray:
-    """Seeded arguments of one function: every exponent, usual sizes, and dense around `PLACES`."""
+    """Seeded arguments of one function: every exponent, usual sizes, and dense around `POINTS`."""
     rng = np.random.default_rng(12)
     share = count // 8
-    near = np.array(PLACES)[rng.integers(0, len(PLACES), 2 * share)] * (1 + rng.normal(0, 1e-2, 2 * share))
+    near = np.array(POINTS)[rng.integers(0, len(POINTS), 2 * share)] * (1 + rng.normal(0, 1e-2, 2 * share))
     return np.concatenate([
         rng.choice([-1, 1], share) * np.exp2(rng.uniform(-1074, 1024, share)), rng.normal(0, 1, share),
         rng.uniform(-6, 6, share), rng.uniform(-40, 40, share), rng.uniform(-750, 712, share),
@@ -264,11 +264,11 @@ def sweep_f64(rows: dict[str, Intrinsic], count: int = 80_000) -> dict[str, dict
         arguments = [points_f64(count)]
         if row.arguments == "rr":
             arguments.append(np.random.default_rng(13).permutation(arguments[0]))
-        worst, place = worst_f64(name, arguments)
+        worst, position = worst_f64(name, arguments)
         result[name] = {
             "arguments": len(arguments[0]),
             "worst_ulp": worst,
-            "at": " ".join(float(each[place]).hex() for each in arguments),
+            "at": " ".join(float(each[position]).hex() for each in arguments),
             "steps_down": steps_f64(name) if direction(name) and row.arguments == "r" else None,
             "wrong": None,
             "digest": header_digest(row.header or COMMON_HEADER),
@@ -301,12 +301,12 @@ def distance_f64(name: str, got: float, *arguments: float) -> float | None:
 def worst_f64(name: str, arguments: list[np.ndarray]) -> tuple[float, int]:
     """The largest distance, and where it is; NaN is infinitely far off."""
     got = computed(name, *arguments)
-    worst, place = 0.0, 0
+    worst, position = 0.0, 0
     for i, (value, *given) in enumerate(zip(got.tolist(), *(each.tolist() for each in arguments), strict=True)):
         off = distance_f64(name, value, *given)
         if off is not None and not off <= worst:
-            worst, place = off if off == off else math.inf, i
-    return worst, place
+            worst, position = off if off == off else math.inf, i
+    return worst, position
 
 
 def steps_f64(name: str) -> int:

@@ -81,7 +81,7 @@ def in_place(symbol: str) -> tuple[Case, str, str] | None:
     operation = registry.entry_of(SKUS[symbol]).operation
     source = next(o.name for o in operation.inputs if o.dims == operation.space)
     target = operation.outputs[0].name
-    alike = (case for case in cases(SKUS[symbol]) if dict(case.call.places)[source] == dict(case.call.places)[target])
+    alike = (case for case in cases(SKUS[symbol]) if dict(case.call.layouts)[source] == dict(case.call.layouts)[target])
     return next(((case, source, target) for case in alike), None)
 
 

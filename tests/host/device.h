@@ -169,9 +169,9 @@ inline long long mul_wide_s32(int a, int b) { return (long long)a * b; }
 // ---- shared memory ----
 
 // Of the blocks of a cluster one after the other: addresses are counted from the first one's.
-constexpr unsigned SHARED_BYTES = 64 << 20;  // of a block: what each kernel of a source declares has a place of its own
-unsigned place_in_shared(size_t size);           // for a variable
-void* shared_memory(unsigned place);          // of this block
+constexpr unsigned SHARED_BYTES = 64 << 20;  // of a block: what each kernel of a source declares has an offset of its own
+unsigned reserve_shared(size_t size);           // for a variable
+void* shared_memory(unsigned offset);          // of this block
 void* dynamic_shared_memory();
 unsigned __cvta_generic_to_shared(const void* at);
 unsigned mapa_shared__cluster_u32(unsigned at, unsigned block);

@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-from problems import Call, Place, calls, is_second
+from problems import ArrayLayout, Call, calls, is_alternative
 from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
 
 from skuda.arrays.views import view_of
@@ -59,9 +59,9 @@ _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\
 
 
 def emulated(sku: KernelSku) -> bool:
-    """Whether a SKU has kernels to run: stages run by their own, but those of a second form together."""
+    """Whether a SKU has kernels to run: stages run by their own, but those of a multi-kernel form together."""
     found = registry.entry_of(sku)
-    return found.variant is not table.STAGES or is_second(found)
+    return found.variant is not table.STAGES or is_alternative(found)
 
 
 class Host:
@@ -113,13 +113,13 @@ class Host:
         for case in cases(sku):
             call, filled = case.call, problem(case)
             for fault in self._faults(sku, call, filled):
-                yield f"{sku.symbol} {dict(call.sizes)} {call.places[0][1]}: {fault}"
+                yield f"{sku.symbol} {dict(call.sizes)} {call.layouts[0][1]}: {fault}"
 
     def _faults(self, sku: KernelSku, call: Call, filled: Problem) -> Iterator[str]:
-        plan, places = call.plan(BackendKind.REFERENCE), dict(call.places)
+        plan, layouts = call.plan(BackendKind.REFERENCE), dict(call.layouts)
         arrays, found = {}, {}
         for operand, word in zip(plan.operation.operands, plan.words, strict=True):
-            at, storage = places.get(operand.name), DTYPES[word].storage
+            at, storage = layouts.get(operand.name), DTYPES[word].storage
             given = filled.inputs.get(operand.name)
             around = UNTOUCHED if given is None else POISON
             arrays[operand.name] = memory_of(at, given, storage, around), storage, at
@@ -192,9 +192,9 @@ class _Arena:
         self.start = self._whole.ctypes.data
         self.allowed = np.zeros(_ARENA, np.uint8)
         self._end = 0
-        self._parts: dict[str, tuple[int, int, np.dtype, Place | None]] = {}
+        self._parts: dict[str, tuple[int, int, np.dtype, ArrayLayout | None]] = {}
 
-    def add(self, name: str, contents: np.ndarray, storage: np.dtype, at: Place | None, written: bool) -> None:
+    def add(self, name: str, contents: np.ndarray, storage: np.dtype, at: ArrayLayout | None, written: bool) -> None:
         """Puts an operand's memory on the next boundary: all from its first element to its last may be read, and
         elements alone may be written."""
         begin = -(-(self._end + _ZONE) // _BOUNDARY) * _BOUNDARY
@@ -238,7 +238,7 @@ class _Arena:
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
     found = registry.entry_of(sku)
-    if not is_second(found):
+    if not is_alternative(found):
         return table.entries(found.operation, found.types, found.variant)
     entries = []
     for call in calls(sku):
@@ -282,8 +282,8 @@ def _hosted(text: str) -> str:
         kind, name, extents = match.groups()
         return (
             f"typedef {kind} {name}of_a_block{extents}; "
-            f"static const unsigned {name}place = place_in_shared(sizeof({name}of_a_block)); "
-            f"{name}of_a_block& {name} = *static_cast<{name}of_a_block*>(shared_memory({name}place));"
+            f"static const unsigned {name}position = reserve_shared(sizeof({name}of_a_block)); "
+            f"{name}of_a_block& {name} = *static_cast<{name}of_a_block*>(shared_memory({name}position));"
         )
 
     text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)

@@ -32,7 +32,7 @@ class Functions:
         text = "".join(f'#include "{header}"\n' for header in sorted(headers))
         for row in rows:
             for word in _WORDS:
-                arguments = [f"arguments[{place}][i]" for place in range(len(row.arguments))]
+                arguments = [f"arguments[{position}][i]" for position in range(len(row.arguments))]
                 text += (
                     f'extern "C" void {row.name}_{word}({word}* value, const {word}* const* arguments, long count) {{\n'
                     f"  for (long i = 0; i < count; ++i) value[i] = {row.cuda.format(*arguments)};\n}}\n"

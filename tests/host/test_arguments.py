@@ -1,7 +1,7 @@
 """The arguments of kernels as a C++ compiler lays them out, and as the host packs them.
 
-skuda.schedules.abi declares them. Members are compared by name: one that is renamed or moved on one side alone fails.
-Operands are compared in the order of arguments, and by the names that the structs of programs have for them.
+skuda.schedules.abi declares them. Members are compared by name, so one that is renamed or moved on one side alone
+fails. Operands are compared in the order of arguments, and by the names that the structs of programs have for them.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def test_structs_lie_as_they_are_declared(sizes, each):
 
 
 def test_scalars_and_numbers_of_axes_are_as_declared(sizes):
-    expected = {name: place * WORD for place, name in enumerate(abi.SCALAR)}
+    expected = {name: position * WORD for position, name in enumerate(abi.SCALAR)}
     assert sizes("Scalar_offsets") == expected | {"sizeof": len(abi.SCALAR) * WORD}
     assert sizes("constants") == {"AXES": abi.AXES, "INNER": abi.INNER}
 
@@ -173,8 +173,8 @@ def kernels() -> dict[str, Kernel]:
 
 
 def operands(kernel: Kernel) -> Iterator[tuple[int, str, tuple[str, ...] | None]]:
-    """The items of an argument in order: number, name, and the members that follow the pointer of an operand; None of
-    an attribute."""
+    """The items of an argument in order: number, name, and the members that follow the pointer of an operand (None of
+    an attribute)."""
     order = abi.order(kernel.entry.operation)
     items = (*order.elements, *order.shared, *order.scalars, *order.attributes, *order.outputs)
     for number, item in enumerate(items):
@@ -276,7 +276,7 @@ def as_packed(kernel: Kernel) -> dict[str, int]:
     found = {name: words.index(each) * WORD for name, each in numbers.items() if each in words}
     for each in order.scalars:
         real = struct.unpack("=Q", struct.pack("=d", numbers[f"{each.name}.real"]))[0]
-        first = launch.slots.words[launch.places[operation.operands.index(each)]]
+        first = launch.slots.words[launch.positions[operation.operands.index(each)]]
         found[f"{each.name}.array"] = first * WORD
         found[f"{each.name}.integer"] = words.index(numbers[f"{each.name}.real"]) * WORD
         found[f"{each.name}.real"] = words.index(real) * WORD

@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from problems import Call, covering, covering_by_source, place
+from problems import Call, covering, covering_by_source, lay_out
 from values import Case, Problem, cancelling, cases, lacking, run
 
 from host import emulator
@@ -20,7 +20,7 @@ SKUS = [
     for sku in registry.skus()
     if sku.backend is BackendKind.CUDA
     and emulator.emulated(sku)
-    and not registry.entry_of(sku).operation.of_second  # the second form runs as a whole
+    and not registry.entry_of(sku).operation.of_alternative  # the multi-kernel form runs as a whole
 ]
 COVERING = covering_by_source(SKUS)
 OLD = 80  # an architecture without instructions for floats of 8 bits
@@ -76,13 +76,13 @@ def source_of(sku: KernelSku) -> str:
 @pytest.mark.parametrize(
     "header, before, after, expected",
     [
-        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset + 1]);", "reads 4 bytes from byte"),
-        ("walk.cuh", "return widen(array[offset]);", "return widen(array[offset - 1]);", "reads 4 bytes from byte"),
-        ("walk.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
+        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset + 1]);", "reads 4 bytes from byte"),
+        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset - 1]);", "reads 4 bytes from byte"),
+        ("index_space.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
     ],
 )
 def test_one_element_beside_an_operand_is_seen(header, before, after, expected, tmp_path, monkeypatch):
-    """A kernel that reads or writes the element before an operand's first or behind its last, if it changes nothing."""
+    """A kernel that reads or writes the element before an operand's first or after its last, if it changes nothing."""
     headers = compiler.headers()
     assert before in headers[header]
     monkeypatch.setattr(compiler, "headers", lambda: headers | {header: headers[header].replace(before, after)})
@@ -93,7 +93,7 @@ def test_one_element_beside_an_operand_is_seen(header, before, after, expected, 
 
 
 @pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
-def test_places_among_equals(source, tmp_path):
+def test_index_among_equals(source, tmp_path):
     """The first of equals, whichever element, thread, part or kernel has it."""
     of_f32 = [sku for sku in SKUS if sku.symbol.startswith(f"{source.removesuffix('.cu')}_f32__")]
     chosen = [sku for sku in of_f32 if sku.variant.startswith(("along", "across"))]
@@ -118,10 +118,10 @@ def test_the_order_of_a_sum(tmp_path):
     for sku in SKUS:
         found = registry.entry_of(sku)
         if found.operation.function == "sum":
-            places = getattr(found.variant, "places", 1), min(getattr(found.variant, "threads", 0), 64)
-            kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant), *places), sku)
+            accumulators = getattr(found.variant, "accumulators", 1), min(getattr(found.variant, "threads", 0), 64)
+            kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant), *accumulators), sku)
     chosen = [*kinds.values()]
-    assert any(registry.entry_of(sku).variant.places == 2 for sku in chosen if sku.variant.startswith("row"))
+    assert any(registry.entry_of(sku).variant.accumulators == 2 for sku in chosen if sku.variant.startswith("row"))
     rng = np.random.default_rng(7)
 
     def some(case):
@@ -182,9 +182,9 @@ def test_rows_without_elements(name, tmp_path):
         sizes = {dim.name: (lengths[dim.name],) if dim.many else lengths[dim.name] for dim in operation.dims}
         plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
         names = [operand.name for operand in operation.operands if operand.dims]
-        places = [place(shape, "plain") for operand, shape in zip(operation.operands, plan.stored) if operand.dims]
+        layouts = [lay_out(shape, "plain") for operand, shape in zip(operation.operands, plan.stored) if operand.dims]
         elements = {field: plan.types[letter] for letter, field in operation.element_fields.items()}
-        call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, places),), False)
+        call = Call(plan_class, (*sizes.items(),), (*elements.items(),), (*zip(names, layouts),), False)
         sku = registry.make_sku(operation, plan.types, call.variant())
         assert [*emulator.Host([sku], tmp_path)._faults(sku, call, Case(call).problem())] == []
         tried += 1

@@ -6,14 +6,14 @@ from math import prod
 
 import numpy as np
 import pytest
-from problems import is_second
+from problems import is_alternative
 from values import cases
 
 from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, PartVariant, RowVariant
+from skuda.schedules.table import ClusterVariant, RowVariant, SplitVariant
 
 SKUS = [sku for sku in registry.skus() if sku.backend is BackendKind.CUDA and emulator.emulated(sku)]
 
@@ -32,26 +32,26 @@ def variant(*which):
     return lambda found: found.variant in which
 
 
-def is_row(mode: table.RowMode, threads: int = 0, places: int = 1, keep: bool = True):
+def is_row(mode: table.RowMode, threads: int = 0, accumulators: int = 1, keep: bool = True):
     def wanted(found) -> bool:
         own = found.variant
-        if not isinstance(own, RowVariant) or (own.mode, own.places, own.keep) != (mode, places, keep):
+        if not isinstance(own, RowVariant) or (own.mode, own.accumulators, own.keep) != (mode, accumulators, keep):
             return False
         return own.threads >= threads
 
     return wanted
 
 
-def is_part(kernel: str, mode: table.RowMode):
+def is_split(kernel: str, mode: table.RowMode):
     return lambda found: (
-        isinstance(found.variant, PartVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
+        isinstance(found.variant, SplitVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
     )
 
 
 WHOLE, UNIT, STEPPED = table.RowMode
 MOVES = {
-    "two places a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, places=2)),
-    "two places a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, places=2)),
+    "two accumulators a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, accumulators=2)),
+    "two accumulators a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, accumulators=2)),
     "many warps": ("layer_norm", ("f32",), is_row(WHOLE, 1024)),
     "rows of a warp, misaligned": ("layer_norm", ("f16",), is_row(UNIT, 4)),
     "long rows, misaligned": ("softmax", ("f16",), is_row(UNIT, 256)),
@@ -60,10 +60,10 @@ MOVES = {
     "sixteen blocks": ("softmax", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
     "sixteen blocks and weights": ("rms_norm", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
     "eight blocks": ("layer_norm", ("f32",), lambda found: isinstance(found.variant, ClusterVariant)),
-    "parts along": ("sum", ("f32",), is_part("along", WHOLE)),
-    "parts along, misaligned": ("sum", ("f16",), is_part("along", UNIT)),
-    "parts across": ("sum", ("f16",), is_part("across", WHOLE)),
-    "parts with places": ("argmax", ("f16",), is_part("across", UNIT)),
+    "splits along": ("sum", ("f32",), is_split("along", WHOLE)),
+    "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
+    "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
+    "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(table.VEC)),
     "shifted vectors": ("lerp", ("f16",), variant(table.SHIFTED)),
     "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(table.PITCHED)),
@@ -105,6 +105,6 @@ def test_what_the_moves_are_tried_on():
     tile = first(*MOVES["a tile with packed pairs"])
     assert any(dict(case.call.sizes)["d"] % 2 for case in cases(tile))
     stages = first(*MOVES["values between stages"])
-    assert is_second(registry.entry_of(stages))
+    assert is_alternative(registry.entry_of(stages))
     rows = [prod(dict(case.call.sizes)["n"]) for case in cases(stages)]
     assert any(count * 4 % 256 for count in rows)  # what one stage leaves ends within a boundary

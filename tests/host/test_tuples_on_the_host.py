@@ -27,11 +27,11 @@ def library(tmp_path_factory):
     """Functions that write offsets of members, then the size: of a struct, and of the tuple."""
     text = '#include "row_args.cuh"\n'
     for name, types in MEMBERS.items():
-        members = " ".join(f"{each} m{place};" for place, each in enumerate(types))
+        members = " ".join(f"{each} m{position};" for position, each in enumerate(types))
         text += f"struct {name} {{ {members} }};\nusing {name}_tuple = Tuple<{', '.join(types)}>;\n"
         for kind, member in ((name, "it.m{}"), (f"{name}_tuple", "get<{}>(it)")):
             offsets = "".join(
-                f"  offsets[{place}] = (char*)&{member.format(place)} - (char*)&it;\n" for place in range(len(types))
+                f"  offsets[{i}] = (char*)&{member.format(i)} - (char*)&it;\n" for i in range(len(types))
             )
             text += (
                 f'extern "C" void {kind}_offsets(long* offsets) {{\n  {kind} it;\n{offsets}'

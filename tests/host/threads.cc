@@ -41,7 +41,7 @@ struct Copy {
   size_t size;
 };
 struct Fiber {
-  jmp_buf place;               // where it goes on
+  jmp_buf resume;                 // where it goes on
   bool started, done;
   int cluster_turn;          // of the cluster's barrier, which it arrived at
   std::vector<Copy> copies;  // on their way, in groups
@@ -77,7 +77,7 @@ void come(Barrier& barrier, int wanted) {
 
 // Unlike swapcontext, jumps ask the system nothing.
 void leave() {
-  if (!_setjmp(fibers[current].place)) _longjmp(scheduler, 1);
+  if (!_setjmp(fibers[current].resume)) _longjmp(scheduler, 1);
 }
 
 void wait_beyond(const Barrier& barrier, int turn) {
@@ -103,7 +103,7 @@ void start() {
 void enter() {
   Fiber& fiber = fibers[current];
   if (_setjmp(scheduler)) return;
-  if (fiber.started) _longjmp(fiber.place, 1);
+  if (fiber.started) _longjmp(fiber.resume, 1);
   fiber.started = true;
   ucontext_t context;
   getcontext(&context);
@@ -130,13 +130,13 @@ void barrier_cluster_arrive_relaxed_aligned() {
 }
 void barrier_cluster_wait_acquire_aligned() { wait_beyond(together, fibers[current].cluster_turn); }
 
-unsigned place_in_shared(size_t bytes) {
-  const unsigned place = declared;
+unsigned reserve_shared(size_t bytes) {
+  const unsigned offset = declared;
   declared += unsigned(bytes + 15) / 16 * 16;
   if (declared > SHARED_BYTES / 2) abort();
-  return place;
+  return offset;
 }
-void* shared_memory(unsigned place) { return block_memory() + place; }
+void* shared_memory(unsigned offset) { return block_memory() + offset; }
 // It ends where a block's memory does: the page after it must not be touched.
 void* dynamic_shared_memory() { return block_memory() + SHARED_BYTES - PAGE - (dynamic_bytes + 15) / 16 * 16; }
 unsigned __cvta_generic_to_shared(const void* at) { return unsigned(static_cast<const char*>(at) - shared); }

@@ -1,6 +1,6 @@
 """How an oracle is found by the name of its operation, and called for the whole of an operation's operands.
 
-An oracle is a function under `@oracle` that has the name of an operation, `_backward` behind it for its gradients, in
+An oracle is a function under `@oracle` that has the name of an operation, `_backward` after it for its gradients, in
 any file of this folder. Granularities share one: `quantize` is the oracle of `quantize_per_token` too, where that has
 none of its own, and of `quantize_per_token_without_zero_point`, what a row is without an optional input. Its
 parameters are operands and attributes by their names, then keywords for the type letters that it asks for:
@@ -121,17 +121,17 @@ class Problem:
         return self.inputs[name] if name in self.inputs else self.outputs[name]
 
     def entries(self, name: str) -> np.ndarray:
-        """Which element of an operand belongs to each place of the space, in row-major order."""
+        """Which element of an operand belongs to each position of the space, in row-major order."""
         along = []
         for dim, block in self.dims_of(name):
-            place = np.arange(self.extents[dim]) // (self.blocks[block] if block else 1)
-            along.append((dim, place, int(place[-1]) + 1))
+            position = np.arange(self.extents[dim]) // (self.blocks[block] if block else 1)
+            along.append((dim, position, int(position[-1]) + 1))
         found = np.zeros(tuple(self.extents.values()), np.int64)
         names = list(self.extents)
-        for dim, place, count in along:
+        for dim, position, count in along:
             shape = [1] * len(names)
             shape[names.index(dim)] = -1
-            found = found * count + place.reshape(shape)
+            found = found * count + position.reshape(shape)
         return found.reshape(-1)
 
     def count(self, name: str) -> int:
@@ -140,8 +140,8 @@ class Problem:
 
 
 def calls(asked: Oracle, problem: Problem) -> Iterator[np.ndarray]:
-    """Of each call the places of the space that it is about: none, one or several axes, as `over` says."""
-    places = np.arange(problem.size).reshape(tuple(problem.extents.values()))
+    """Of each call the positions of the space that it is about: none, one or several axes, as `over` says."""
+    positions = np.arange(problem.size).reshape(tuple(problem.extents.values()))
     if asked.sharing:
         entries = problem.entries(asked.sharing)
         order = np.argsort(entries, kind="stable")
@@ -149,8 +149,8 @@ def calls(asked: Oracle, problem: Problem) -> Iterator[np.ndarray]:
         return
     names = list(problem.extents)
     axes = [names.index(name) for name in asked.over]
-    moved = np.moveaxis(places, axes, range(-len(axes), 0)) if axes else places
-    yield from moved.reshape(-1, *(places.shape[axis] for axis in axes))
+    moved = np.moveaxis(positions, axes, range(-len(axes), 0)) if axes else positions
+    yield from moved.reshape(-1, *(positions.shape[axis] for axis in axes))
 
 
 def _levels(asked: Oracle, problem: Problem, name: str) -> tuple[bool, ...]:
@@ -161,8 +161,8 @@ def _levels(asked: Oracle, problem: Problem, name: str) -> tuple[bool, ...]:
     return tuple(level in {dim for dim, _ in dims} for level in asked.over)
 
 
-def _own(places: np.ndarray, levels: Sequence[bool]) -> np.ndarray:
-    return places[tuple(slice(None) if own else 0 for own in levels)]
+def _own(positions: np.ndarray, levels: Sequence[bool]) -> np.ndarray:
+    return positions[tuple(slice(None) if own else 0 for own in levels)]
 
 
 def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
@@ -181,10 +181,10 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
     options = {letter: word for letter, word in problem.types.items() if letter in parameters}
     options |= {each: given[each] for each in problem.values if each not in problem.inputs}
     found: dict[str, list] = {output: [None] * problem.count(output) for output in problem.outputs}
-    for places in calls(asked, problem):
+    for positions in calls(asked, problem):
         arguments = {}
         for each in operands:
-            own = entries[each][_own(places, _levels(asked, problem, each))]
+            own = entries[each][_own(positions, _levels(asked, problem, each))]
             arguments[each] = _taken(given[each], own.tolist())
         results = asked.function(**arguments, **options)
         results = results if isinstance(results, tuple) and len(found) > 1 else (results,)
@@ -192,7 +192,7 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
             raise TypeError(f"the oracle {name} gives {len(results)} results, expected {', '.join(found)}")
         for output, result in zip(found, results):
             levels = _levels(asked, problem, output)
-            own = entries[output][_own(places, levels)]
+            own = entries[output][_own(positions, levels)]
             _put(found[output], own.tolist(), result, f"the oracle {name} gives for {output}")
     return found
 

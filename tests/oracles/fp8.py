@@ -61,7 +61,7 @@ def dequantize_backward(d_output, scale, *, element, scale_element) -> int:
 
 def dynamic_quantize(row: Sequence[int], q_max, *, element, word, scale_element=None) -> tuple[int, list[int]]:
     """(scale, codes): scale = the largest finite magnitude / q_max as `scale_element` (the compute type if None) holds
-    it, the least positive value of that type (bit pattern 1) in the place of 0; 1 where the magnitude is 0. The codes
+    it, the least positive value of that type (bit pattern 1) in place of 0; 1 where the magnitude is 0. The codes
     are made with the scale as it is stored.
     """
     compute = compute_format(element)

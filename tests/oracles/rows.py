@@ -2,7 +2,7 @@
 
 Rows, parameters and `eps` are bit patterns; `eps` and scales are of the compute type, weights and biases of
 `weight_element`, that of the row if None. A span is where the value may
-lie before it is stored (spans.py says why); `wanted` are the places of the row whose outputs are asked for.
+lie before it is stored (spans.py says why); `wanted` are the positions of the row whose outputs are asked for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def remembered(oracle: Callable) -> Callable:
 
 def dynamic_quantize(row, q_min: int, q_max: int, *, element, scale_element=None) -> tuple[int, list[int]]:
     """(scale, codes): scale = the largest finite magnitude / q_max as `scale_element` (the compute type if None) holds
-    it, the least positive value of that type in the place of 0; 1 where the magnitude is 0. Zero point 0. The codes are
+    it, the least positive value of that type in place of 0; 1 where the magnitude is 0. Zero point 0. The codes are
     made with the scale as it is stored.
     """
     compute = compute_format(element)
@@ -75,8 +75,8 @@ def rms_norm(row, weight, eps: int, *, element, weight_element=None, wanted=None
     compute = compute_format(element)
     x, weight = _points(row, element), _points(weight, weight_element or element)
     factor = _one_over_root(x, eps, compute)
-    places = _places(row, wanted)
-    return [spans.multiply(spans.multiply(x[i], factor, compute), weight[i], compute) for i in places]
+    positions = _positions(row, wanted)
+    return [spans.multiply(spans.multiply(x[i], factor, compute), weight[i], compute) for i in positions]
 
 
 def rms_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
@@ -84,7 +84,7 @@ def rms_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
     compute = compute_format(element)
     x = _points(row, element)
     factor = _one_over_root(x, eps, compute)
-    return [spans.multiply(x[i], factor, compute) for i in _places(row, wanted)]
+    return [spans.multiply(x[i], factor, compute) for i in _positions(row, wanted)]
 
 
 def add_rms_norm(row, residual, weight, eps: int, **kinds) -> tuple[list[int], list[Span]]:
@@ -98,10 +98,10 @@ def layer_norm(row, weight, bias, eps: int, *, element, weight_element=None, wan
     """y * (1 / sqrt(mean(y^2) + eps)) * weight + bias, y = x - mean(x)."""
     compute = compute_format(element)
     weight, bias = (_points(each, weight_element or element) for each in (weight, bias))
-    places = _places(row, wanted)
+    positions = _positions(row, wanted)
     return [
         spans.add(spans.multiply(y, weight[i], compute), bias[i], compute)
-        for i, y in zip(places, standardize(row, eps, element=element, wanted=places), strict=True)
+        for i, y in zip(positions, standardize(row, eps, element=element, wanted=positions), strict=True)
     ]
 
 
@@ -110,7 +110,7 @@ def standardize(row, eps: int, *, element, wanted=None) -> list[Span]:
     compute = compute_format(element)
     y = _centered(_points(row, element), compute)
     factor = _one_over_root(y, eps, compute)
-    return [spans.multiply(y[i], factor, compute) for i in _places(row, wanted)]
+    return [spans.multiply(y[i], factor, compute) for i in _positions(row, wanted)]
 
 
 def rms_norm_backward(
@@ -206,7 +206,7 @@ def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
     x = _points(row, element)
     norm = _norm(x, compute)
     norm = spans.largest([norm, point(decode(eps, compute))])
-    return [spans.divide(x[i], norm, compute) for i in _places(row, wanted)]
+    return [spans.divide(x[i], norm, compute) for i in _positions(row, wanted)]
 
 
 @remembered
@@ -215,7 +215,7 @@ def softmax(row, *, element, wanted=None) -> list[Span]:
     compute = compute_format(element)
     raised = _raised(_points(row, element), compute)
     factor = spans.divide(_one(compute), spans.total(raised, compute), compute)
-    return [spans.multiply(raised[i], factor, compute) for i in _places(row, wanted)]
+    return [spans.multiply(raised[i], factor, compute) for i in _positions(row, wanted)]
 
 
 def softmax_backward(d_output, output, *, element, wanted=None) -> list[Span]:
@@ -224,8 +224,8 @@ def softmax_backward(d_output, output, *, element, wanted=None) -> list[Span]:
     gradient, y = _points(d_output, element), _points(output, element)
     products = [spans.multiply(*pair, compute) for pair in zip(gradient, y, strict=True)]
     total = spans.total(products, compute)
-    places = _places(output, wanted)
-    return [spans.multiply(y[i], spans.subtract(gradient[i], total, compute), compute) for i in places]
+    positions = _positions(output, wanted)
+    return [spans.multiply(y[i], spans.subtract(gradient[i], total, compute), compute) for i in positions]
 
 
 def log_softmax(row, *, element, wanted=None) -> list[Span]:
@@ -234,8 +234,8 @@ def log_softmax(row, *, element, wanted=None) -> list[Span]:
     x = _points(row, element)
     highest = spans.largest(x)
     rest = spans.log(spans.total(_raised(x, compute), compute), compute)
-    places = _places(row, wanted)
-    return [spans.subtract(spans.subtract(x[i], highest, compute), rest, compute) for i in places]
+    positions = _positions(row, wanted)
+    return [spans.subtract(spans.subtract(x[i], highest, compute), rest, compute) for i in positions]
 
 
 def log_softmax_backward(d_output, output, *, element, wanted=None) -> list[Span]:
@@ -244,7 +244,7 @@ def log_softmax_backward(d_output, output, *, element, wanted=None) -> list[Span
     gradient, y = _points(d_output, element), _points(output, element)
     total = spans.total(gradient, compute)
     found = []
-    for i in _places(output, wanted):
+    for i in _positions(output, wanted):
         share = spans.multiply(spans.exp(y[i], compute), total, compute)
         found.append(spans.subtract(gradient[i], share, compute))
     return found
@@ -469,12 +469,12 @@ def nonzero(row, *, element) -> int:
 
 
 def first_largest(row, *, element) -> int:
-    """The place of the first NaN, else that of the first of the largest; zeros of both signs are equal."""
+    """The position of the first NaN, else that of the first of the largest; zeros of both signs are equal."""
     return _first(row, element, max)
 
 
 def first_smallest(row, *, element) -> int:
-    """The place of the first NaN, else that of the first of the smallest; zeros of both signs are equal."""
+    """The position of the first NaN, else that of the first of the smallest; zeros of both signs are equal."""
     return _first(row, element, min)
 
 
@@ -634,7 +634,7 @@ def _points(bits: Iterable[int], element: str) -> list[Span]:
     return [point(value) for value in _decoded(bits, element)]
 
 
-def _places(row: Sequence[int], wanted: Iterable[int] | None) -> Iterable[int]:
+def _positions(row: Sequence[int], wanted: Iterable[int] | None) -> Iterable[int]:
     return range(len(row)) if wanted is None else wanted
 
 
@@ -680,7 +680,7 @@ def _quantized(values: Sequence[Span], q_min, q_max, scale, element, scale_eleme
     reaches over a tie.
     """
     compute = compute_format(element)
-    wanted = [values[i] for i in _places(values, wanted)]
+    wanted = [values[i] for i in _positions(values, wanted)]
     least = decode(LEAST, FORMATS[scale_element or compute.word])
     return _scale(values, q_max, least, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
 

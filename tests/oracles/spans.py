@@ -4,7 +4,7 @@ A step that is rounded correctly takes each end to an end, because rounding is m
 exactly it gives the one result that is right, to the bit. Only two kinds of steps widen a span:
 
 - a sum of n values, whose order is no part of its definition. Between an element and the result lie at most k = 20
-  + log2(s) additions, rounded up (3 of neighbours, 7 of groups in one place, 10 of places, then those of s segments
+  + log2(s) additions, rounded up (3 of neighbours, 7 of groups, 10 of accumulators, then those of s segments
   of 65536), and never more than n - 1. Each is off by at most u = 2^-p of its result (p the bits of a mantissa;
   subnormal sums are exact), so the sum is off by at most ((1 + u)^k - 1) S <= k u / (1 - k u) S, S being the sum of
   the magnitudes. That is about half of the 21 + log2(s) units in the last place of S that `model.sum_order`
@@ -184,8 +184,8 @@ def gelu_slope(x: Value, form: Format) -> Span:
     if x.kind == "inf" or x.magnitude > 40:
         return point(real(1, form)) if not x.negative else point(Value("finite", True))
     with mpmath.workprec(_PRECISION):
-        place = mpmath.mpf(x.signed.numerator) / x.signed.denominator
-        exact = _fraction((mpmath.ncdf(place) + place * mpmath.npdf(place))._mpf_)
+        exactly = mpmath.mpf(x.signed.numerator) / x.signed.denominator
+        exact = _fraction((mpmath.ncdf(exactly) + exactly * mpmath.npdf(exactly))._mpf_)
     return _near(exact, form, _UNITS)
 
 

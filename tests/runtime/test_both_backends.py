@@ -36,7 +36,7 @@ MOST = 100  # sizes of an operation, spread over all that there are
 
 
 def sizes_of(operation):
-    """Sizes: axes before and behind, of one element and of odd lengths; blocks that divide an axis and that do not."""
+    """Sizes: axes before and after, of one element and of odd lengths; blocks that divide an axis and that do not."""
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
     choices = [MANY if dim.many else SINGLE for dim in operation.dims] + [BLOCKS] * len(blocks)
@@ -134,8 +134,8 @@ def test_codes_are_packed_apart_where_groups_share_bytes(plan_class, word, inner
 
 
 @pytest.mark.parametrize("plan_class", REPACKED, ids=lambda plan: plan.operation.function)
-def test_the_second_form_gives_the_bits_of_the_one_formula(plan_class):
-    """Rows of 8-bit codes with the limits of 4 bits, and then the map that packs them."""
+def test_the_alternative_gives_the_bits_of_the_one_formula(plan_class):
+    """Rows of 8-bit codes with the limits of 4 bits, and then the elementwise operation that packs them."""
     rng = np.random.default_rng(3)
     words = dict.fromkeys(types["Q"] for types in plan_class.operation.combinations if DTYPES[types["Q"]].packed)
     for word, (inner, group_size), scale in product(words, [((5,), 4), ((3, 2), 3), ((), 5)], ("f32", "bf16")):
@@ -146,7 +146,7 @@ def test_the_second_form_gives_the_bits_of_the_one_formula(plan_class):
         ]
         made, twice = ([np.zeros(*each) for each in plan.made] for _ in range(2))
         plan.execute((*inputs, *made))
-        rows, packing = plan.second.plans
+        rows, packing = plan.alternative.plans
         codes = np.zeros(plan.shapes[-1], np.int8)
         rows.execute((*inputs, *twice[:-1], codes))
         packing.execute((codes, twice[-1]))

@@ -93,7 +93,7 @@ def test_f32_is_within_its_bound(name):
     x = np.concatenate([
         every_exponent(np.float32, 30_000, rng), -every_exponent(np.float32, 30_000, rng), rng.normal(0, 1, 60_000),
         rng.uniform(low, 12, 60_000), rng.uniform(low, 0.9 * low, 5_000), rng.uniform(-90, 89, 20_000),
-        *(around(sign * place, np.float32) for place in (*sweep.PLACES, *HARD[name]) for sign in (1, -1)),
+        *(around(sign * position, np.float32) for position in (*sweep.POINTS, *HARD[name]) for sign in (1, -1)),
     ]).astype(np.float32)  # fmt: skip
     x = x[x > 0] if name == "log" else x
     with np.errstate(all="ignore"):
@@ -116,10 +116,10 @@ def test_the_witness_of_f32_is_exact_enough(name):
 
 @pytest.mark.parametrize("name", WITNESSES)
 def test_f64_is_within_its_bound(name):
-    near = [around(sign * place, np.float64, 40) for place in (*sweep.PLACES, *HARD[name]) for sign in (1, -1)]
+    near = [around(sign * position, np.float64, 40) for position in (*sweep.POINTS, *HARD[name]) for sign in (1, -1)]
     x = np.concatenate([sweep.points_f64(4_000), *near, [0.014664867533158453, -745.1, -708.5]])
-    worst, place = sweep.worst_f64(name, [x])
-    assert worst <= INTRINSICS[name].ulp[1], x[place]
+    worst, position = sweep.worst_f64(name, [x])
+    assert worst <= INTRINSICS[name].ulp[1], x[position]
 
 
 @pytest.mark.parametrize(("name", "argument", "bits"), [
@@ -140,7 +140,7 @@ def test_no_step_back(name, C):
     """Over runs of neighbours, where sigmoid stepped back, and where functions bend or change their form."""
     rng = np.random.default_rng(5)
     starts = [*rng.normal(0, 1, 20), *rng.uniform(-0.26, 0.26, 20), 0.2499, 0.2244, 2.0**-20]
-    starts += [*sweep.PLACES, *HARD[name]]
+    starts += [*sweep.POINTS, *HARD[name]]
     if name == "log":
         starts = [abs(each) for each in starts]
     else:

@@ -21,8 +21,8 @@ from skuda.launch.kernel import Kernel, Loaded, Slots, cluster_shared, compute_c
 def packed(slots: Slots, *numbers) -> tuple[ctypes.Array, int]:
     """The struct with its blanks filled in."""
     filled = slots.blank.copy()
-    for place, number in zip(slots.places, numbers, strict=True):
-        filled[place] = number
+    for position, number in zip(slots.positions, numbers, strict=True):
+        filled[position] = number
     return slots.pack(filled)
 
 
@@ -61,7 +61,7 @@ def test_packed_slots_are_independent_and_outlive_their_numbers():
     every = [packed(slots, number, float(number)) for number in range(1000)]
     found = [struct.unpack("<qqd", slots_at(address, 3)) for _, address in every]
     assert found == [(n, 7, float(n)) for n in range(1000)]
-    assert slots.blank[slots.places[0]] is None
+    assert slots.blank[slots.positions[0]] is None
 
 
 @pytest.mark.parametrize("slot", [2**64, -(2**63) - 1, "1", None])

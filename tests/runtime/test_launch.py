@@ -73,7 +73,7 @@ class Driver:
             time.sleep(self.delay)
         struct = ctypes.c_void_p.from_address(
             parameters
-        ).value  # the address behind the struct is right after it
+        ).value  # the address after the struct is right after it
         self.launches.append(
             (self.context - 100, function, grid, stream, ctypes.string_at(struct, parameters - struct))
         )
@@ -185,7 +185,7 @@ def plan_of(plan_class, types=None):
 
 
 def operands_of(plan, make, device: int = 0) -> list:
-    """Contiguous arrays, each at a place of its own."""
+    """Contiguous arrays, each at an address of its own."""
     return [
         make((index + 1) << 20, shape, DTYPES[word].storage, device)
         for index, (shape, word) in enumerate(zip(plan.stored, plan.words, strict=True))
@@ -218,24 +218,24 @@ def test_a_caller_whose_axes_are_elsewhere_has_a_short_way_too(driver, make):
     """The reduced axis first, and kept in the output: the plan has it last."""
     descriptor = skuda.SumDescriptor(kept=(3,), reduced=(12,))
     plan = skuda.SumPlan.select(descriptor, preference=BackendKind.CUDA)
-    arrangement = with_axis_views(plan, chosen(0, (12, 3), "SumPlan: axis", "input"), True)
+    viewed = with_axis_views(plan, chosen(0, (12, 3), "SumPlan: axis", "input"), True)
     values = [make(1 << 20, (12, 3), np.float32), make(2 << 20, (1, 3), np.float32)]
-    arrangement.execute(values)
-    assert arrangement.learn(values) is None
-    fast_path = arrangement.learn(values)
+    viewed.execute(values)
+    assert viewed.learn(values) is None
+    fast_path = viewed.learn(values)
     assert fast_path is not refuse and fast_path(values, None)
     assert driver.launches[-1] == driver.launches[-2]
     for wrong in ([values[0], make(2 << 20, (3,), np.float32)], [make(1 << 20, (3, 12), np.float32), values[1]]):
         assert not fast_path(wrong, None)
         with pytest.raises(InvalidProblem, match="has shape"):
-            arrangement.execute(wrong)
+            viewed.execute(wrong)
     own = [make(1 << 20, (3, 12), np.float32), make(2 << 20, (3,), np.float32)]
     plan.execute(own)
     assert driver.launches[-1] != driver.launches[-2]  # the plan itself takes its own operands as before
 
 
 class Variations:
-    """Operands that are unusual in one or two places, or look so."""
+    """Operands that are unusual in one or two ways, or look so."""
 
     NUMBERS = (0.5, -0.0, 1, -3, 2**31, True, np.float32(0.5), np.int32(3), "0.5", None)
 
@@ -251,10 +251,10 @@ class Variations:
             "strides": lambda index: self.at(
                 index, strides=[self.random.choice([step, step, 2 * step, 0]) for step in self.dense(index)]
             ),
-            "pointer": lambda index: self.at(index, pointer=self.place(index) + self.random.choice([1, 2, 4, 8, 16])),
+            "pointer": lambda index: self.at(index, pointer=self.address(index) + self.random.choice([1, 2, 4, 8, 16])),
             "device": lambda index: self.at(index, device=1),
             "overlap": lambda index: self.at(
-                index, pointer=self.place(self.any()) + self.random.choice([-16, 0, 0, 16, 32])
+                index, pointer=self.address(self.any()) + self.random.choice([-16, 0, 0, 16, 32])
             ),
             "library": lambda index: np.zeros(plan.stored[index], self.storages[index]),
             "view": lambda index: view_of(self.at(index), "operand"),
@@ -267,7 +267,7 @@ class Variations:
     def any(self) -> int:
         return self.random.randrange(len(self.storages))
 
-    def place(self, index):
+    def address(self, index):
         return (index + 1) << 20
 
     def dense(self, index):
@@ -276,7 +276,7 @@ class Variations:
     def at(self, index, shape=None, storage=None, pointer=None, device=0, strides=None):
         shape = self.plan.stored[index] if shape is None else shape
         storage = self.storages[index] if storage is None else storage
-        return self.make(pointer or self.place(index), shape, storage, device, strides)
+        return self.make(pointer or self.address(index), shape, storage, device, strides)
 
     def torch_s(self, index, name, value):
         tensor = self.at(index)

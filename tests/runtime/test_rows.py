@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from skuda.model.sum_order import GROUP, SEGMENT, places
+from skuda.model.sum_order import GROUP, SEGMENT, accumulators
 from skuda.reference.reductions import Rows, in_order
 
 LENGTHS = [
@@ -25,7 +25,7 @@ def bits(values) -> np.ndarray:
 # ---- the order, once more, as the documentation of skuda.model.sum_order says it ----
 
 
-def places_of(length: int) -> int:
+def accumulators_of(length: int) -> int:
     for most, count in (
         (128, 4), (256, 8), (512, 16), (1024, 32), (2048, 64), (4096, 128), (8192, 256), (16384, 512),
     ):  # fmt: skip
@@ -47,18 +47,18 @@ def slowly(values: list, combine, nothing):
     if len(values) > 65536:
         parts = [slowly_segment(values[at : at + 65536], combine, nothing, 1024) for at in range(0, len(values), 65536)]
         return tree(parts, combine, nothing)
-    return slowly_segment(values, combine, nothing, places_of(len(values)))
+    return slowly_segment(values, combine, nothing, accumulators_of(len(values)))
 
 
 def slowly_segment(values: list, combine, nothing, count: int):
-    place: list = [None] * count
+    found: list = [None] * count
     for number, at in enumerate(range(0, len(values), 8)):
         group = values[at : at + 8]
         joined = tree(group + [nothing] * (8 - len(group)), combine, nothing)
         here = number % count
-        place[here] = joined if place[here] is None else combine(place[here], joined)
-    place = [nothing if each is None else each for each in place]
-    return tree(place, combine, nothing)
+        found[here] = joined if found[here] is None else combine(found[here], joined)
+    found = [nothing if each is None else each for each in found]
+    return tree(found, combine, nothing)
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -88,11 +88,11 @@ def test_the_slow_order_tells_orders_apart():
     assert bits(np.cumsum(row)[-1]) != same
 
 
-def test_places():
+def test_numbers_of_accumulators():
     assert GROUP == 8 and SEGMENT == 65536
     for length in (*LENGTHS, SEGMENT, SEGMENT + 1, 1 << 20):
-        assert places(length) == places_of(length)
-        assert places(length) * 8 * (8 if length > 16384 else 4) >= min(length, SEGMENT)  # few groups to a place
+        assert accumulators(length) == accumulators_of(length)
+        assert accumulators(length) * 8 * (8 if length > 16384 else 4) >= min(length, SEGMENT)  # few groups each
 
 
 @pytest.mark.parametrize("C", TYPES)
@@ -119,19 +119,19 @@ def test_what_is_missing_changes_no_bit(length, C):
     """A sum of minus zeros is -0, one +0 makes it +0, and infinities and NaN go through; a product likewise."""
     minus = np.full(length, -0.0, C)
     assert np.signbit(in_order(minus, np.add, -0.0))
-    for place in {0, length // 2, length - 1}:
+    for position in {0, length // 2, length - 1}:
         row = minus.copy()
-        row[place] = 0.0
+        row[position] = 0.0
         total = in_order(row, np.add, -0.0)
         assert total == 0 and not np.signbit(total)
         for value in (np.inf, -np.inf, 1.5, np.finfo(C).smallest_subnormal, np.finfo(C).max, -np.finfo(C).max):
             row = minus.copy()
-            row[place] = value
+            row[position] = value
             assert in_order(row, np.add, -0.0) == C(value)
             ones = np.ones(length, C)
-            ones[place] = value
+            ones[position] = value
             assert in_order(ones, np.multiply, 1.0) == C(value)
-        row[place] = np.nan
+        row[position] = np.nan
         assert np.isnan(in_order(row, np.add, -0.0))
 
 
@@ -219,11 +219,11 @@ def test_each_row_and_block_is_its_own(shape, axes, block):
         got = np.broadcast_to(getattr(reduced, name)(values), shape)
         counts = np.broadcast_to(reduced.count, shape)
         for index in np.ndindex(shape):
-            place = list(index)
+            position = list(index)
             for axis in axes:
                 start = index[axis] // block * block if block else 0
-                place[axis] = slice(start, start + block if block else None)
-            row = values[tuple(place)].reshape(-1)
+                position[axis] = slice(start, start + block if block else None)
+            row = values[tuple(position)].reshape(-1)
             assert counts[index] == row.size
             if name == "prod":
                 assert got[index] == pytest.approx(alone(row), rel=1e-5)

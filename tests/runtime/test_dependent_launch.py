@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import re
 import struct
 from types import SimpleNamespace
 
@@ -11,8 +10,7 @@ import numpy as np
 import pytest
 
 from skuda.arrays.views import View, contiguous_strides
-from skuda.launch import dependent_launch, registry
-from skuda.launch.compiler import headers
+from skuda.launch import compiler, dependent_launch, registry
 
 
 @pytest.fixture
@@ -20,8 +18,8 @@ def driver(monkeypatch):
     """A driver of version 13 that notes the launches; `status` is what it answers."""
     fake = SimpleNamespace(calls=[], status=0, version=13000)
 
-    def version(place):
-        place._obj.value = fake.version
+    def version(pointer):
+        pointer._obj.value = fake.version
         return 0
 
     def launch(config, function, parameters, extra):
@@ -73,11 +71,11 @@ def test_a_launch_that_fails_says_so_and_gives_the_context_back(driver):
     assert driver.context == 100
 
 
-def test_kernels_that_wait_and_no_others_are_launched_behind_the_one_in_front(monkeypatch):
+def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
     whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64))
-    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded: "behind")
+    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded: "dependent")
     kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
     monkeypatch.setattr(registry, "kernel", lambda *_: kernel)
     found = {}
@@ -87,15 +85,12 @@ def test_kernels_that_wait_and_no_others_are_launched_behind_the_one_in_front(mo
         views = [View(0, *each, np.dtype("f4"), 0, True, False, None) for each in spaces]
         launch = plan.launch_for(views)
         for entry, (kind, *_) in zip(launch.entries, launch.kernels(0), strict=True):
-            found[entry] = kind
-            assert waits(entry, registry.catalogs()[0].source(plan.operation.source)) == (kind == "behind"), entry
-    assert list(found.values()) == ["plain", "behind", "behind"]
-
-
-def waits(entry: str, source: str) -> bool:
-    """Whether the text of a kernel waits for the one in front: some bodies do from a program's second stage on."""
-    name, program = re.match(r"(\w+)<(\w+)<", entry).groups()
-    [body] = re.findall(rf"\b{name}\(const __grid_constant__.*?^}}$", "".join(headers().values()), re.M | re.S)
-    stage = re.search(rf"struct {program} .*?int STAGE = (\d)", source, re.S)[1]
-    found = re.search(r"(if constexpr \(P::STAGE > 1\) )?wait_for_earlier\(\);", body)
-    return found is not None and (found[1] is None or stage > "1")
+            name = entry.partition("<")[0]
+            text = compiler.headers()[f"split_{name}.cuh"]
+            if "if constexpr (P::STAGE > 1) wait_for_earlier();" in text:
+                waits = plan.operation.analysis.stage > 1
+            else:
+                waits = "wait_for_earlier();" in text
+            found[name, plan.operation.analysis.stage] = kind
+            assert waits == (kind == "dependent"), name
+    assert list(found.values()) == ["plain", "dependent", "dependent"]

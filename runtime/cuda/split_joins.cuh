@@ -1,16 +1,16 @@
-// Rows that several blocks reduce, each a part of a row: an aligned range of its segments' places. Trees of neighbours
-// join parts to the same bits as one block makes of the whole row (`model.sum_order`), whoever makes them.
+// Joins what several blocks have reduced of a row. Each block reduces one split: an aligned range of the accumulators
+// of a segment. Trees of neighbours join splits to the bits that one block makes of the whole row (`model.sum_order`).
 #pragma once
-#include "part_moves.cuh"
+#include "split_moves.cuh"
 
-// What joins parts, and what a later stage reduces, is launched behind the kernel in front, and may begin when all blocks
-// of that have begun.
+// The kernel that joins splits, and one that a later stage reduces with, are dependent launches: they may begin when
+// all blocks of the kernel before have begun.
 __device__ inline void let_next_begin() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
-// Waits until the kernel in front has ended and what it wrote is there.
+// Waits until the kernel before has ended and what it wrote is there.
 __device__ inline void wait_for_earlier() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -21,8 +21,8 @@ __device__ inline f32 beside(f32 value, int lane) { return __shfl_xor_sync(~0u, 
 __device__ inline f64 beside(f64 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }
 __device__ inline i64 beside(i64 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }
 __device__ inline bool beside(bool value, int lane) { return __shfl_xor_sync(~0u, int(value), lane) != 0; }
-template <typename V> __device__ inline Placed<V> beside(const Placed<V>& found, int lane) {
-  return {beside(found.value, lane), beside(found.place, lane)};
+template <typename V> __device__ inline ValueAndIndex<V> beside(const ValueAndIndex<V>& found, int lane) {
+  return {beside(found.value, lane), beside(found.index, lane)};
 }
 
 // What a reduction takes for elements that a group does not have.
@@ -37,16 +37,17 @@ template <typename How, typename V> __device__ inline void leave_out(V (&group)[
 }
 
 template <typename How> struct is_largest { static constexpr bool value = false; };
-template <> struct is_largest<LargestPlace> { static constexpr bool value = true; };
+template <> struct is_largest<ArgLargest> { static constexpr bool value = true; };
 
-// Takes a group, which begins at `first` in its row, in addition to what there is of the place's groups before it.
+// Takes a group, which begins at `first` in its row, in addition to what there is of the accumulator's groups before
+// it.
 template <typename How, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
   value = How::of(value, joined<How>(group));
 }
 // The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
 // Where there is NaN, that is the best, and the first is sought.
 template <bool LARGEST, typename V>
-__device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first) {
+__device__ inline void take_with_index(ValueAndIndex<V>& found, V (&group)[GROUP], i64 first) {
   V best;
   if constexpr (LARGEST) best = joined<Largest>(group);
   else best = joined<Smallest>(group);
@@ -54,16 +55,16 @@ __device__ inline void take_place(Placed<V>& found, V (&group)[GROUP], i64 first
 #pragma unroll
   for (int i = GROUP - 2; i >= 0; --i)
     if ((group[i] == best) | (group[i] != group[i])) lane = i;
-  const bool none = i32(found.place >> 32) == 0x7fffffff;  // no row is so long
+  const bool none = i32(found.index >> 32) == 0x7fffffff;  // no row is so long
   const bool kept = (found.value != found.value) | (LARGEST ? best <= found.value : best >= found.value);
   const bool better = none | !kept;
   found.value = better ? best : found.value;
   // As PTX: the compiler would jump over the search, and columns could not be searched side by side.
-  asm("slct.s64.s32 %0, %1, %2, %3;" : "=l"(found.place) : "l"(first + lane), "l"(found.place), "r"(better ? 0 : -1));
+  asm("slct.s64.s32 %0, %1, %2, %3;" : "=l"(found.index) : "l"(first + lane), "l"(found.index), "r"(better ? 0 : -1));
 }
 template <typename How, typename V>
-__device__ inline void take(Placed<V>& found, V (&group)[GROUP], i64 first) {
-  take_place<is_largest<How>::value>(found, group, first);
+__device__ inline void take(ValueAndIndex<V>& found, V (&group)[GROUP], i64 first) {
+  take_with_index<is_largest<How>::value>(found, group, first);
 }
 
 // Eight neighbours, or any power of two, made one.
@@ -98,23 +99,24 @@ template <int WARPS, typename P> __device__ inline P joined(const P* scratch, in
   return tree(values);
 }
 
-// Joins what the threads of a block have of a row's places, where `joined` finds it. `dealt`: each warp has a turn of the
-// same 32 places, which are joined one after the other.
-template <typename P> __device__ inline void join_places(P (&place)[1], bool dealt, P* scratch) {
+// Joins what the threads of a block have of a row's accumulators, where `joined` finds it. `dealt`: each warp has a
+// turn of the same 32 accumulators, which are joined one after the other.
+template <typename P> __device__ inline void join_accumulators(P (&accumulators)[1], bool dealt, P* scratch) {
   if (dealt) {
-    scratch[threadIdx.x] = place[0];
+    scratch[threadIdx.x] = accumulators[0];
     __syncthreads();
     if (threadIdx.x < 32)
-      for (i32 turn = 32; turn < blockDim.x; turn += 32) place[0] = P::of(place[0], scratch[turn + threadIdx.x]);
+      for (i32 turn = 32; turn < blockDim.x; turn += 32)
+        accumulators[0] = P::of(accumulators[0], scratch[turn + threadIdx.x]);
     else
-      place[0] = P::nothing();
+      accumulators[0] = P::nothing();
     __syncthreads();
   }
-  join_warps<1>(place, 0, scratch);
+  join_warps<1>(accumulators, 0, scratch);
 }
 
-// Parts of a row, `count` of those that a thread may have, as a tree of neighbours; `apart` values lie between those of
-// neighbours. Eights of one row are whole words, for which there is room.
+// Splits of a row, `count` of those that a thread may have, as a tree of neighbours; `apart` values lie between those
+// of neighbours. Eights of one row are whole words, for which there is room.
 template <typename P> struct alignas(sizeof(P) < 2 ? 8 : 16) Eight {
   P values[GROUP];
 };
@@ -134,8 +136,8 @@ template <int COUNT, typename P> __device__ inline P join_some(const P* first, i
   }
   return tree(values);
 }
-// A range of them, one of those of `each` that a row's parts are dealt in.
-template <typename P> __device__ inline P join_parts(const P* first, i64 count, i64 each, i64 apart) {
+// A range of them, one of those of `each` that a row's splits are dealt in.
+template <typename P> __device__ inline P join_splits(const P* first, i64 count, i64 each, i64 apart) {
   constexpr int most = 4 * GROUP;
   if (each <= GROUP) return join_some<GROUP>(first, count, each, apart);
   if (each <= most) return join_some<most>(first, count, each, apart);
@@ -176,11 +178,11 @@ template <typename How> struct Extremes<How, f32> {
   __device__ f32 value() const { return direction<How> < 0 ? smallest : largest; }
 };
 
-// The place of the extreme of a block's part, if there is one, in a thread of it that says so: first what it is and in
+// The index of the extreme of a block's split, if there is one, in a thread of it that says so: first what it is and in
 // which group, then where in that. `scratch` has room for 16 words.
 template <typename How, int MODE, typename E, int TURNS>
-__device__ inline bool seek_part(
-    Placed<f32>& sought, const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size, i32 turns,
+__device__ inline bool seek_in_split(
+    ValueAndIndex<f32>& sought, const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size, i32 turns,
     const Reduction& rows, const Reach& reach, const storage_t<E>* origin, u32* scratch) {
   using Value = typename extreme_of<How>::type;
   Lanes<E, GROUP> lanes[TURNS];
@@ -189,7 +191,7 @@ __device__ inline bool seek_part(
 #pragma unroll 1
   for (i32 turn = 0; turn < turns; turn += TURNS) {
     const i32 start = first + turn * apart;
-    part_shares<MODE, E, TURNS>(lanes, row, begin, start, apart, size, rows, reach, origin);
+    split_shares<MODE, E, TURNS>(lanes, row, begin, start, apart, size, rows, reach, origin);
 #pragma unroll
     for (int t = 0; t < TURNS; ++t) {
       const i32 left = size - start - t * apart;
@@ -202,7 +204,7 @@ __device__ inline bool seek_part(
   }
   auto again = [&](i32 at) {
     Lanes<E, GROUP> group[1];
-    part_shares<MODE, E, 1>(group, row, begin, at, apart, size, rows, reach, origin);
+    split_shares<MODE, E, 1>(group, row, begin, at, apart, size, rows, reach, origin);
     return repeated(group[0], size - at);
   };
   if (__builtin_expect(is_nan(best), 0)) {
@@ -223,7 +225,7 @@ __device__ inline bool seek_part(
     if (alike(value, whole)) where = min(where, groups[warp]);
     else if (alike(Value::of(value, whole), value)) whole = value, where = groups[warp];
   }
-  if (where == ~0u) return threadIdx.x == 0;  // none of the part's places has any element
+  if (where == ~0u) return threadIdx.x == 0;  // none of the split's accumulators has any element
   if (found != where) return false;
   Lanes<E, GROUP> own;  // still there, if all turns were
   if (turns <= TURNS && !is_nan(whole)) {
@@ -233,10 +235,10 @@ __device__ inline bool seek_part(
   } else {
     own = again(found);
   }
-  u32 place = found;
+  u32 index = found;
 #pragma unroll
   for (int lane = GROUP; lane-- > 0;)
-    if (alike(own.get(lane), whole)) place = found + lane;
-  sought = {whole, begin + place};
+    if (alike(own.get(lane), whole)) index = found + lane;
+  sought = {whole, begin + index};
   return true;
 }

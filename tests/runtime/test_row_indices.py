@@ -1,7 +1,7 @@
-"""Do the row kernels reach the right elements? The index arithmetic of the device, replayed.
+"""Do the row kernels reach the right elements? The index arithmetic of the device, written again in Python.
 
 The device's side is written a second time in Python integers: rows.cuh's RowSpace and row.cuh.
-It gets the slots of a launch and yields, for each element of each row that some thread takes, the place of each
+It gets the slots of a launch and yields, for each element of each row that some thread takes, the position of each
 operand; NumPy's own indexing of arrays of addresses says what those must be.
 """
 
@@ -12,18 +12,18 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from problems import Call, place
-from replay import AXES, Slots, addresses, divide, outer_offset, view_over
+from index_model import AXES, Slots, addresses, divide, outer_offset, view_over
+from problems import Call, lay_out
 
 import skuda
 from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.model.sum_order import GROUP, places
+from skuda.model.sum_order import GROUP, accumulators
 from skuda.plans.axis_views import chosen
 from skuda.schedules.row_reduction import INNER
-from skuda.schedules.table import ClusterVariant, PartVariant, RowMode, row_variants, variant_name
+from skuda.schedules.table import ClusterVariant, RowMode, SplitVariant, row_variants, variant_name
 
 PLANS = [
     plan
@@ -49,7 +49,7 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
                 rest = divide(outer[1][axis], rest)
             blocks = outer[1][block_axis]
             own = last_length if rest - divide(blocks, rest) * blocks[0] == blocks[0] - 1 else length
-        assert own <= variant.elements or (not variant.keep and variant.threads == places(own))
+        assert own <= variant.elements or (not variant.keep and variant.threads == accumulators(own))
         # What the template calls FULL: shorter rows have fewer threads, down to four.
         assert own > variant.elements // 2 or not variant.keep or variant.threads == 4 or block_axis < AXES
         starts = {name: outer_offset(outer, row, geometry.strides[name][:AXES]) for name in names}
@@ -60,7 +60,7 @@ def reached(geometry, names: list[str], along: dict[str, bool]):
             }
 
 
-def steps_to(slots, place: int) -> int:
+def steps_to(slots, position: int) -> int:
     """Along::to."""
     read = Slots(slots)
     axes = read.one()
@@ -69,10 +69,10 @@ def steps_to(slots, place: int) -> int:
     assert len(read.rest) in (0, 2) and 1 <= axes <= INNER  # an input has a Span too
     total = 0
     for axis in range(INNER - 1, INNER - axes, -1):
-        above = divide(extent[axis], place)
-        total += (place - above * extent[axis][0]) * of[axis]
-        place = above
-    return total + place * of[INNER - axes]
+        above = divide(extent[axis], position)
+        total += (position - above * extent[axis][0]) * of[axis]
+        position = above
+    return total + position * of[INNER - axes]
 
 
 def problem_of(plan_class, rng: random.Random):
@@ -147,8 +147,8 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
             geometry = plan._geometry(views)
         except Unsupported:
             continue
-        if isinstance(geometry.variant, PartVariant):
-            continue  # test_reduce_mapping.py
+        if isinstance(geometry.variant, SplitVariant):
+            continue  # test_split_indices.py
         modes.add(geometry.variant.mode)
         most = max([most, *(geometry.strides[name][AXES] for name in arrays if runs[name])])
         names = list(arrays)
@@ -163,15 +163,15 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
     assert most > 1 or not several or RowMode.STEPPED not in modes
 
 
-def test_a_row_is_held_by_as_many_threads_as_its_sum_has_places():
+def test_a_row_is_held_by_as_many_threads_as_its_sum_has_accumulators():
     for plan_class in PLANS:
         for types in plan_class.operation.kernel_combinations():
             found = row_variants(plan_class.operation, types)
             for variant in found:
-                assert places(variant.elements) == variant.threads * variant.places
-                assert places(max(1, variant.elements - GROUP)) == variant.threads * variant.places
+                assert accumulators(variant.elements) == variant.threads * variant.accumulators
+                assert accumulators(max(1, variant.elements - GROUP)) == variant.threads * variant.accumulators
             if not plan_class.operation.analysis.split:  # else parts take long rows
-                assert places(1 << 20) == found[-1].threads and not found[-1].keep
+                assert accumulators(1 << 20) == found[-1].threads and not found[-1].keep
 
 
 @pytest.mark.parametrize(
@@ -231,12 +231,12 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
         ("AddRmsNorm", "f32", 262144, 0, 0),  # a multiprocessor has room for one such block
         ("AddRmsNorm", "f64", 20000, 8, 128),
         ("AddRmsNorm", "f64", 65536, 16, 64),  # a multiprocessor has room for one block of eight
-        ("AddRmsNorm", "f64", 16384, 0, 0),  # its sum has fewer places than a cluster
+        ("AddRmsNorm", "f64", 16384, 0, 0),  # its sum has fewer accumulators than a cluster
         ("Sum", "f32", 262144, 0, 0),  # goes in parts
     ],
 )
 def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, block):
-    """A block of a cluster has an eighth of the places, or a sixteenth, once or for several segments at a time."""
+    """A block of a cluster has an eighth or a sixteenth of the accumulators, once or for several segments at a time."""
     plan_class = getattr(skuda, f"{name}Plan")
     rows = 37  # not so few that stages would serve them
     full, row = (rows, length), (length,) if name != "Sum" else (rows,)
@@ -245,7 +245,7 @@ def test_long_rows_go_to_clusters_that_have_room(name, element, length, blocks, 
         plan_class,
         tuple((dim.name, (extent,) if dim.many else extent) for dim, extent in dims),
         ((plan_class.operation.element_fields["T"], element),),
-        tuple((o.name, place(full if o.dims == plan_class.operation.space else row, "plain"))
+        tuple((o.name, lay_out(full if o.dims == plan_class.operation.space else row, "plain"))
               for o in plan_class.operation.operands),
         large=False,
     )

@@ -1,5 +1,5 @@
-// Where the elements of rows that come in parts lie, how they come from memory and go there: along a row, or across
-// rows beside each other.
+// Loads and stores of split reductions, whose blocks take a split of a row each: along a row, or across neighbouring
+// rows.
 #pragma once
 #include "row_moves.cuh"
 
@@ -10,32 +10,32 @@ constexpr int LINE = 128;  // bytes of memory that come together
 struct Reduction {
   i64 rows, length;
   i64 columns;  // rows whose elements lie beside each other, where they do; else all
-  i64 segment;  // elements that are dealt to the same places
-  i64 places;   // of a segment
-  i64 turns;    // groups that a place takes, at most
-  i64 cut;      // parts to a segment, as a power of two
+  i64 segment;  // elements that are dealt to the same accumulators
+  i64 accumulators;  // of a segment
+  i64 turns;    // groups that an accumulator takes, at most
+  i64 cut;      // splits to a segment, as a power of two
   i64 wide;     // threads of a block beside each other, as a power of two
-  Divide parts;  // of a row
+  Divide splits;  // of a row
   Divide tiles;  // blocks beside each other
-  i64 finish_wide, finish_each;  // the same of the kernel that joins parts, where there are several
+  i64 finish_wide, finish_each;  // the same of the kernel that joins splits, where there are several
   Outer kept, along;
 
-  // A part: its first place, and the elements of its segment.
-  struct Part {
+  // A split: its first accumulator, and the elements of its segment.
+  struct Split {
     i64 number, begin, end;
-    i32 place;
+    i32 accumulator;
   };
-  __device__ Part part(i64 number, i32 places_of_part) const {
+  __device__ Split split(i64 number, i32 accumulators_of_split) const {
     const i64 begin = (number >> cut) * segment;
-    return {number, begin, min(begin + segment, length), i32(number & ((1 << cut) - 1)) * places_of_part};
+    return {number, begin, min(begin + segment, length), i32(number & ((1 << cut) - 1)) * accumulators_of_split};
   }
 
   // Whether a row lies along one axis.
-  __device__ bool straight() const { return i32(along.first_axis) >= AXES - 1; }
+  __device__ bool one_axis() const { return i32(along.first_axis) >= AXES - 1; }
 
   // Elements between the start of a row and one of its elements; of two axes without a loop.
   __device__ i64 offset(i64 index, const Strides& strides) const {
-    if (straight()) return index * strides.of[AXES - 1];
+    if (one_axis()) return index * strides.of[AXES - 1];
     return far_offset(index, strides);
   }
   __device__ i64 far_offset(i64 index, const Strides& strides) const {
@@ -48,8 +48,8 @@ struct Reduction {
   }
 };
 
-// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several axes
-// are rare: their code stands once.
+// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several
+// axes are rare: their code stands once.
 template <int COUNT>
 __device__ inline void far_offsets(
     i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
@@ -64,7 +64,7 @@ __device__ inline void far_offsets(
 template <int COUNT>
 __device__ inline void offsets(
     i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
-  if (rows.straight()) {
+  if (rows.one_axis()) {
     const i64 start = first * strides.of[AXES - 1], step = apart * strides.of[AXES - 1];
 #pragma unroll
     for (int i = 0; i < COUNT; ++i) at[i] = start + min(i, count - 1) * step;
@@ -80,7 +80,8 @@ struct Reach {
 };
 
 // The columns that a thread takes of a tile: neighbours, which are whole vectors; or as many that lie APART, so that a
-// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last ones.
+// warp's are neighbours: then 32 threads lie beside each other. A thread beyond the table's edge is given the last
+// ones.
 template <int LANES, bool ALIGNED> struct Beside {
   static constexpr int APART = ALIGNED ? 1 : 32;
   i64 first;
@@ -104,7 +105,7 @@ template <int LANES, bool ALIGNED> struct Beside {
   __device__ i32 until(i32 column) const { return min(i32(begin - first) + column, left); }
 
   // Which column of a tile it is whose value lies at `index` of a block's scratch memory, thread by thread.
-  static __device__ i32 place(i32 index) {
+  static __device__ i32 column_at(i32 index) {
     return ALIGNED || LANES == 1 ? index : index / LANES + index % LANES * APART;
   }
 };
@@ -112,7 +113,7 @@ template <int LANES, bool ALIGNED> struct Beside {
 // Where GROUP elements along rows lie, from `first` on, of which `exist`; then the last one again. Several columns a
 // thread are those of rows that lie along one axis, in steps of less than 2^31 bytes: a multiplication each.
 template <int LANES, typename S>
-__device__ inline void places_along(
+__device__ inline void addresses_along(
     S* (&at)[GROUP], S* row, i64 first, i32 exist, const Reduction& rows, const Strides& strides) {
   if constexpr (LANES == 1) {
     i64 before[GROUP];
@@ -134,7 +135,7 @@ __device__ inline void load_columns(
     Lanes<E, LANES> (&lanes)[GROUP], const storage_t<E>* row, i64 first, i64 end, const Reduction& rows,
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   const storage_t<E>* at[GROUP];
-  places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+  addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
     if constexpr (ALIGNED && LANES > 1) {
@@ -161,7 +162,7 @@ __device__ inline void ask_for_columns(
 }
 // The same of what does not run along columns: GROUP elements for all of a thread's columns, or for each of them.
 template <typename E, int LANES, bool ALIGNED, int COUNT>
-__device__ inline void load_places(
+__device__ inline void load_elements(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* array, i64 first_row, i64 first, i64 end,
     const Reduction& rows, const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
 #pragma unroll
@@ -169,7 +170,7 @@ __device__ inline void load_places(
     const storage_t<E>* row = array;
     if (COUNT > 1 || LANES == 1) row += rows.kept.offset(first_row + columns.step(lane), reach.kept);
     const storage_t<E>* at[GROUP];
-    places_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+    addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = *at[i];
   }
@@ -179,7 +180,7 @@ __device__ inline void store_columns(
     storage_t<E>* row, i64 first, i32 exist, const Reduction& rows, const Reach& reach,
     const Beside<LANES, ALIGNED>& columns, const Lanes<E, LANES> (&lanes)[GROUP]) {
   storage_t<E>* at[GROUP];
-  places_along<LANES>(at, row, first, exist, rows, reach.along);
+  addresses_along<LANES>(at, row, first, exist, rows, reach.along);
   if (columns.count == 0) return;
 #pragma unroll
   for (int i = 0; i < GROUP; ++i) {
@@ -206,12 +207,12 @@ __device__ inline void shift_all(Lanes<E, GROUP> (&lanes)[COUNT], const u32 (&ar
 // Groups of the elements of a row's segment, which begins at `begin` and has `size`: `apart` elements from each other,
 // those of them that begin in it; what lies beyond it is anything. All loads are on their way before the first is used.
 template <int MODE, typename E, int COUNT>
-__device__ inline void part_shares(
+__device__ inline void split_shares(
     Lanes<E, GROUP> (&lanes)[COUNT], const storage_t<E>* row, i64 begin, i32 first, i32 apart, i32 size,
     const Reduction& rows, const Reach& reach, const storage_t<E>* origin) {
   if constexpr (MODE == WHOLE) {
     i64 at[COUNT];
-    if (rows.straight()) {  // all elements are neighbours
+    if (rows.one_axis()) {  // all elements are neighbours
 #pragma unroll
       for (int i = 0; i < COUNT; ++i) at[i] = begin + first + i * apart;
     } else {

@@ -1,7 +1,7 @@
-"""The index arithmetic of the device, written a second time in Python integers: walk.cuh.
+"""The index arithmetic of the device, written a second time in Python integers: index_space.cuh.
 
 What tests of launches share: the slots of a launch are read in the order in which a kernel declares them, and arrays
-that hold their own addresses say, by NumPy's own indexing, which places are right.
+that hold their own addresses say, by NumPy's own indexing, which positions are right.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ AXES, BLOCK, MARGIN = 8, 128, 32
 
 
 def divide(slots, n: int) -> int:
-    """walk.cuh's Divide: the upper half of a product, 64 x 64 or 32 x 32 bits, shifted."""
+    """index_space.cuh's Divide: the upper half of a product, 64 x 64 or 32 x 32 bits, shifted."""
     _, wide, narrow, shift = slots
     assert 0 <= wide < 1 << 64 and 0 <= narrow < 1 << 32 and 0 <= n < 1 << 63
     if n >> 31:
@@ -89,11 +89,11 @@ class Array:
         """Address of an element."""
         return self.pointer + offset * self.bits // 8
 
-    def place(self, offset: int, element: int) -> int:
+    def position(self, offset: int, element: int) -> int:
         """An element of a row that starts at an offset; a packed row starts at a byte (lanes.cuh's `at`)."""
         return (offset >> 1 << 1 if self.packed else offset) + element
 
-    def lane_places(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
+    def lane_positions(self, offset: int, first: int, lanes: int, aligned: bool) -> list[int]:
         """Where `load` and `store` find the lanes of a whole vector."""
         if aligned:
             width = min(16, lanes * self.bits // 8)

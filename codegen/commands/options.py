@@ -29,7 +29,7 @@ def add_out(parser: argparse.ArgumentParser) -> None:
 def require_spec(spec: Path) -> None:
     """Raises: SpecError: the default spec is not in this folder."""
     if spec == SPEC and not spec.exists():
-        raise SpecError(f"there is no {SPEC} in this folder; give its place with --spec")
+        raise SpecError(f"there is no {SPEC} in this folder; give its path with --spec")
 
 
 def command(args: argparse.Namespace) -> str:

@@ -1,4 +1,4 @@
-"""Calls of maps at random shapes, strides, blocks and packed operands; whether their launches reach every element."""
+"""Elementwise calls at random shapes, strides, blocks and packed operands; whether launches reach every element."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from replay import AXES, BLOCK, Array, addresses, view_over
-from replay_planes import strided_places, tile_places
-from replay_shares import rows_places
-from replay_vectors import columns_places, groups_places, vec_places
+from index_model import AXES, BLOCK, Array, addresses, view_over
+from index_model_planes import strided_positions, tile_positions
+from index_model_shares import rows_positions
+from index_model_vectors import columns_positions, groups_positions, vec_positions
 
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -23,26 +23,26 @@ PLANS = [
     plan
     for name in registry.catalogs()[0].modules
     for plan in registry.catalogs()[0].plans(name)
-    if not plan.operation.reduces  # test_row_mapping.py, test_reduce_mapping.py
+    if not plan.operation.reduces  # test_row_indices.py, test_split_indices.py
 ]
 
 
 def structure(plan_class) -> tuple:
-    """All that places follow from: the dimensions of operands, and how wide their elements are."""
+    """All that positions follow from: the dimensions of operands, and how wide their elements are."""
     operation = plan_class.operation
     operands = tuple((operand.dims, operand in operation.outputs) for operand in operation.operands)
     widths = {
         tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
         for types in operation.combinations
     }
-    return operands, frozenset(widths), operation.of_second
+    return operands, frozenset(widths), operation.of_alternative
 
 
 UNLIKE = [*{structure(plan): plan for plan in PLANS}.values()]  # one of each structure
 
 
-def expected_places(operation, types, sizes, arrays: dict[str, np.ndarray]) -> list[tuple]:
-    """For every element of the index space, in C order, the place of each operand, from NumPy's indexing."""
+def expected_positions(operation, types, sizes, arrays: dict[str, np.ndarray]) -> list[tuple]:
+    """For every element of the index space, in C order, the position of each operand, from NumPy's indexing."""
     space = operation.shape_of(operation.outputs[0], sizes)
     starts, axes = {}, 0
     for dim in operation.space:
@@ -50,7 +50,7 @@ def expected_places(operation, types, sizes, arrays: dict[str, np.ndarray]) -> l
         axes += len(sizes[dim.name]) if dim.many else 1
     found = []
     for index in product(*map(range, space)):
-        places = []
+        positions = []
         for operand in operation.operands:
             if operand.name not in arrays:
                 continue
@@ -64,10 +64,10 @@ def expected_places(operation, types, sizes, arrays: dict[str, np.ndarray]) -> l
             if DTYPES[operation.word(operand, types)].packed:
                 nibble = own[-1] % 2 if own else 0
                 byte = array[(*own[:-1], own[-1] // 2)] if own else array[()]
-                places.append(2 * int(byte - zero) + nibble)
+                positions.append(2 * int(byte - zero) + nibble)
             else:
-                places.append(int(array[tuple(own)] - zero))
-        found.append(tuple(places))
+                positions.append(int(array[tuple(own)] - zero))
+        found.append(tuple(positions))
     return found
 
 
@@ -137,12 +137,12 @@ def random_problem(
 
 
 def check(problem: Problem) -> str:
-    """Every element is computed once, from the right places; returns the name of what served it."""
+    """Every element is computed once, from the right positions; returns the name of what served it."""
     plan = problem.plan
     operation, types, sizes = plan.operation, plan.types, plan.sizes
     geometry = problem.geometry()
     variant = geometry.variant
-    expected = expected_places(operation, types, sizes, problem.arrays)
+    expected = expected_positions(operation, types, sizes, problem.arrays)
     names = [operand.name for operand in operation.operands if operand.name in problem.arrays]
     arrays = []
     for index, operand in enumerate(operation.operands):
@@ -172,33 +172,33 @@ def check(problem: Problem) -> str:
                     slots[axes:] if tiled else (0, 0, 0),
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
-                    frozenset(places[names.index(operand.name)] for places in expected),
+                    frozenset(positions[names.index(operand.name)] for positions in expected),
                     slots[-2:] if spans else None,
                 )
             )
-    # The numbers behind the program: `vec<lerp_program<f16>, 16, 2, ALIGNED>`.
+    # The numbers after the program: `vec<lerp_program<f16>, 16, 2, ALIGNED>`.
     numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
     units, launched = geometry.head[0], blocks * BLOCK
     if variant is table.STRIDED:
-        runs = [strided_places(geometry, arrays, *numbers)]
+        runs = [strided_positions(geometry, arrays, *numbers)]
     elif variant is table.TILE:
-        runs = [tile_places(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        runs = [tile_positions(geometry, arrays, *numbers, fast) for fast in (True, False)]
     elif variant in (table.COLUMNS, table.COLUMNS_SMALL):
-        runs = [columns_places(geometry, arrays, *numbers)]
+        runs = [columns_positions(geometry, arrays, *numbers)]
         blocks = geometry.head[1]
         launched = blocks * BLOCK
     elif variant in (table.ROWS, table.COLUMNS_UNALIGNED):
-        runs = [rows_places(geometry, arrays, *numbers)]
+        runs = [rows_positions(geometry, arrays, *numbers)]
     else:
-        places_of = groups_places if variant is table.GROUPS else vec_places
-        runs = [places_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
+        positions_of = groups_positions if variant is table.GROUPS else vec_positions
+        runs = [positions_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
         leads = variant in (table.SHIFTED, table.GROUPS)  # before the first element
         units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:
-        found = sorted(tuple(places[name] for name in names) for places in run)
+        found = sorted(tuple(positions[name] for name in names) for positions in run)
         where = f"{operation.function} {types} {sizes} {table.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
     if variant is not table.TILE:  # there a block has one tile

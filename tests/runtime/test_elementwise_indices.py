@@ -1,7 +1,7 @@
-"""Do the kernels reach the right elements? The index arithmetic of the device, replayed.
+"""Do the kernels reach the right elements? The index arithmetic of the device, written again in Python.
 
-The device's side is written a second time in Python integers (replay.py and its siblings): it gets the slots of a
-launch and yields, for every element that some thread computes, the place of each operand. NumPy's own indexing of an
+The device's side is written a second time in Python integers (index_model.py and its siblings): it gets the slots of a
+launch and yields, for every element that some thread computes, the position of each operand. NumPy's own indexing of an
 array of addresses says what those must be. So for random shapes, strides, blocks and packed operands it is shown,
 without a GPU, that every element is computed exactly once and from the right parameters.
 """
@@ -13,8 +13,8 @@ import re
 
 import numpy as np
 import pytest
-from map_problems import LAYOUTS, PLANS, UNLIKE, Problem, check, contiguous, random_problem, turned
-from replay import AXES, BLOCK, MARGIN, Slots, addresses, divide
+from elementwise_problems import LAYOUTS, PLANS, UNLIKE, Problem, check, contiguous, random_problem, turned
+from index_model import AXES, BLOCK, MARGIN, Slots, addresses, divide
 
 from skuda.errors import Unsupported
 from skuda.launch.compiler import headers
@@ -37,7 +37,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
         served.append(check(random_problem(plan_class, rng, layouts, aligned=aligned)))
     kinds = {re.match(r"[a-z]+", name)[0] for name in served}
     assert {"vec", "strided"} <= kinds
-    assert ("rows" in kinds) != plan_class.operation.of_second  # which has few schedules
+    assert ("rows" in kinds) != plan_class.operation.of_alternative  # which has few schedules
     assert ("columns" in kinds) == any(
         table.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
     )
@@ -118,7 +118,7 @@ def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, 
 
 
 def test_packed_tables_of_odd_width_have_gaps():
-    """Each of their rows ends with a nibble that is no element; one row has no other behind it."""
+    """Each of their rows ends with a nibble that is no element; one row has no other after it."""
     for rows, variant in ((3, table.COLUMNS_UNALIGNED), (1, table.COLUMNS_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_channel")
         descriptor = plan_class.descriptor_type(outer=(rows,), c=37, inner=(), output_element="s4")
@@ -249,9 +249,7 @@ def test_division_by_multiplication_is_exact():
 
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
-    declared = re.search(r"constexpr int AXES = (\d+);", headers()["walk.cuh"])
+    declared = re.search(r"constexpr int AXES = (\d+);", headers()["index_space.cuh"])
     assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, table.BLOCK)
-    declared = re.search(r"constexpr int ELEMENTWISE_THREADS = (\d+);", headers()["elementwise_program.cuh"])
-    assert int(declared[1]) == table.BLOCK
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == geometry.MARGIN

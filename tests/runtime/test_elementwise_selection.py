@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from map_problems import PLANS, check, contiguous
-from replay import BLOCK
+from elementwise_problems import PLANS, check, contiguous
+from index_model import BLOCK
 
 from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES

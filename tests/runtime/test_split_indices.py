@@ -1,6 +1,6 @@
-"""Do the kernels of parts reach the right elements, and join them in the order of every sum? The device, replayed.
+"""Do split reductions reach the right elements, and join them in the order of every sum?
 
-split_*.cuh and part_moves.cuh are written a second time, in Python integers: the slots of a launch give,
+split_*.cuh and split_moves.cuh are written a second time, in Python integers: the slots of a launch give,
 for each thread of each block, the elements that it takes and where they lie, and what its block and the finishing
 kernel make of them.
 """
@@ -11,8 +11,8 @@ import random
 
 import numpy as np
 import pytest
-from replay import AXES, Slots, divide, outer_offset, view_over
-from test_row_mapping import expected, problem_of
+from index_model import AXES, Slots, divide, outer_offset, view_over
+from test_row_indices import expected, problem_of
 
 from skuda.errors import Unsupported
 from skuda.launch import registry
@@ -20,7 +20,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import GROUP
 from skuda.reference.reductions import in_order
-from skuda.schedules.table import PartVariant, RowMode
+from skuda.schedules.table import RowMode, SplitVariant
 
 PLANS = [
     plan
@@ -30,51 +30,51 @@ PLANS = [
 ]
 
 
-class Replayed:
-    """A launch: its slots as part_moves.cuh's Reduction names them, and what its threads do."""
+class IndexModel:
+    """A launch: its slots as split_moves.cuh's Reduction names them, and what its threads do."""
 
     def __init__(self, geometry):
         self.geometry = geometry
         slots = Slots(geometry.head)
-        names = "rows length columns segment places turns cut wide".split()
+        names = "rows length columns segment accumulators turns cut wide".split()
         self.__dict__.update({name: slots.one() for name in names})
-        self.parts, self.tiles = slots.divide(), slots.divide()
+        self.splits, self.tiles = slots.divide(), slots.divide()
         self.finish_wide, self.finish_each = slots.one(), slots.one()
         self.kept, self.along = slots.outer(), slots.outer()
         assert not slots.rest
 
     def threads(self):
-        """(part, row, places in order) of each thread and lane; rows that do not exist are left out."""
+        """(split, row, accumulators in order) of each thread and lane; rows that do not exist are left out."""
         lanes, block = self.geometry.variant.lanes, self.geometry.block
         assert block % 32 == 0 and block <= 256
         for number in range(self.geometry.grid):
             if not lanes:
-                row = divide(self.parts, number)
-                part = number - row * self.parts[0]
-                span = self.places >> self.cut
+                row = divide(self.splits, number)
+                split = number - row * self.splits[0]
+                span = self.accumulators >> self.cut
                 assert block == span or (span == 32 and block >= span * self.turns)  # a warp of each turn
                 for thread in range(span):
-                    yield part, row, [(part & ((1 << self.cut) - 1)) * span + thread]
+                    yield split, row, [(split & ((1 << self.cut) - 1)) * span + thread]
                 continue
             line = divide(self.tiles, number)
-            table = divide(self.parts, line)
-            part, tile = line - table * self.parts[0], number - line * self.tiles[0]
-            start = (part & ((1 << self.cut) - 1)) * (block >> self.wide)
+            table = divide(self.splits, line)
+            split, tile = line - table * self.splits[0], number - line * self.tiles[0]
+            start = (split & ((1 << self.cut) - 1)) * (block >> self.wide)
             for thread in range(block):
                 beside = thread & ((1 << self.wide) - 1)
-                place = start + (thread >> self.wide)
+                accumulator = start + (thread >> self.wide)
                 for lane in range(lanes):
                     whole = self.geometry.variant.mode is RowMode.WHOLE
                     column = tile * (lanes << self.wide) + (beside * lanes + lane if whole else beside + 32 * lane)
                     if column < self.columns:
-                        yield part, table * self.columns + column, [place]
+                        yield split, table * self.columns + column, [accumulator]
 
-    def elements(self, part: int, place: int):
-        """Those of a place, turn by turn."""
-        begin = (part >> self.cut) * self.segment
+    def elements(self, split: int, accumulator: int):
+        """Those of an accumulator, turn by turn."""
+        begin = (split >> self.cut) * self.segment
         end = min(begin + self.segment, self.length)
         for turn in range(self.turns):
-            first = begin + (turn * self.places + place) * GROUP
+            first = begin + (turn * self.accumulators + accumulator) * GROUP
             if first < end:
                 yield range(first, min(first + GROUP, end))
 
@@ -90,23 +90,23 @@ def tree(values: list):
     return values[0]
 
 
-def summed(replayed: Replayed, values: np.ndarray) -> list[np.float32]:
+def summed(model: IndexModel, values: np.ndarray) -> list[np.float32]:
     """The sums of rows (shape (rows, length)), as threads, blocks and the finishing kernel add."""
     threads: dict[tuple[int, int], list] = {}
-    for part, row, places in replayed.threads():
+    for split, row, accumulators in model.threads():
         each = []
-        for place in places:
+        for accumulator in accumulators:
             total = np.float32(-0.0)
-            for group in replayed.elements(part, place):
+            for group in model.elements(split, accumulator):
                 taken = [*values[row, group.start : group.stop], *[np.float32(-0.0)] * (GROUP - len(group))]
                 total = total + tree(taken)
             each.append(total)
-        threads.setdefault((row, part), []).append(tree(each))
-    parts = {key: tree(found) for key, found in threads.items()}
-    each = replayed.finish_each
+        threads.setdefault((row, split), []).append(tree(each))
+    splits = {key: tree(found) for key, found in threads.items()}
+    each = model.finish_each
     totals = []
-    for row in range(replayed.rows):
-        own = [parts[row, part] for part in range(replayed.parts[0])]
+    for row in range(model.rows):
+        own = [splits[row, split] for split in range(model.splits[0])]
         totals.append(tree([tree(own[start : start + each]) for start in range(0, len(own), each)]))
     return totals
 
@@ -122,25 +122,25 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
             view_over(arrays[o.name], DTYPES[word].storage) if o.name in arrays else 0
             for o, word in zip(operation.operands, plan.words, strict=True)
         ]
-        plan._kernels.parts.few = rng.choice([0, 0, plan._kernels.parts.few])
+        plan._kernels.split.few = rng.choice([0, 0, plan._kernels.split.few])
         try:
             geometry = plan._geometry(views)
         except Unsupported:
             continue
-        if not isinstance(geometry.variant, PartVariant) or not plan.numel or np.prod(geometry.head[:2]) > 4000:
+        if not isinstance(geometry.variant, SplitVariant) or not plan.numel or np.prod(geometry.head[:2]) > 4000:
             continue
         found_variants.add(geometry.variant)
-        replayed = Replayed(geometry)
+        model = IndexModel(geometry)
         assert geometry.workspace <= plan._kernels.workspace
-        assert (geometry.finish is None) == (replayed.parts[0] == 1) == (geometry.workspace == 0)
+        assert (geometry.finish is None) == (model.splits[0] == 1) == (geometry.workspace == 0)
         names = list(arrays)
         wanted = expected(plan, arrays)
         every = sorted(zip(*(wanted[name].ravel().tolist() for name in names), strict=True))
         reached = sorted(
-            tuple(replayed.offset(name, row, element) for name in names)
-            for part, row, places in replayed.threads()
-            for place in places
-            for group in replayed.elements(part, place)
+            tuple(model.offset(name, row, element) for name in names)
+            for split, row, accumulators in model.threads()
+            for accumulator in accumulators
+            for group in model.elements(split, accumulator)
             for element in group
         )
         assert reached == every, (operation.function, plan.sizes, names)
@@ -166,10 +166,10 @@ def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
     x = np.random.default_rng(kept).normal(0, 1, (kept, reduced)).astype(np.float32)
     x = x if last == "reduced" else np.asfortranarray(x)
     addresses = np.arange(x.size).reshape(x.shape, order="C" if last == "reduced" else "F")
-    plan._kernels.parts.few = 0
+    plan._kernels.split.few = 0
     geometry = plan._geometry([view_over(addresses, x.dtype), view_over(np.arange(kept), x.dtype)])
-    assert isinstance(geometry.variant, PartVariant)
-    got = np.array(summed(Replayed(geometry), x))
+    assert isinstance(geometry.variant, SplitVariant)
+    got = np.array(summed(IndexModel(geometry), x))
     assert (got.view(np.uint32) == in_order(x, np.add, -0.0).view(np.uint32)).all()
 
 
@@ -190,14 +190,14 @@ def test_rows_of_nothing_and_of_one_element_have_a_kernel():
     ("kept", "reduced", "grid", "block", "finishes"),
     [
         (1, 8192, 1, 256, False), (300, 4000, 300, 128, False),  # a block takes a row
-        (1, 65_536, 32, 256, True), (3, 9000, 48, 128, True),  # a warp takes a turn of 32 places
+        (1, 65_536, 32, 256, True), (3, 9000, 48, 128, True),  # a warp takes a turn of 32 accumulators
         (1, 1 << 20, 512, 32, True), (1, 1 << 25, 2048, 256, True),
     ],
 )  # fmt: skip
 def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
     from skuda.generated import SumDescriptor, SumPlan
 
-    kernels = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))._kernels.parts
+    kernels = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))._kernels.split
     geometry = kernels._along_rows([], [], [], RowMode.WHOLE)
     assert (geometry.grid, geometry.block, geometry.finish is not None) == (grid, block, finishes)
 
@@ -208,22 +208,22 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
     for kept in (1, 2, 31, 33, 4096):
         for reduced in (70_000, 1 << 20, 1 << 26, 1 << 31):
             plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
-            kernels = plan._kernels.parts
+            kernels = plan._kernels.split
             for cut in (kernels._along, kernels._across):
                 geometry = kernels._launch(None, [], [], [], kept, cut, 0, 1, 1, cut.span)
                 wide, each = geometry.head[16:18]
                 blocks, threads = geometry.finish
                 assert threads % 32 == 0 and threads <= 256 and blocks << wide >= kept
-                assert (threads >> wide) * each >= cut.parts and each & (each - 1) == 0
+                assert (threads >> wide) * each >= cut.splits and each & (each - 1) == 0
 
 
-# Bytes of what a part comes to, as C++ lays it out: a value, one of 4 bytes with its place, a count and a number.
+# Bytes of what a split comes to, as C++ lays it out: a value, one of 4 bytes with its index, a count and a number.
 PARTS = {"sum": 4, "amax": 4, "any": 1, "count_nonzero": 8, "argmax": 16, "prod_stage1_backward": 16}
 
 
 @pytest.mark.parametrize("function", PARTS)
 def test_there_is_room_for_all_parts(function):
-    """Of one row parts are read eight at a time, and the next struct begins on the boundary of its widest member."""
+    """Of one row splits are read eight at a time, and the next struct begins on the boundary of its widest member."""
     [plan_class] = (plan for plan in PLANS if plan.operation.function == function)
     counts = set()
     for kept in ((), (3,)):
@@ -231,10 +231,10 @@ def test_there_is_room_for_all_parts(function):
             plan = plan_class.select(
                 plan_class.descriptor_type(kept=kept, reduced=(length,)), preference=BackendKind.REFERENCE
             )
-            kernels = getattr(plan._kernels, "parts", None) or plan._kernels
+            kernels = getattr(plan._kernels, "split", None) or plan._kernels
             for cut in (kernels._along, kernels._across):
                 rows = 3 if kept else 1
-                room = cut.parts * rows if kept else -(-cut.parts // GROUP) * GROUP
-                assert cut.parts == 1 or kernels.workspace >= room * PARTS[function]
-                counts.add(cut.parts % GROUP)
-    assert function in ("sum", "prod_stage1_backward") or len(counts) > 2  # parts of any number, so that it matters
+                room = cut.splits * rows if kept else -(-cut.splits // GROUP) * GROUP
+                assert cut.splits == 1 or kernels.workspace >= room * PARTS[function]
+                counts.add(cut.splits % GROUP)
+    assert function in ("sum", "prod_stage1_backward") or len(counts) > 2  # splits of any number, so that it matters

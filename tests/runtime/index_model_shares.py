@@ -1,8 +1,8 @@
-"""Which element's places a thread of runtime/cuda/row_shares.cuh or columns_unaligned.cuh reads and writes."""
+"""Which element's positions a thread of runtime/cuda/row_shares.cuh or columns_unaligned.cuh reads and writes."""
 
 from __future__ import annotations
 
-from replay import AXES, BLOCK, Array, Slots, divide, outer_offset
+from index_model import AXES, BLOCK, Array, Slots, divide, outer_offset
 
 from skuda.schedules import table as schedules
 
@@ -17,7 +17,7 @@ def load(array: Array, first: int, offset: int, count: int, lanes: int) -> list[
         if 0 <= begin - begin % width - array.pointer - array.span[0] < array.span[1]:
             words = start - start % width, start - start % width + size + width * (start % width != 0)
             assert array.byte(min(array.valid)) <= words[0], f"{array.name}: a word before it is read"
-            assert words[1] <= array.byte(max(array.valid)) + array.unit, f"{array.name}: a word behind it is read"
+            assert words[1] <= array.byte(max(array.valid)) + array.unit, f"{array.name}: a word after it is read"
             return [offset + lane for lane in range(count)]
     return [array.read(offset + lane) for lane in range(count)]
 
@@ -62,7 +62,7 @@ class Joint:
                         self.found[share[element]] = distance // unit * per + nibble
 
 
-def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
+def rows_positions(geometry, arrays: list[Array], lanes: int, groups: int):
     """For each element that a launch of rows or unaligned columns stores: {operand: offset}."""
     columns = geometry.variant is schedules.COLUMNS_UNALIGNED
     slots = Slots(geometry.head)
@@ -102,12 +102,12 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                 count = min(lanes, length - first) if exists else 0
                 keys = [(table, row, first + each) for each in range(count)]
                 offsets = {each.name: offset(each, table, row) for each in full} if exists else {}
-                places: dict[str, list[int]] = {}
+                positions: dict[str, list[int]] = {}
                 for each in full:
                     if count and not each.output:
-                        begin = each.place(offset(each, table, first_row), first_chunk * lanes)
-                        at = each.place(offsets[each.name], first)
-                        places[each.name] = load(each, begin, at, count, lanes)
+                        begin = each.position(offset(each, table, first_row), first_chunk * lanes)
+                        at = each.position(offsets[each.name], first)
+                        positions[each.name] = load(each, begin, at, count, lanes)
                 for index, key in enumerate(keys):
                     if columns:
                         piece = first + index
@@ -117,13 +117,13 @@ def rows_places(geometry, arrays: list[Array], lanes: int, groups: int):
                     inputs[key] = {
                         each.name: each.read(offset(each, table, row) + piece * each.step)
                         for each in parameters
-                    } | {name: found[index] for name, found in places.items()}
+                    } | {name: found[index] for name, found in positions.items()}
                 follows = chunk > 0 and (lane > 0 or (group > 0 and not below))
                 followed = chunk + 1 < chunks and (lane < 31 or (group + 1 < depth and not below))
                 for name, joint in joints.items():
-                    at = joint.array.place(offsets.get(name, 0), first)
+                    at = joint.array.position(offsets.get(name, 0), first)
                     warp[name].append((at, keys, follows, followed))
             for name, joint in joints.items():
                 joint.store(warp[name])
-    for key, places in inputs.items():
-        yield places | {name: joint.found[key] for name, joint in joints.items()}
+    for key, positions in inputs.items():
+        yield positions | {name: joint.found[key] for name, joint in joints.items()}

@@ -1,4 +1,4 @@
-// How a thread's number becomes the place of what it reads and writes, for operands with any strides. Every division is
+// From a thread's number to the memory that it reads and writes, for operands with any strides. Every division is
 // a multiplication with a constant that the host prepared.
 #pragma once
 #include "lanes.cuh"
@@ -53,8 +53,8 @@ struct Outer {
 // Rows of neighbouring elements: a number of outer axes, with any strides, and an innermost axis along which every
 // operand in the output's shape has stride 1. Parameters change along a row only from run to run, and repeat after
 // `period` runs (0: never). Shares of LANES elements are counted from a row's start, so that only the last one of a row
-// is short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of a
-// warp follow each other; of short ones, and of columns, they lie in rows below each other.
+// is short, and none straddles runs that are multiples of LANES. A thread takes `depth` shares: of long rows, those of
+// a warp follow each other; of short ones, and of columns, they lie in rows below each other.
 struct Shares {
   i64 units;   // threads with work
   i64 length;  // elements of a row
@@ -69,12 +69,12 @@ struct Shares {
   Divide period;
   Outer outer;        // of the tables
 
-  struct Place {
+  struct Position {
     i32 table, row, chunk, count;  // count: elements; 0: no work
   };
 
   // A thread's first share. There are fewer than 2^31 threads, rows and shares to a row.
-  template <int LANES> __device__ Place place(i32 thread) const {
+  template <int LANES> __device__ Position position(i32 thread) const {
     const i32 slab = across(thread), over = thread - slab * i32(across.divisor);
     const i32 table = i32(outer.first_axis) < AXES ? slabs(slab) : 0, each = i32(below) ? i32(depth) : 1;
     const i32 row = (slab - table * i32(slabs.divisor)) * each;
@@ -82,8 +82,8 @@ struct Shares {
     return {table, row, chunk, thread < i32(units) ? LANES : 0};
   }
   // The share of a group.
-  template <int LANES> __device__ Place step(const Place& start, int group) const {
-    Place at = start;
+  template <int LANES> __device__ Position step(const Position& start, int group) const {
+    Position at = start;
     at.row += i32(below) ? group : 0;
     at.chunk += i32(below) ? 0 : 32 * group;
     const i32 last = i32(chunks) - 1;
@@ -92,21 +92,21 @@ struct Shares {
     return at;
   }
   // Whether the lane before holds the share before in the same row; the lane after the share after.
-  __device__ bool follows(const Place& at, int group) const {
+  __device__ bool follows(const Position& at, int group) const {
     return at.chunk > 0 && ((threadIdx.x & 31) > 0 || (group > 0 && !i32(below)));
   }
-  __device__ bool followed(const Place& at, int group) const {
+  __device__ bool followed(const Position& at, int group) const {
     return at.chunk + 1 < i32(chunks) && ((threadIdx.x & 31) < 31 || (group + 1 < i32(depth) && !i32(below)));
   }
 
   // Where a row of an operand begins; `bytes` lie between the rows of a table.
   template <typename E, typename P>
-  __device__ P* row_of(P* array, const Place& at, const Strides& strides, i64 bytes) const {
+  __device__ P* row_of(P* array, const Position& at, const Strides& strides, i64 bytes) const {
     const u8* start = reinterpret_cast<const u8*>(array) + at.row * bytes;
     if (i32(outer.first_axis) < AXES) start += outer.offset(at.table, strides) * storage<E>::bits / 8;
     return reinterpret_cast<P*>(const_cast<u8*>(start));
   }
-  template <typename E, int LANES> __device__ static i64 bytes_before(const Place& at) {
+  template <typename E, int LANES> __device__ static i64 bytes_before(const Position& at) {
     return i64(at.chunk) * (LANES * storage<E>::bits / 8);
   }
 
@@ -117,7 +117,7 @@ struct Shares {
     i32 end;
   };
   // The run of a share's element.
-  template <int LANES> __device__ Run run_at(const Place& at, i32 lane) const {
+  template <int LANES> __device__ Run run_at(const Position& at, i32 lane) const {
     if (i32(run_chunks.divisor) == 0) return straddled<LANES>(at.chunk, lane);
     const i32 piece = run_chunks(at.chunk);
     return {i32(period.divisor) == 0 ? piece : piece - period(piece) * i32(period.divisor), LANES};

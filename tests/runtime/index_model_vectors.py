@@ -1,18 +1,18 @@
-"""Which element's places a thread of runtime/cuda: vec.cuh, groups.cuh or columns.cuh takes."""
+"""Which element's positions a thread of runtime/cuda: vec.cuh, groups.cuh or columns.cuh takes."""
 
 from __future__ import annotations
 
-from replay import BLOCK, MARGIN, Array, Slots, divide
+from index_model import BLOCK, MARGIN, Array, Slots, divide
 
 from skuda.schedules import table as schedules
 
 
-def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
+def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
     """For each element that a launch of columns stores: {operand: offset}."""
     slots = Slots(geometry.head)
     units, blocks, rows, last = (slots.one() for _ in range(4))
     chunks, slabs, width = (slots.divide() for _ in range(3))
-    lead, behind, length = (slots.one() for _ in range(3))
+    lead, vectors_end, length = (slots.one() for _ in range(3))
     assert not slots.rest and lanes <= width[0] and chunks[0] * lanes < 1 << 31 and length < 1 << 31
 
     def steps(array: Array, count: int, bytes_apart: int) -> int:
@@ -23,7 +23,7 @@ def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
         return bits // array.bits
 
     def vector(array: Array, table: int, row: int, first: int) -> list[int]:
-        return array.lane_places(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
+        return array.lane_positions(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
 
     for thread in range(blocks * BLOCK):
         unit = min(thread, units - 1)
@@ -36,8 +36,8 @@ def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
         for each in arrays:
             if not each.shares and not each.output:
                 for at in {min(row + below, near - 1) for below in range(depth)}:
-                    for place in vector(each, table, at, first):
-                        each.read(place)
+                    for position in vector(each, table, at, first):
+                        each.read(position)
         column = first - divide(width, first) * width[0]
         columns = [column + lane - (0 if column + lane < width[0] else width[0]) for lane in range(lanes)]
         shared = {
@@ -46,22 +46,22 @@ def columns_places(geometry, arrays: list[Array], lanes: int, depth: int):
             if each.shares
         }
         for at in range(row, min(row + depth, end)):
-            places = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
+            positions = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
             for lane in range(lanes):
-                yield {name: found[lane] for name, found in places.items()}
+                yield {name: found[lane] for name, found in positions.items()}
 
     per = 2 if any(array.packed for array in arrays) else 1
     for thread in range(BLOCK * (geometry.grid - blocks)):
         for nibble in range(per):
             number = thread * per
-            at = (number if number < lead else number - lead + behind) + nibble
+            at = (number if number < lead else number - lead + vectors_end) + nibble
             if at >= length:
                 break
             column = at - divide(width, at) * width[0]
             yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
 
 
-def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
+def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
 
     Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
@@ -93,15 +93,15 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
         assert element < end < 1 << 31
         return end, shared
 
-    def place(each: Array, element: int, first: int) -> int:
+    def position(each: Array, element: int, first: int) -> int:
         """An element of the vector that starts at `first`."""
-        return each.place(divide(line, first) * each.row if pitched else 0, element)
+        return each.position(divide(line, first) * each.row if pitched else 0, element)
 
     def vector(each: Array, first: int) -> list[int]:
         """The lanes of a vector that is loaded or stored at once."""
-        found = [place(each, first + lane, first) for lane in range(lanes)]
+        found = [position(each, first + lane, first) for lane in range(lanes)]
         if not shifted:
-            assert each.lane_places(0, found[0], lanes, True) == found
+            assert each.lane_positions(0, found[0], lanes, True) == found
         elif not each.output:  # the words around it
             width = min(16, lanes * each.bits // 8)
             begin = each.byte(found[0])
@@ -121,13 +121,13 @@ def vec_places(geometry, arrays: list[Array], lanes: int, groups: int, fast: boo
                 assert each.output or each.valid.issuperset(whole[each.name])
             if fast and low <= first <= last and first + lanes <= end:
                 for lane in range(lanes):
-                    yield {name: places[lane] for name, places in whole.items()} | shared
+                    yield {name: positions[lane] for name, positions in whole.items()} | shared
                 continue
             for element in range(max(first, 0), min(first + lanes, length)):
-                yield {each.name: place(each, element, max(first, 0)) for each in full} | run_at(element)[1]
+                yield {each.name: position(each, element, max(first, 0)) for each in full} | run_at(element)[1]
 
 
-def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
+def groups_positions(geometry, arrays: list[Array], lanes: int, turns: int, fast: bool):
     """For each element that a groups launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
     slots = Slots(geometry.head)
     length, line, run = slots.one(), slots.divide(), slots.divide()
@@ -141,7 +141,7 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
     assert stretch + 2 * MARGIN <= length and stretch <= line[0]
 
     def run_at(element: int) -> tuple[int, int, int]:
-        """Its line, the place of its parameters, where they end."""
+        """Its line, the position of its parameters, where they end."""
         above = divide(line, element)
         piece = divide(run, element - above * line[0])
         assert (piece + 1) * run[0] < 1 << 31
@@ -154,7 +154,7 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
         skip = begin % width * 8 + (first % 2 * 4 if each.packed else 0)
         reached = begin - begin % width, begin - begin % width + size + width * (skip > 0)
         assert each.byte(min(each.valid)) <= reached[0], f"{each.name}: a word before it is read"
-        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word behind it is read"
+        assert reached[1] <= each.byte(max(each.valid)) + each.unit, f"{each.name}: a word after it is read"
         return [first + lane for lane in range(lanes)]
 
     for warp in range(geometry.grid * BLOCK // 32):
@@ -179,18 +179,18 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
 
         def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
             """The lanes of a vector, which has the parameters of another run from `split` on."""
-            assert outputs[0].lane_places(0, first, lanes, True)
+            assert outputs[0].lane_positions(0, first, lanes, True)
             for lane in range(lanes):
                 if elements == line[0] or (first + lane + 1) % line[0]:  # a nibble that pads becomes 0
-                    places = {name: found[lane] for name, found in loaded.items()}
-                    places |= {each.name: first + lane for each in outputs}
-                    yield places | (here if lane < split else other)
+                    positions = {name: found[lane] for name, found in loaded.items()}
+                    positions |= {each.name: first + lane for each in outputs}
+                    yield positions | (here if lane < split else other)
 
         for vector in range(32 * turns):
-            place, first = load + vector * lanes, start + vector * lanes
+            position, first = load + vector * lanes, start + vector * lanes
             within = load - number * line[0] + vector * lanes
             beyond = within >= line[0]
-            loaded = {each.name: words(each, place + (number + beyond) * each.row) for each in inputs}
+            loaded = {each.name: words(each, position + (number + beyond) * each.row) for each in inputs}
             if fast and load == start:
                 within -= beyond * line[0]
                 piece = divide(run, within)
@@ -216,7 +216,7 @@ def groups_places(geometry, arrays: list[Array], lanes: int, turns: int, fast: b
                 above, index, _ = run_at(element)
                 if above * line[0] + elements > element:
                     yield (
-                        {each.name: each.place(0, element + above * each.row) for each in inputs}
+                        {each.name: each.position(0, element + above * each.row) for each in inputs}
                         | {each.name: element for each in outputs}
                         | prepared[index - first_run]
                     )

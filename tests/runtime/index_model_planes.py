@@ -1,8 +1,8 @@
-"""Which element's places a thread of runtime/cuda/tile.cuh or strided.cuh reads and writes."""
+"""Which element's positions a thread of runtime/cuda/tile.cuh or strided.cuh reads and writes."""
 
 from __future__ import annotations
 
-from replay import AXES, BLOCK, Array, Slots, divide, outer_offset
+from index_model import AXES, BLOCK, Array, Slots, divide, outer_offset
 
 
 def line_units(step: int, lines: int, length: int, most: int, size: int, start: int, line_step: int):
@@ -12,13 +12,13 @@ def line_units(step: int, lines: int, length: int, most: int, size: int, start: 
     per_line = most // each
     assert most % each == 0 and BLOCK % per_line == 0
     for thread in range(BLOCK):
-        place = thread % per_line
-        if place * each < length:
+        position = thread % per_line
+        if position * each < length:
             for line in range(thread // per_line, lines, BLOCK // per_line):
-                yield from ((line, place * each + unit) for unit in range(each))
+                yield from ((line, position * each + unit) for unit in range(each))
 
 
-def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int, lanes: int, fast: bool):
+def tile_positions(geometry, arrays: list[Array], most_along: int, most_across: int, lanes: int, fast: bool):
     """For each element that a tile launch stores: {operand: offset}. `fast`: whether formulas have fast forms."""
     slots = Slots(geometry.head)
     along, across = slots.one(), slots.one()
@@ -61,11 +61,11 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
 
             def prepared(element: int, index=index, starts=starts, first_along=first_along):
                 run = divide(run_along, first_along + element)
-                places = {
+                positions = {
                     each.name: each.read(starts[each.name] + index * each.plane[1] + run * each.plane[0])
                     for each in parameters
                 }
-                return places, min((run + 1) * run_along[0] - first_along, most_along)
+                return positions, min((run + 1) * run_along[0] - first_along, most_along)
 
             share = most_along * most_across // BLOCK
             assert share % lanes == 0
@@ -83,16 +83,16 @@ def tile_places(geometry, arrays: list[Array], most_along: int, most_across: int
                         shared, end = prepared(element)
                     assert (element, column) not in computed
                     computed.add((element, column))
-                    places = {}
+                    positions = {}
                     for array in full:
                         pair = 2 if array.packed else 1
                         unit = tiles[array.name][element // pair, column]
-                        places[array.name] = unit * pair + element % pair
-                    yield places | shared
+                        positions[array.name] = unit * pair + element % pair
+                    yield positions | shared
         assert len(computed) == length * width
 
 
-def strided_places(geometry, arrays: list[Array], lanes: int):
+def strided_positions(geometry, arrays: list[Array], lanes: int):
     """For each element that a strided launch stores: {operand: offset}."""
     slots = Slots(geometry.head)
     units, first_axis, last, block_axis = slots.one(), slots.one(), slots.one(), slots.one()
@@ -105,8 +105,8 @@ def strided_places(geometry, arrays: list[Array], lanes: int):
             if array.packed and axis == AXES - 1:
                 total += (at[axis] >> 1) * 2 * array.strides[axis] + (at[axis] & 1)
             else:
-                place = divide(block, at[axis]) if array.blocked and axis == block_axis else at[axis]
-                total += place * array.strides[axis]
+                position = divide(block, at[axis]) if array.blocked and axis == block_axis else at[axis]
+                total += position * array.strides[axis]
         return total
 
     for thread in range(units):
@@ -122,12 +122,12 @@ def strided_places(geometry, arrays: list[Array], lanes: int):
         starts = {array.name: offset(at, array) for array in arrays}
         for lane in range(min(lanes, last - begin)):
             at[-1] = begin + lane
-            places = {}
+            positions = {}
             for array in arrays:
                 if not array.output:
-                    places[array.name] = offset(at, array)
+                    positions[array.name] = offset(at, array)
                 elif array.packed:  # store_at writes one byte
-                    places[array.name] = 2 * (starts[array.name] >> 1) + lane
+                    positions[array.name] = 2 * (starts[array.name] >> 1) + lane
                 else:
-                    places[array.name] = starts[array.name] + lane * array.strides[-1]
-            yield places
+                    positions[array.name] = starts[array.name] + lane * array.strides[-1]
+            yield positions

@@ -26,14 +26,15 @@ def made(program: Program) -> list[dict[str, str]]:
 
 def test_each_level_is_a_stage_and_the_rest_a_map():
     centred = program("y: 'T[*n, *d] = (x - mean(x, over=d)) / sqrt(mean((x - mean(x, over=d)) * x, over=d))'")
-    assert centred.operation.analysis.second == 3 and centred.operation.analysis.stages == 0
+    assert centred.operation.analysis.alternative == 3 and centred.operation.analysis.stages == 0
     first, second, third = made(centred)
     assert first == {"row_value_0": "sum(x, over=d) / |d|"}
     assert second == {"row_value_1": "np.sqrt(sum((x - row_value_0) * x, over=d) / |d|)"}
     assert list(third) == ["y"]
     assert [bool(stage.operation.analysis.over) for stage in stages(centred)] == [True, True, False]
-    assert all(stage.operation.of_second and stage.operation.analysis.second == 3 for stage in stages(centred))
-    assert not centred.operation.of_second
+    operations = [stage.operation for stage in stages(centred)]
+    assert all(each.of_alternative and each.analysis.alternative == 3 for each in operations)
+    assert not centred.operation.of_alternative
 
 
 def test_values_of_rows_end_with_the_last_reduction():
@@ -49,15 +50,15 @@ def test_values_of_rows_end_with_the_last_reduction():
         ("z: 'T[*n, *d] = x + 1', y: 'T[*n, *d] = z - max(z, over=d)'", {}),  # sees an output as it is stored
         ("z: 'T[*n, *d] = x + 1', y: 'T[*n, *d] = x - max(x, over=d)'", {}),  # an earlier stage would write z
         ("z: 'T[*n] = max(x, over=d)', y: 'T[*n, *d] = x - max(x, over=d)'", {}),
-        ("y: 'T[*n, *d] = x / count(over=d) - max(x, over=d)'", {}),  # a map does not know how long a row is
+        ("y: 'T[*n, *d] = x / count(over=d) - max(x, over=d)'", {}),  # elementwise: no row has a length
         ("y: 'T[*n, *d] = q - max(q, over=d)'", {"inputs": "q: 'Q[*n, *d]'", "types": "Q: [s8, s4], T: [f32]"}),
     ],
 )
 def test_what_has_one_form(outputs, changed):
     found = program(outputs, **changed)
-    assert found.operation.analysis.second == 0 and made(found) == []
+    assert found.operation.analysis.alternative == 0 and made(found) == []
 
 
 def test_a_count_beside_what_is_reduced_is_the_stage_s():
     unbiased = program("y: 'T[*n, *d] = x * (sum(x, over=d) / (count(over=d) - 1))'")
-    assert unbiased.operation.analysis.second == 2
+    assert unbiased.operation.analysis.alternative == 2

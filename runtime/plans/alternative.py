@@ -1,4 +1,4 @@
-"""Plans that have two forms, a kernel of rows and stages: which of them serves a call."""
+"""Plans with a multi-kernel form beside their own kernel of rows, and which of the two serves a call."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from skuda.launch.prepared import Launch
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
-from skuda.schedules.table import STAGES, ClusterVariant, RowMode, RowVariant
+from skuda.schedules.table import STAGES, TUNED, ClusterVariant, RowMode, RowVariant
 
 if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
 
 
 class StagePlans:
-    """The plan classes of a second form's stages, in order, imported when they are asked for: most calls need none."""
+    """The plan classes of a multi-kernel form's stages, in order. They are imported on demand: most calls need none."""
 
     def __get__(self, plan, cls: type[Plan]) -> tuple[type[Plan], ...]:
         operation = cls.operation
@@ -29,11 +29,11 @@ class StagePlans:
         return tuple(each for each in every if each.operation.direction is operation.direction)
 
 
-class TwoFormsPlan(Plan):
+class PlanWithAlternative(Plan):
     """A plan of rows that runs in stages where blocks which hold rows do badly; the bits are the same.
 
     That is where elements beside each other in memory belong to different rows, which the stages reduce beside each
-    other; and where there are a few rows that no block holds, of which several blocks take a part each.
+    other; and where there are a few rows that no block holds, which several blocks reduce.
 
     Attributes:
         much: elements from which on rows that lie so are worth several launches; four times as many where they are
@@ -44,14 +44,14 @@ class TwoFormsPlan(Plan):
     """
 
     stages = StagePlans()
-    much = 1 << 21
-    short = 1 << 10
-    long = 1 << 17
-    few = 48
+    much = TUNED.stages_elements
+    short = TUNED.stages_short_row
+    long = TUNED.stages_long_row
+    few = TUNED.stages_few_blocks
 
     @cached_property
-    def second(self) -> Stages:
-        """The second form."""
+    def alternative(self) -> Stages:
+        """The multi-kernel form."""
         from skuda.plans.multi_kernel import Stages
 
         return Stages(self, self.stages)
@@ -61,7 +61,7 @@ class TwoFormsPlan(Plan):
         """Bytes of scratch memory that `run` needs at most, however the arrays lie; 0 on the CPU."""
         if self.backend is not BackendKind.CUDA or not (self._is_much or self._is_long(1)):
             return 0
-        return self.second.workspace
+        return self.alternative.workspace
 
     @cached_property
     def _extents(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -81,7 +81,7 @@ class TwoFormsPlan(Plan):
 
     def _launch(self, checked: Sequence[View | int | float]) -> Launch | Stages:
         geometry = self._geometry(checked)
-        return self.second if geometry.variant is STAGES else Launch(self, geometry)
+        return self.alternative if geometry.variant is STAGES else Launch(self, geometry)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         geometry = super()._geometry(checked)
@@ -103,9 +103,9 @@ class TwoFormsPlan(Plan):
         return min(steps[:rank], default=1 << 63) < min(steps[rank:], default=1 << 63)
 
     def _serves(self, checked: Sequence[View | int | float]) -> bool:
-        """Whether the stages can take operands that lie so: they walk over fewer axes."""
+        """Whether the stages can take operands that lie so: they take fewer axes."""
         try:
-            for stage, operands in self.second.each(checked):
+            for stage, operands in self.alternative.each(checked):
                 stage.launch_for(operands)
         except Unsupported:
             return False

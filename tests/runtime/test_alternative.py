@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import test_launch
-from replay import view_over
+from index_model import view_over
 from test_launch import array
 from test_workspace import INPUT, OUTPUT, WORKSPACE, kernels, workspace_of
 
@@ -20,12 +20,12 @@ from skuda.generated import SoftmaxArgs, SoftmaxDescriptor, SoftmaxPlan, VarDesc
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.plans.two_forms import TwoFormsPlan
+from skuda.plans.alternative import PlanWithAlternative
 from skuda.schedules.table import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]
-PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if issubclass(plan, TwoFormsPlan)]
+PLANS = [plan for name in CATALOG.modules for plan in CATALOG.plans(name) if issubclass(plan, PlanWithAlternative)]
 
 
 def test_rows_of_several_levels_whose_axes_a_call_names_have_two():
@@ -38,7 +38,7 @@ def test_rows_of_several_levels_whose_axes_a_call_names_have_two():
     assert not names & {"sum", "norm2", "rms_norm", "softmax_dynamic_quantize", "dynamic_quantize_per_group"}
     for plan in PLANS:
         numbers = [stage.operation.analysis.stage for stage in plan.stages]
-        assert numbers == [*range(1, plan.operation.analysis.second + 1)]
+        assert numbers == [*range(1, plan.operation.analysis.alternative + 1)]
 
 
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
@@ -58,7 +58,7 @@ def test_the_stages_give_the_bits_of_the_one_formula(plan_class):
             made = {o.name: np.empty(*each) for o, each in zip(operation.outputs, plan.made, strict=True)}
             twice = {name: each.copy() for name, each in made.items()}
             plan._evaluate(arrays | made)
-            plan.second.run_reference(arrays | twice)
+            plan.alternative.run_reference(arrays | twice)
             for name, each in made.items():
                 assert each.tobytes() == twice[name].tobytes(), (types, extents)
 
@@ -94,7 +94,7 @@ def addresses(shape: tuple[int, ...]) -> np.ndarray:
     ],
 )
 def test_structure_says_which(shape, axis, expected):
-    kept, reduced = tuple(each for place, each in enumerate(shape) if place != axis), (shape[axis],)
+    kept, reduced = tuple(each for position, each in enumerate(shape) if position != axis), (shape[axis],)
     x = np.moveaxis(addresses(shape), axis, -1)
     found = variant_of(SoftmaxPlan, SoftmaxDescriptor(n=kept, d=reduced), x, x)
     assert found.kernel == expected
@@ -111,7 +111,7 @@ def test_steps_along_a_row_do_not_set_rows_apart():
 
 
 def test_operands_that_stages_cannot_take_are_rows():
-    """Blocks walk over eight axes outside of a row and four along it, the last stage over eight in all."""
+    """Blocks take eight axes outside of a row and four along it, the last stage over eight in all."""
     outer = addresses((4,) * 12)[::2, ::2, ::2, ::2, ::2, ::2, ::2, ::2]
     sizes = SoftmaxDescriptor(n=outer.shape[4:], d=outer.shape[:4])
     x = outer.transpose(*range(4, 12), 0, 1, 2, 3)
@@ -122,7 +122,7 @@ def test_operands_that_stages_cannot_take_are_rows():
 
 
 def call(shape: tuple[int, ...], axis: int):
-    kept, reduced = tuple(each for place, each in enumerate(shape) if place != axis), (shape[axis],)
+    kept, reduced = tuple(each for position, each in enumerate(shape) if position != axis), (shape[axis],)
     plan = SoftmaxPlan.select(SoftmaxDescriptor(n=kept, d=reduced))
     strides = np.moveaxis(addresses(shape), axis, -1).strides
     operands = [

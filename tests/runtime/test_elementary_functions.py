@@ -12,7 +12,7 @@ from pathlib import Path
 import mpmath
 import numpy as np
 import pytest
-from family_points import BITS, MODULE, PAIRS, beside, every_exponent, furthest, points, quarters
+from elementary_points import BITS, MODULE, PAIRS, beside, every_exponent, furthest, points, quarters
 
 import skuda
 from skuda.reference import double_double, formulas, trigonometric
@@ -143,9 +143,9 @@ def test_neighbours_in_f64_never_step_back(name):
     edges = [(rng.integers(-60, 60, 40) + 0.5) * (1 if name == "exp2" else np.log(2)), 2.0 ** -rng.integers(0, 60, 40)]
     edges += [(0x3FE6A00000000000 + (np.arange(64) << 46)).view(np.float64), [2.0**-20, 2.0**30, 1.0, 0.5, np.pi / 4]]
     edges += [np.tan((np.arange(16) + 0.5) / 16), (np.arange(16) + 0.5) / 16, rng.uniform(low, high, 100)]
-    places = np.concatenate([np.concatenate(edges), rng.normal(0, 1, 100)])
-    places = np.clip(places, low, high)[:, None]
-    x = np.sort(np.clip(places + np.arange(-60, 60) * np.spacing(np.abs(places)), low, high), axis=1)
+    positions = np.concatenate([np.concatenate(edges), rng.normal(0, 1, 100)])
+    positions = np.clip(positions, low, high)[:, None]
+    x = np.sort(np.clip(positions + np.arange(-60, 60) * np.spacing(np.abs(positions)), low, high), axis=1)
     y = function(name)(x[:, ::-1] if name in FALLING else x)
     assert (y[:, 1:] >= y[:, :-1]).all()
 
@@ -190,7 +190,7 @@ def test_cuda_has_the_same_constants(module):
     chains = [chain for chain in (_LONG.findall("".join(block)) for block in blocks) if len(chain) >= 5]
     assert len(chains) >= {"powers": 5, "hyperbolic": 0, "trigonometric": 5}[module]
     for chain in chains:
-        assert any(theirs[place : place + len(chain)] == chain for place in range(len(theirs))), chain
+        assert any(theirs[position : position + len(chain)] == chain for position in range(len(theirs))), chain
 
 
 def test_logarithms_of_powers_have_bits_to_spare():

@@ -1,6 +1,6 @@
 """Where the functions of `powers`, `hyperbolic` and `trigonometric` are hard, and how far off they are.
 
-    python tests/runtime/family_points.py COUNT [NAME...]
+    python tests/runtime/elementary_points.py COUNT [NAME...]
 
 prints the largest distances from mpmath's values over COUNT points of each kind, in units in the last place.
 """

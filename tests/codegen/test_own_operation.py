@@ -269,13 +269,14 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
 
 
 def test_every_kernel_compiles(ours, quickly_compiled):
+    """Every schedule by the first choice of types, some by the next: other tests compile bodies for each type."""
     catalog = registry._CATALOGS[ours.__name__]
     for source in {operation.source for operation in catalog.operations}:
         entries = [
             table.entry(operation, types, variant)
             for operation in catalog.operations
             if operation.source == source
-            for types in list(operation.kernel_combinations())[:2]
-            for variant in table.variants(operation, types)
+            for types, step in zip(operation.kernel_combinations(), (1, 8))
+            for variant in table.variants(operation, types)[::step]
         ]
         assert compile_cubin(catalog.source(source), source, entries, "sm_90").log == ""

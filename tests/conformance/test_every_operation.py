@@ -26,7 +26,7 @@ from skuda.model.sku import BackendKind, Direction
 from .support import I32_MAX, I32_MIN, RANGE, STORAGE, UINT, floats, stored_codes, unpack
 from .test_rows import unusual_rows
 
-SECONDS = 0.3  # for more problems of an operation than one of each kind
+SECONDS = 0.1  # for more problems of an operation than one of each kind, which every choice of types has
 KINDS = ("ordinary", "hard", "any bits")
 ROW = 20  # elements of each of `unusual_rows`
 MANY, SINGLE, BLOCK = ((), (2,), (3, 2)), (5, 1, 9), (3, 1, 4, 20)

@@ -25,6 +25,7 @@ from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
 
 from skuda.arrays.views import view_of
 from skuda.launch import compiler, registry
+from skuda.launch.prepared import Launch
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.plans.plan import Plan
@@ -147,7 +148,7 @@ class Host:
             arena.add(operand.name, *arrays[operand.name], operand in plan.operation.outputs)
         views = [view_of(arena.view(operand.name), operand.name) for operand in plan.operation.operands]
         whole = plan.launch_for(views)
-        assert variant is None or whole.geometry.variant is variant
+        assert variant in (None, whole.geometry.variant if isinstance(whole, Launch) else table.STAGES)
         arena.add("workspace", np.full(whole.workspace, UNTOUCHED, np.uint8), np.dtype(np.uint8), None, True)
         self._library.allow(arena.start, len(arena.allowed), arena.allowed.ctypes.data)
         touched = _Touched()

@@ -86,8 +86,11 @@ class Case:
 
     @property
     def single(self) -> bool:
-        """Whether rows have one element each, of which dynamic quantization makes one code, a limit."""
+        """Whether rows have one element each, of which dynamic quantization makes one code, a limit; or every input has one,
+        which may be unusual, and of which all outputs are made."""
         operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
+        if all(np.prod(operation.shape_of(operand, sizes)) == 1 for operand in operation.inputs):
+            return True
         along = [sizes[operation.block]] if operation.block else [np.prod(sizes[name]) for name in operation.along]
         return bool(operation.analysis.over) and np.prod(along) == 1
 

@@ -86,8 +86,8 @@ class Case:
 
     @property
     def single(self) -> bool:
-        """Whether rows have one element each, of which dynamic quantization makes one code, a limit; or every input has one,
-        which may be unusual, and of which all outputs are made."""
+        """Whether rows have one element each, of which dynamic quantization makes one code, a limit; or whether every
+        input has one element, which may be unusual, and of which all outputs are made."""
         operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
         if all(np.prod(operation.shape_of(operand, sizes)) == 1 for operand in operation.inputs):
             return True

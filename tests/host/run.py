@@ -12,6 +12,8 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from problems import calls
+
 from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind
@@ -31,6 +33,8 @@ def main(patterns: list[str]) -> int:
         with tempfile.TemporaryDirectory() as folder:
             host = emulator.Host(skus, Path(folder))
             found = [fault for sku in skus for fault in host.faults(sku)]
+        unreached = [f"{sku.symbol}: no call of tests/problems.py reaches it" for sku in skus if not calls(sku)]
+        found += unreached
         faults += len(found)
         print(f"{source}: {len(skus)} kernels, {len(found)} differences", *found[:20], sep="\n  ", flush=True)
     return int(faults > 0)

@@ -26,6 +26,8 @@ def main(patterns: list[str]) -> int:
         for sku in registry.skus()
         if sku.backend is BackendKind.CUDA and any(re.search(pattern, sku.symbol) for pattern in patterns or [""])
     ]
+    if not chosen:
+        sys.exit(f"error: no kernel's symbol fits {' '.join(patterns)}")
     if not emulator.COMPILER:
         sys.exit("error: tests/host needs g++ or c++ on Linux, and finds none here")
     faults = 0

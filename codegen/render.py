@@ -15,14 +15,13 @@ import jinja2
 from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
-from skuda.codegen.cuda import ElementwiseProgram, parameter_of
+from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import Described, DescribedProgram
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Analysis, Attribute, Operand, Over, Reduced
+from skuda.model.operation import Analysis, Over, Reduced
 from skuda.schedules import table
 
 
@@ -148,26 +147,17 @@ def _environment(statement: str) -> jinja2.Environment:
         autoescape=False,
     )
     environment.filters.update(
-        cpp=_cpp,
         declared=_declared,
         typename=lambda letter: f"typename {letter}",
         of_type=lambda fields: [f"{field.type} {field.name}" for field in fields],
         roles_of_outputs=lambda outputs: ", ".join(f"PerElement<{output.operand.element}>" for output in outputs),
-        parameters=lambda parameters: ", ".join(f"{p.type} {p.name}" for p in parameters),
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",
-        lanes=lambda parameters: ", ".join(f"{p.name}.get(lane_)" for p in parameters),
-        row_of=_row_of,
-        share_of=_share_of,
-        packs=lambda k: _packed([*k.letters, *(o.element for o in k.operation.operands if o.element in DTYPES)]),
-        writes_packed=lambda k: _packed([_cpp(output.operand.element, k) for output in k.outputs]),
         plan_base=_plan_base,
         found=_found,
         model_names=_model_names,
         whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.analysis.stage > 0),
         plan_name=lambda name: f"{name}Plan",
-        value_type=_value_type,
-        shared_call=_shared_call,
         python=_python,
         string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
     )
@@ -200,12 +190,6 @@ def _plan_base(program: DescribedProgram) -> str:
     return "RepackedPlan" if program.operation.repacked else "PlanWithAlternative"
 
 
-def _packed(elements: Sequence[str]) -> str:
-    """Whether two elements share a byte, of some type letters or types: a condition in C++."""
-    asked = [each for each in dict.fromkeys(elements) if each not in DTYPES or DTYPES[each].packed]
-    return " || ".join(f"storage<{each}>::bits < 8" for each in asked) or "false"
-
-
 _DECLARED = re.compile(r"(.+?(?:<.*>)?) (\w+(?: = .*)?)")
 
 
@@ -214,27 +198,6 @@ def _declared(members: Sequence[str]) -> list[str]:
     split = (_DECLARED.fullmatch(member).groups() for member in members)
     grouped = groupby(split, key=lambda each: each[0])
     return [f"{type} {', '.join(name for _, name in names)}" for type, names in grouped]
-
-
-def _cpp(element: str, program: ElementwiseProgram) -> str:
-    """An operand's element type as C++."""
-    return program.compute if element == "C" else element
-
-
-@jinja2.pass_context
-def _value_type(context, value: Attribute) -> str:
-    """An attribute as a kernel's argument holds it."""
-    return "f64" if parameter_of(context["k"].operation, value).type == "C" else "i64"
-def _row_of(operand: Operand, program: ElementwiseProgram, place: str) -> str:
-    """Where the row of a share begins in an operand."""
-    name, element = operand.name, _cpp(operand.element, program)
-    return f"shares_.template row_of<{element}>(args_.{name}, {place}, args_.{name}_strides_, args_.{name}_row_)"
-
-
-def _share_of(operand: Operand, program: ElementwiseProgram, place: str) -> str:
-    """Where a share begins in an operand."""
-    before = f"shares_.template bytes_before<{_cpp(operand.element, program)}, LANES>({place})"
-    return f"::further({_row_of(operand, program, place)}, {before})"
 
 
 def _python(value) -> str:
@@ -250,37 +213,6 @@ def _python(value) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(item)}" for key, item in value.items()) + "}"
     return repr(value)
-
-
-def _shared_arguments(program: ElementwiseProgram, where: str) -> list[str]:
-    """What a formula's shared values are made from: parameters of this run or place, scalars, attributes."""
-    arguments = []
-    parameters = {operand.name: operand for operand in program.parameters}
-    scalars = {operand.name for operand in program.scalars}
-    for parameter in program.shared_parameters:
-        name = parameter.name
-        if name in scalars:
-            arguments.append(name if where == "flat" else f"args_.{name}.value()")
-        elif name not in parameters:
-            arguments.append(f"C(args_.{name})" if parameter.type == "C" else f"args_.{name}")
-        elif where in ("flat", "run", "column"):  # loaded just before, all at once
-            arguments.append(name)
-        else:
-            element = _cpp(parameters[name].element, program)
-            blocked = str(any(dim.block for dim in parameters[name].dims)).lower()
-            place = f"at_.template offset<{element}, {blocked}>(space_, args_.{name}_strides_)"
-            arguments.append(f"::read<{element}>(args_.{name}, {place})")
-        if name in parameters or name in scalars:
-            arguments[-1] = f"C({arguments[-1]})" if parameter.type == "C" else arguments[-1]
-    return arguments
-
-
-def _shared_call(program: ElementwiseProgram, where: str) -> str:
-    """The initializer of a formula object, one argument a line where there are several."""
-    arguments = _shared_arguments(program, where)
-    if not arguments:
-        return "{}"
-    return f"({arguments[0]})" if len(arguments) == 1 else "(\n        " + ",\n        ".join(arguments) + ")"
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ def add_parser(subparsers) -> None:
         "beside the spec, there must be an oracle for each operation too; it is looked for, and run by the tests "
         "alone. With --evidence, each CUDA kernel must have "
         "given the reference's bits on a GPU, with its source as it is now (or one of the same machine code, as "
-        "`skuda evidence --carry` found it), or stand by the rule of skuda.coverage. Sources are compared, nothing is "
-        "compiled. The exit status is 1 if something is wrong.",
+        "`skuda evidence --carry` found it), or stand by the rule of skuda.verification.coverage. "
+        "Sources are compared, nothing is compiled. The exit status is 1 if something is wrong.",
     )
     options.add_arguments(parser)
     parser.add_argument(

@@ -284,6 +284,18 @@ class Operation(Record):
         return found
 
     @cached_property
+    def reads_packed(self) -> bool:
+        """Whether some input may hold two elements to a byte."""
+        return any(self.may_be_packed(operand.element) for operand in self.inputs)
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Keyword arguments of the function form beside the attributes, `out` and `stream`."""
+        told = ("input_dtype",) if self.told else ()
+        shaped = ("shape",) if self.reads_packed or self.shaped else ()
+        return (*self.asked.values(), *told, *shaped, *(("keepdims",) if self.analysis.keeps else ()))
+
+    @cached_property
     def space(self) -> tuple[Dim, ...]:
         """The dimensions that a kernel runs over: those of the operand that has most of them."""
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
@@ -326,6 +338,12 @@ class Operation(Record):
     def chooses_axes(self) -> bool:
         """Whether a call names any number of axes, wherever they are: the space is `[*kept, *named]`."""
         return self.axis is not None and self.axis.type == "axes"
+
+    @cached_property
+    def space_of_axes(self) -> tuple[Dim, ...]:
+        """The dimensions of an operand whose axes a call names, in a plan's order: `[*kept, *named]`."""
+        of = self.axis.axis_of
+        return next(operand.dims for operand in self.operands if operand.dims[-1:] and operand.dims[-1].name == of)
 
     @cached_property
     def shaped(self) -> Operand | None:

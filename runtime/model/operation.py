@@ -143,6 +143,10 @@ class Analysis(Record):
         exact: whether every intrinsic is correctly rounded, or made of such steps on CPU and GPU alike.
         attributes: names of the attributes that the formulas use, which kernels and references take.
         over: what the reductions are over; None where there are none, or several things.
+        whole: the dimensions that a part of an operation's index space has to have all elements of, for the same
+            elements of its outputs: those of reductions and counts, `d/group_size` where all of a block is enough.
+        partial: of an operation whose outputs are reductions and nothing else, the name of each (`sum`): results of
+            parts of a row make the row's by the same reduction, a sum up to its order. Else empty.
         counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
             take that number after the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
@@ -166,6 +170,8 @@ class Analysis(Record):
     exact: bool = True
     attributes: tuple[str, ...] = ()
     over: Over | None = None
+    whole: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     chained: bool = False

@@ -11,7 +11,18 @@ from skuda.arrays.views import View
 from skuda.errors import InvalidProblem
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import packed_shape
-from skuda.plans.functions import Call, normalized, resolve
+from skuda.plans.functions import Call, Resolved, normalized, resolve
+
+
+def resolved_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> tuple[Call, list, Resolved]:
+    """The call with checked options, its inputs as `describe` has them, and what it means; arguments as of `made_by`."""
+    call = normalized(call)
+    name = call.plan_class.__name__
+    values = [
+        describe(value, f"{name}: {operand.name}")
+        for operand, value in zip(call.plan_class.operation.inputs, call.inputs, strict=True)
+    ]
+    return call, values, resolve(call.plan_class, values, call.attributes, call.dtypes, call.input_dtype, call.shape)
 
 
 def made_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> list[tuple[tuple, np.dtype]]:
@@ -24,13 +35,8 @@ def made_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> l
     Raises:
         SkudaError: the arguments do not fit together.
     """
-    call = normalized(call)
+    call, values, found = resolved_by(call, describe)
     operation, name = call.plan_class.operation, call.plan_class.__name__
-    values = [
-        describe(value, f"{name}: {operand.name}")
-        for operand, value in zip(operation.inputs, call.inputs, strict=True)
-    ]
-    found = resolve(call.plan_class, values, call.attributes, call.dtypes, call.input_dtype, call.shape)
     shapes = []
     for operand in operation.operands:
         word = operation.word(operand, found.types)

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 
-from skuda.arrays.libraries import CPU, torch_dtypes, torch_storages
-from skuda.arrays.views import View, contiguous_strides
-from skuda.errors import NotAnArray, Unsupported
+from skuda.arrays.libraries import torch_dtypes
+from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.operation import Operation
 from skuda.model.sku import Direction
@@ -18,6 +17,7 @@ from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
 from skuda.torch import gradients, schema, transforms
+from skuda.torch.described import described
 
 NAMESPACE = "skuda"
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
@@ -60,8 +60,10 @@ class Operator:
                     return operator_of(plan)
         return None
 
-    def filled(self, values: tuple) -> tuple:
+    def filled(self, values: tuple, out: bool = False) -> tuple:
         """All arguments: torch's dispatcher leaves out the last ones where they are defaults."""
+        if out:  # what is written comes last, so nothing is left out
+            return values
         return (*values, *(argument.default for argument in self.arguments[len(values) :]))
 
     def call_of(self, values: tuple, out=None) -> Call:
@@ -97,8 +99,8 @@ class Operator:
         """The call with these inputs, attributes and options; an attribute or option that is not there is the default."""
         return self.call_of(tuple(values.get(argument.name, argument.default) for argument in self.arguments))
 
-    def apply(self, call: Call):
-        """The call through torch's dispatcher; returns what was made, or what the call gave to be written."""
+    def values_of(self, call: Call) -> list:
+        """The arguments of an operator for a call: `call_of` turned round."""
         values: list[Any] = [None] * len(self.arguments)
         for position, value in zip(self.inputs, call.inputs, strict=True):
             values[position] = value
@@ -106,6 +108,11 @@ class Operator:
             values[position] = [*value] if isinstance(value, tuple) else value
         for name, value in self.options_of(call).items():
             values[self._options[name]] = value
+        return values
+
+    def apply(self, call: Call):
+        """The call through torch's dispatcher; returns what was made, or what the call gave to be written."""
+        values = self.values_of(call)
         numbers = [position for position in self.scalars if not isinstance(values[position], torch.Tensor)]
         if len(numbers) < len(self.scalars):  # some are tensors: the others become tensors
             for position in numbers:
@@ -153,22 +160,11 @@ class Operator:
                 )
 
     def _made(self, values) -> list:
-        return made_by(self.call_of(values), _described)
+        return made_by(self.call_of(values), described)
 
     def function_name(self) -> str:
         """What an error calls it."""
         return f"skuda.{self.operation.function}"
-
-
-def _described(value, name: str):
-    """A tensor as a view without memory, whose extents may be symbols; a number as it is."""
-    if not isinstance(value, torch.Tensor):
-        return value
-    storage = torch_storages().get(value.dtype)
-    if storage is None:
-        raise NotAnArray(f"{name} has {value.dtype} elements, expected bool, integer or floating-point ones")
-    shape = tuple(value.shape)
-    return View(0, shape, contiguous_strides(shape), storage, CPU, True, False, value)
 
 
 _OPERATORS: dict[type[Plan], Operator] = {}

@@ -7,7 +7,7 @@ skuda/coverage.py. code-<name>.json has the digests of these kernels' machine co
 part of a wheel. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
 elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
 header is now decides what counts: a record of another text says nothing of it, until `skuda evidence --carry` has found
-that the machine code is the same. An installed package has summaries in the place of records (skuda/verification/summary.py).
+that the machine code is the same. An installed package has summaries in the place of records (skuda/summary.py).
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import ElementwiseProgram
-from skuda.codegen.describe import Described, DescribedProgram
+from skuda.codegen.describe import Described, DescribedProgram, imports_of
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
@@ -34,48 +34,35 @@ class Template:
     statement: str
 
 
+SOURCE = Template("source.cu.jinja", "cuda/{name}.cu", "//%")  # of a row, or of a form of one
+PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")  # of a row and of its forms
 PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
-ROW_TEMPLATES = (
-    Template("source.cu.jinja", "cuda/{name}.cu", "//%"),
-    Template("plan.py.jinja", "plans/{name}.py", "#%"),
-    Template("reference.py.jinja", "reference/{name}.py", "#%"),
-    PAGE,
-)
-ALTERNATIVE_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 
 
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     files: dict[str, str] = {}
-    every_row = [(each, row) for row in spec.rows for each in (row, *row.forms.values())]
-    for row, whole in every_row:
-        described = Described(row)
-        context = {
-            "row": described.heading(spec.file_name),
-            "imports": described.reference_imports,
-            "checks": described.requirement_imports,
-        }
-        every = [each for program in row.programs for each in (*stages(program), program)]
-        in_kernels = [program for program in every if not program.operation.analysis.stages]
-        in_cuda = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
-        context["headers"] = _headers(row, in_cuda)
-        inputs = _row_inputs(whole, spec)
-        templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
-        for template in (*templates, ALTERNATIVE_PLANS) if described.alternative_plans else templates:
-            context["programs"] = {
-                "cuda/{name}.cu": in_cuda,
-                "plans/{name}.py": described.plans,
-                ALTERNATIVE_PLANS.path: described.alternative_plans,
-                "reference/{name}.py": [p for p in described.with_stages if not p.operation.analysis.stages],
-            }.get(template.path, described.programs)
-            files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
+    for row in spec.rows:
+        inputs = _row_inputs(row, spec)
+        described, *forms = every = [Described(each) for each in (row, *row.forms.values())]
+        for each in every:
+            in_kernels = [p for program in each.row.programs for p in (*stages(program), program)]
+            in_kernels = [program for program in in_kernels if not program.operation.analysis.stages]
+            in_cuda = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
+            context = {"row": each.heading(spec.file_name), "headers": _headers(each.row, in_cuda), "programs": in_cuda}
+            files[SOURCE.path.format(name=each.row.name)] = _rendered(SOURCE, context, inputs)
+        context = {"row": described.heading(spec.file_name), "programs": described.programs}
+        files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
+        more = [*described.alternative_plans, *(plan for form in forms for plan in form.every_plan)]
+        context |= {"own": described.plans, "more": more, "imports": imports_of(every)}
+        context["programs"] = [program for each in every for program in each.with_stages]
+        files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
     context = {"rows": names, "forms": forms, "origin": spec.file_name}
     files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, "\n".join((*names, *map(str, forms.values()))))
-    for folder in ("plans", "reference"):
-        files[f"{folder}/__init__.py"] = ""
+    files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
 
@@ -156,10 +143,10 @@ def _environment(statement: str) -> jinja2.Environment:
         plan_base=_plan_base,
         found=_found,
         model_names=_model_names,
-        whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.analysis.stage > 0),
-        plan_name=lambda name: f"{name}Plan",
+        plan_names=lambda programs: f"({', '.join(f'{each.operation.class_name}Plan' for each in programs)},)",
+        keyword=lambda name: f"{name}={name}",
+        spelled=lambda operands: [_python(f"{operand.name}: {operand.signature}") for operand in operands],
         python=_python,
-        string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
     )
     return environment
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types
+from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types, class_stem
 from skuda.model.records import Record
 from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
 from skuda.names import MODULES, also_operation
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
+_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type"}  # by what their names end with
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 
@@ -35,15 +36,14 @@ class Catalog:
     Args:
         package: its import name.
         modules: its plan modules, one a row.
-        forms: of rows with optional inputs, the modules of what these are without some of them.
+        forms: of rows with optional inputs, the operations that they are without some of them.
     """
 
     def __init__(self, package: str, modules: tuple[str, ...], forms: Mapping[str, tuple[str, ...]] = {}):
         self.package = package
         self.modules = modules
-        self.forms = forms
-        every = (*modules, *(name for names in forms.values() for name in names))
-        self._stems = {"".join(word.capitalize() for word in name.split("_")): name for name in every}
+        rows = {form: row for row, of in forms.items() for form in of} | {row: row for row in modules}
+        self._rows = {class_stem(name): row for name, row in rows.items()}
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -52,17 +52,11 @@ class Catalog:
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
         """The plan classes of a row, those of stages and of forms too."""
-        own = self._plans(name)
-        return own + tuple([plan for form in self.forms.get(name, ()) for plan in self._plans(form)])
-
-    def _plans(self, name: str) -> tuple[type[Plan], ...]:
-        found = self.module(name).PLANS
-        if any(plan.operation.analysis.alternative for plan in found):
-            found += importlib.import_module(f"{self.package}.plans._{name}").PLANS
-        return found
+        module = self.module(name)
+        return module.PLANS + getattr(module, "MORE_PLANS", ())
 
     def module(self, name: str) -> ModuleType:
-        """The plan module of a row, or of a form of one."""
+        """The plan module of a row."""
         return importlib.import_module(f"{self.package}.plans.{name}")
 
     def source(self, name: str) -> str:
@@ -75,19 +69,19 @@ class Catalog:
         Raises:
             AttributeError: there is none; names the nearest.
         """
-        stem = re.sub(r"(Backward)?(Plan|Args|Descriptor)$", "", name)
-        row = self._stems.get(stem) or name.removesuffix("_backward")
-        if row in self.modules or stem in self._stems:
-            found = getattr(self.module(row), name, None)
+        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor)?", name).groups("")
+        row = self._rows.get(stem) or name.removesuffix("_backward")
+        if row in self.modules:
+            found = vars(self.module(row)).get(f"{stem}{backward}Plan" if kind else name)
             if found is not None:
-                return found
+                return getattr(found, _CLASSES[kind]) if kind in _CLASSES else found
         near = _nearest(name, self.names())
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)
 
     def names(self) -> list[str]:
         """Every public name: functions and classes of forward passes."""
-        classes = [stem + kind for stem in self._stems for kind in ("Plan", "Args", "Descriptor")]
+        classes = [stem + kind for stem in self._rows for kind in ("Plan", "Args", "Descriptor")]
         return [*self.modules, *classes]
 
 

@@ -65,6 +65,16 @@ class Operand(Record):
         """From the spelling of its dimensions: `Operand.of("scale", "S", "*outer, d/group_size")`."""
         return Operand(name, element, tuple(Dim.of(part.strip()) for part in dims.split(",") if part.strip()))
 
+    @staticmethod
+    def each(*spelled: str) -> tuple[Operand, ...]:
+        """From the spellings of a row: `Operand.each("input: T[*n, d]", "scale: S[*n]")`."""
+        found = []
+        for text in spelled:
+            name, _, signature = text.partition(": ")
+            element, _, dims = signature.partition("[")
+            found.append(Operand.of(name, element, dims[:-1]))
+        return tuple(found)
+
     @property
     def scalar(self) -> bool:
         """Whether it is one value: a Python number or a one-element array."""
@@ -197,7 +207,7 @@ class Operation(Record):
         source: name of the CUDA source within the generated package.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
-        forms: for each of these, the module of what runs where it and those after it are left out.
+        forms: for each of these, the operation that runs where it and those after it are left out.
         analysis: what follows from the formulas.
     """
 
@@ -247,14 +257,9 @@ class Operation(Record):
         return self.analysis.alternative == 1
 
     @cached_property
-    def reference(self) -> str:
-        """Name of its function in the generated reference."""
-        return self.direction.value + (f"_stage{self.analysis.stage}" if self.analysis.stage else "")
-
-    @cached_property
     def class_name(self) -> str:
         """Stem of the plan's class names: QuantizePerToken."""
-        return "".join(word.capitalize() for word in self.function.split("_"))
+        return class_stem(self.function)
 
     @cached_property
     def kernel_letters(self) -> tuple[str, ...]:
@@ -561,6 +566,11 @@ class Operation(Record):
                 sizes[dim.name] = shape[start]
                 start += 1
         return sizes
+
+
+def class_stem(function: str) -> str:
+    """What the names of the classes of a function begin with: QuantizePerToken."""
+    return "".join(word.capitalize() for word in function.split("_"))
 
 
 def may_be_bytes(word: str) -> bool:

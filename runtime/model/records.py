@@ -6,9 +6,20 @@ call may take. The functions of that module (`fields`, `replace`, `asdict`) serv
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, ClassVar, dataclass_transform
 
 import numpy as np
+
+
+class Written:
+    """`__doc__` of a class whose text is written when somebody asks for it."""
+
+    def __init__(self, write: Callable[[], str]):
+        self._write = write
+
+    def __get__(self, instance, cls) -> str:
+        return self._write()
 
 
 def _annotation(cls: type, name: str) -> str:
@@ -131,13 +142,13 @@ class Record:
 
 
 class Args:
-    """Base of the generated args classes: the operands of one run, none of which can be replaced.
+    """Base of the args classes: the operands of one run, none of which can be replaced.
 
     It is a dataclass to the functions of `dataclasses`. Fields are properties without setters, which costs less at each
     call than a `__setattr__` that refuses.
 
     Attributes:
-        _values: the operands in order, set by the generated `__init__`.
+        _values: the operands in order, set by `__init__`.
         _ready: what `Plan.run` knows of them (see `launch`).
     """
 
@@ -153,6 +164,22 @@ class Args:
             read_only = property(lambda self, index=index: self._values[index])
             read_only.__set_name__(cls, name)  # for the message of whoever sets it
             setattr(cls, name, read_only)
+
+    @staticmethod
+    def of(name: str, fields: tuple[str, ...], package: str, write: Callable[[], str]) -> type[Args]:
+        """A class of such operands, whose `__init__` takes them as Python's own functions do.
+
+        Args:
+            name: of the class.
+            fields: the operands' names.
+            package: what the class is an attribute of.
+            write: makes its docstring.
+        """
+        made: dict[str, Any] = {}
+        names = ", ".join(fields)
+        exec(f"def __init__(self, {names}):\n    self._values = ({names},)", made)
+        own = {"__module__": package, "__doc__": Written(write), "__init__": made["__init__"]}
+        return type(Args)(name, (Args,), {**own, "__annotations__": dict.fromkeys(fields, "Any")})
 
     def __repr__(self):
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self._values))

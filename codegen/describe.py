@@ -16,6 +16,7 @@ from skuda.codegen.stages import stages
 from skuda.model import documentation
 from skuda.model.operation import ALL, COMPUTE, COUNTED, Operand, Operation, may_be_bytes
 from skuda.model.sku import Direction
+from skuda.names import OUT, OUT_OF, STREAM
 from skuda.reference.formulas import FORMULA_NAMES
 
 
@@ -26,7 +27,6 @@ class Heading:
     name: str
     doc: str
     origin: str
-    is_form: bool
 
 
 @dataclass(frozen=True)
@@ -48,29 +48,12 @@ class Described:
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
         whole = self.row.forward.operation.row
-        return Heading(self.row.name, self.row.doc, f"{file_name} [{whole}]", self.row.name != whole)
-
-    @property
-    def plans(self) -> tuple[DescribedProgram, ...]:
-        """Its plans: whole ones before stages, without those of multi-kernel forms."""
-        own = [program for program in self.with_stages if not program.operation.of_alternative]
-        return tuple(sorted(own, key=lambda program: program.operation.analysis.stage > 0))
-
-    @property
-    def alternative_plans(self) -> tuple[DescribedProgram, ...]:
-        """The stages of multi-kernel forms: most calls need none of them."""
-        return tuple(program for program in self.with_stages if program.operation.of_alternative)
-
-    @property
-    def every_plan(self) -> tuple[DescribedProgram, ...]:
-        """Its plans, and those of multi-kernel forms."""
-        return (*self.plans, *self.alternative_plans)
+        return Heading(self.row.name, self.row.doc, f"{file_name} [{whole}]")
 
 
-def imports_of(rows: Iterable[Described]) -> Imports:
-    """What the formulas of some rows call."""
-    called = [program.formula_imports for row in rows for program in row.with_stages]
-    return Imports(any(each.numpy for each in called), ())
+def imports_of(programs: Iterable[DescribedProgram]) -> Imports:
+    """What a module of plans imports for the references in it."""
+    return Imports(any(program.formula_imports.numpy for program in programs), ())
 
 
 def _imports(formulas: Iterable[str]) -> Imports:
@@ -186,8 +169,8 @@ class DescribedProgram:
 
     @cached_property
     def function_docs(self) -> list[str]:
-        """One line for each parameter of the function form."""
-        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows]
+        """One line for each parameter of the function form, but for those that all functions have."""
+        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows if name not in ("out", "stream")]
 
     @cached_property
     def returns(self) -> str:
@@ -226,13 +209,8 @@ class DescribedProgram:
             names = " and ".join(op.analysis.keeps) if self.backward else "the output"
             kept = f"{names} keep{'s' if len(op.analysis.keeps) == 1 else ''}"
             rows.append(("keepdims", "bool", f"whether {kept} the reduced axes, with one element each."))
-        out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
-        rows.append(
-            ("out", "array", f"{out} written instead of a new one; may be an input of the same type and shape.")
-        )
-        rows.append(
-            ("stream", "stream", "what to launch on; the current stream of the arrays' library if None.")
-        )
+        rows.append(("out", "array", OUT.format(OUT_OF[len(op.outputs) > 1])))
+        rows.append(("stream", "stream", STREAM))
         return rows
 
     @cached_property

@@ -21,7 +21,7 @@ from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.model.operation import Analysis, Over, Reduced
+from skuda.model.operation import SECTION, Analysis, Over, Reduced
 from skuda.schedules import table
 
 
@@ -34,9 +34,10 @@ class Template:
     statement: str
 
 
-SOURCE = Template("source.cu.jinja", "cuda/{name}.cu", "//%")  # of a row, or of a form of one
-PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")  # of a row and of its forms
-PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
+# Of a row and of its forms.
+SOURCE = Template("source.cu.jinja", "cuda/{name}.cu", "//%")
+PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")
+PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 
 
@@ -45,18 +46,13 @@ def render(spec: Spec) -> dict[str, str]:
     files: dict[str, str] = {}
     for row in spec.rows:
         inputs = _row_inputs(row, spec)
-        described, *forms = every = [Described(each) for each in (row, *row.forms.values())]
-        for each in every:
-            in_kernels = [p for program in each.row.programs for p in (*stages(program), program)]
-            in_kernels = [program for program in in_kernels if not program.operation.analysis.stages]
-            in_cuda = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
-            context = {"row": each.heading(spec.file_name), "headers": _headers(each.row, in_cuda), "programs": in_cuda}
-            files[SOURCE.path.format(name=each.row.name)] = _rendered(SOURCE, context, inputs)
-        context = {"row": described.heading(spec.file_name), "programs": described.programs}
+        every = [Described(each) for each in (row, *row.forms.values())]
+        context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
         files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
-        more = [*described.alternative_plans, *(plan for form in forms for plan in form.every_plan)]
-        context |= {"own": described.plans, "more": more, "imports": imports_of(every)}
-        context["programs"] = [program for each in every for program in each.with_stages]
+        context["sections"] = [_section(each.row) for each in every]
+        files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+        programs = [program for each in every for program in each.with_stages]
+        context |= {"programs": programs, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
@@ -67,8 +63,19 @@ def render(spec: Spec) -> dict[str, str]:
     return dict(sorted(files.items()))
 
 
-def _headers(row: Row, programs: Sequence[ElementwiseProgram | RowProgram]) -> list[str]:
-    """What a row's source includes."""
+@dataclass(frozen=True)
+class Section:
+    """The part of a source that one row or form has: what it includes, and its programs."""
+
+    name: str
+    headers: tuple[str, ...]
+    programs: tuple[ElementwiseProgram | RowProgram, ...]
+
+
+def _section(row: Row) -> Section:
+    every = [p for program in row.programs for p in (*stages(program), program)]
+    in_kernels = [program for program in every if not program.operation.analysis.stages]
+    programs = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
         if not program.operation.analysis.over:
@@ -78,7 +85,7 @@ def _headers(row: Row, programs: Sequence[ElementwiseProgram | RowProgram]) -> l
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
-    return sorted(found)
+    return Section(row.name, tuple(sorted(found)), tuple(programs))
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:
@@ -143,6 +150,7 @@ def _environment(statement: str) -> jinja2.Environment:
         plan_base=_plan_base,
         found=_found,
         model_names=_model_names,
+        section_mark=lambda section: SECTION + section.name,
         plan_names=lambda programs: f"({', '.join(f'{each.operation.class_name}Plan' for each in programs)},)",
         keyword=lambda name: f"{name}={name}",
         spelled=lambda operands: [_python(f"{operand.name}: {operand.signature}") for operand in operands],

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING
 
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types, class_stem
+from skuda.model.operation import COMPUTE, FORM, SCALE, WEIGHT, Operation, Types, class_stem, section_of
 from skuda.model.records import Record
 from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
 from skuda.names import MODULES, also_operation
 from skuda.schedules import table
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
@@ -51,17 +53,29 @@ class Catalog:
         return tuple(plan.operation for module in self.modules for plan in self.plans(module))
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
-        """The plan classes of a row, those of stages and of forms too."""
-        module = self.module(name)
-        return module.PLANS + getattr(module, "MORE_PLANS", ())
+        """The plan classes of a row, those of stages and of forms too: of each, whole ones come first."""
+        declared = (each for each in vars(self.module(name)).values() if isinstance(each, type))
+        found = [each for each in declared if "operation" in vars(each)]
+        sources = list(dict.fromkeys(plan.operation.source for plan in found))
+
+        def position(plan: type[Plan]) -> tuple:
+            operation = plan.operation
+            return sources.index(operation.source), operation.of_alternative, operation.analysis.stage > 0
+
+        return tuple(sorted(found, key=position))
+
+    def own_plans(self, name: str) -> tuple[type[Plan], ...]:
+        """The plan classes of a row itself, and of stages without which it does not run."""
+        own = (plan for plan in self.plans(name) if not plan.operation.of_alternative)
+        return tuple(plan for plan in own if plan.operation.source == f"{name}.cu")
 
     def module(self, name: str) -> ModuleType:
         """The plan module of a row."""
         return importlib.import_module(f"{self.package}.plans.{name}")
 
     def source(self, name: str) -> str:
-        """The text of a CUDA source, by file name."""
-        return (resources.files(self.package) / "cuda" / name).read_text(encoding="utf-8")
+        """The text of a CUDA source, by the name that operations give it."""
+        return source_text(resources.files(self.package), name)
 
     def attribute(self, name: str):
         """A plan class, descriptor, args or function by its name.
@@ -83,6 +97,16 @@ class Catalog:
         """Every public name: functions and classes of forward passes."""
         classes = [stem + kind for stem in self._rows for kind in ("Plan", "Args", "Descriptor")]
         return [*self.modules, *classes]
+
+
+def source_text(package: Traversable, name: str) -> str:
+    """The text of a CUDA source in the folder of a generated package.
+
+    Raises:
+        FileNotFoundError: it has none of this name.
+    """
+    row = name.removesuffix(".cu").partition(FORM)[0]
+    return section_of((package / "cuda" / f"{row}.cu").read_text(encoding="utf-8"), name)
 
 
 def _nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from skuda.launch.compiler import OPTIONS, included
-from skuda.launch.registry import Catalog, make_sku
+from skuda.launch.registry import Catalog, make_sku, source_text
 from skuda.model.operation import Operation
 from skuda.schedules import table
 from skuda.verification import coverage
@@ -205,7 +205,7 @@ class Records:
         """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
         if source not in self._digests:
             try:
-                text = (self._package / "cuda" / source).read_text(encoding="utf-8")
+                text = source_text(self._package, source)
             except FileNotFoundError:
                 self._digests[source] = None
             else:

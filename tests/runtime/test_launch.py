@@ -35,7 +35,7 @@ from skuda.plans import functions
 from skuda.plans.axis_views import chosen, with_axis_views
 
 PLANS = [
-    plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].module(name).PLANS
+    plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].own_plans(name)
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
 SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a fast path

@@ -129,7 +129,6 @@ def test_check_names_each_kind_of_drift_and_the_command_that_mends_it(here, skud
         "pkg/generated/cuda/twice.cu": "edited",
         "pkg/generated/docs/twice.md": "missing",
         "pkg/generated/plans/twice.py": "stale",
-        "pkg/generated/reference/twice.py": "stale",
         "pkg/generated/MANIFEST": "stale",
     }
     assert "  -    return {C(2) /* faster */ * element.x};\n" in out

@@ -76,7 +76,7 @@ class Result:
             where there is none, because one of the two is NaN or the kernel did not run.
         finite: elements of float outputs that are finite numbers in the reference, over all calls: NaN against NaN says
             little. None in records of runs that did not count them.
-        fewest: whether cases and finite are the fewest of several kernels, as a summary has them.
+        fewest: whether cases are the fewest of several kernels, as a summary has them.
     """
 
     cases: int
@@ -267,8 +267,9 @@ class Records:
                     found.setdefault(row.get("sku"), []).append((record, Share(gpu, shown_row(row), share(row))))
             for family, variants in record.get("shares", {}).items():
                 for variant, rows in variants.items():
-                    known = [(record, Share(gpu, shape, each)) for shape, each in rows.items()]
-                    found.setdefault(f"{family}__{variant}", []).extend(known)
+                    for row in rows.split(", "):
+                        shape, _, each = row.rpartition(" ")
+                        found.setdefault(f"{family}__{variant}", []).append((record, Share(gpu, shape, float(each))))
         return found
 
     def findings(self, source: str, symbol: str) -> list[Finding]:
@@ -438,10 +439,11 @@ def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Resul
     for source, listed in record["sources"].items():
         for each in listed:
             run = Run(**{field.name: each[field.name] for field in fields(Run) if field.name in each})
-            for family, of in each.get("fewest", {}).items():
-                result = Result(of["cases"], each["bit_equal"], each["worst_ulp"], of.get("finite"), fewest=True)
-                for variant in of["kernels"].split():
-                    yield source, f"{family}__{variant}", run, result
+            for alike in each.get("alike", ()):
+                result = Result(alike["fewest"], each["bit_equal"], each["worst_ulp"], fewest=True)
+                for family in alike["types"].split():
+                    for variant in alike["kernels"].split():
+                        yield source, f"{family}__{variant}", run, result
             for family, variants in each.get("kernels", {}).items():
                 result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
                 counts = each.get("finite", {}).get(family, "").split()

@@ -1,10 +1,9 @@
 """What a wheel takes along of the records: what `show` and `check` say of kernels, without how it was found.
 
 `skuda evidence` writes a summary of each record into evidence/summary/, under the record's own name; an installed
-package has these in the place of the records, and reads them as such. Of kernels of the same operation and types that
-one run found alike, a summary has the fewest calls and the fewest finite values. Of the bench it has the share of the
-copy's speed to two digits, as `show` prints it, and neither times nor peers. Digests are cut: they tell texts of one
-source apart, and guard against nobody.
+package has these in the place of the records, and reads them as such. Of kernels that one run found alike, a summary
+has the fewest calls. Of the bench it has the share of the copy's speed to two digits, as `show` prints it, and neither
+times nor peers. Digests are cut: they tell texts of one source apart, and guard against nobody.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from skuda.verification.evidence import Records, families, share, shown_row, statements
+from skuda.verification.evidence import Records, Result, families, share, shown_row, statements
 
 FOLDER = "summary"
 _DIGITS = 16  # of a digest
@@ -44,7 +43,7 @@ def of_run(record: Mapping[str, Any]) -> dict[str, Any]:
                 **{name: value for name in _OF_RUN if (value := getattr(run, name))},
                 "bit_equal": bit_equal,
                 "worst_ulp": worst_ulp,
-                "fewest": {family: _fewest(family, of, results) for family, of in families(results).items()},
+                "alike": _alike(results),
             }
             for (run, bit_equal, worst_ulp), results in found.items()
         ]
@@ -54,21 +53,25 @@ def of_run(record: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "covered": cut, "sources": sources}
 
 
-def _fewest(family: str, variants: list[str], results: Mapping[str, Any]) -> dict[str, Any]:
-    """Of the kernels of an operation at some types: the fewest calls and finite values, and which they are."""
-    found = [results[f"{family}__{variant}"] for variant in variants]
-    counts = [each.finite for each in found]
-    finite = {} if None in counts else {"finite": min(counts)}
-    return {"cases": min(each.cases for each in found), **finite, "kernels": " ".join(sorted(variants))}
+def _alike(results: Mapping[str, Result]) -> list[dict[str, Any]]:
+    """Kernels, those of operations and types together that have the same variants and fewest calls."""
+    alike: dict[tuple[int, str], list[str]] = {}
+    for family, variants in families(results).items():
+        fewest = min(results[f"{family}__{variant}"].cases for variant in variants)
+        alike.setdefault((fewest, " ".join(sorted(variants))), []).append(family)
+    return [
+        {"fewest": fewest, "types": " ".join(of), "kernels": variants} for (fewest, variants), of in alike.items()
+    ]
 
 
 def of_bench(record: Mapping[str, Any]) -> dict[str, Any]:
     """The summary of a record of the bench: of each kernel the rows that it served, each with its share."""
-    shares: dict[str, dict[str, dict[str, float]]] = {}
+    shares: dict[str, dict[str, list[str]]] = {}
     for row in record["rows"]:
         if "ours_us" in row:
             family, _, variant = row["sku"].partition("__")
-            shares.setdefault(family, {}).setdefault(variant, {})[shown_row(row)] = round(share(row), 2)
+            shares.setdefault(family, {}).setdefault(variant, []).append(f"{shown_row(row)} {share(row):.2f}")
     sources = {source: digest[:_DIGITS] for source, digest in record["sources"].items()}
     machine = {"gpu": record["machine"]["gpu"], "date": record["machine"].get("date")}
-    return {"machine": machine, "sources": sources, "shares": shares}
+    joined = {family: {each: ", ".join(of) for each, of in found.items()} for family, found in shares.items()}
+    return {"machine": machine, "sources": sources, "shares": joined}

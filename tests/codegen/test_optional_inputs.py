@@ -145,7 +145,8 @@ def test_symbols(catalog):
             assert KernelSku.parse(sku.symbol) == sku
             entry = registry.entry_of(sku)
             assert entry.operation.row in entry.catalog.modules
-            assert entry.catalog.source(entry.operation.source).startswith(f"{SECTION}{entry.operation.source[:-3]}\n#include")
+            source = entry.operation.source
+            assert entry.catalog.source(source).startswith(f"{SECTION}{source.removesuffix('.cu')}\n#include")
 
 
 def test_one_page_and_one_row():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -21,7 +21,9 @@ from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.model.operation import SECTION, Analysis, Over, Reduced
+from skuda.model.operation import SECTION, Analysis, Attribute, Operand, Operation, Over, Reduced
+from skuda.model.records import Record
+from skuda.model.sku import Direction
 from skuda.schedules import table
 
 
@@ -52,7 +54,8 @@ def render(spec: Spec) -> dict[str, str]:
         context["sections"] = [_section(each.row) for each in every]
         files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
         programs = [program for each in every for program in each.with_stages]
-        context |= {"programs": programs, "imports": imports_of(programs)}
+        whole = next(each for each in programs if not each.operation.analysis.stage)
+        context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
@@ -148,7 +151,7 @@ def _environment(statement: str) -> jinja2.Environment:
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",
         plan_base=_plan_base,
-        found=_found,
+        differs=_differs,
         model_names=_model_names,
         section_mark=lambda section: SECTION + section.name,
         plan_names=lambda programs: f"({', '.join(f'{each.operation.class_name}Plan' for each in programs)},)",
@@ -159,10 +162,29 @@ def _environment(statement: str) -> jinja2.Environment:
     return environment
 
 
-def _found(analysis: Analysis) -> list[str]:
-    """An analysis as the arguments that make it, those that have their defaults left out."""
-    values = ((name, getattr(analysis, name)) for name in Analysis._fields)
-    return [f"{name}={_python(value)}" for name, value in values if value != Analysis._defaults[name]]
+def _differs(program: DescribedProgram, whole: DescribedProgram) -> list[str]:
+    """A program's operation as the arguments that make it: of all but the row's forward pass, those that differ."""
+    operation = program.operation
+    own = {name: getattr(operation, name) for name in Operation._fields}
+    if program is whole:
+        known = Operation._defaults
+    else:
+        known = {name: getattr(whole.operation, name) for name in Operation._fields}
+    spelled = {"requirements": [_requirement(*each) for each in program.requirements]}
+    return [
+        f"{name}={_listed(spelled[name]) if name in spelled else _python(value)}"
+        for name, value in own.items()
+        if name not in known or value != known[name]
+    ]
+
+
+def _requirement(text: str, names: tuple[str, ...], condition: str) -> str:
+    return f"Requirement({_python(text)}, {_python(names)}, lambda {', '.join(names)}: {condition})"
+
+
+def _listed(values: Sequence[str]) -> str:
+    """Some values in Python as the source of a tuple."""
+    return "(" + ", ".join(values) + ("," if len(values) == 1 else "") + ")"
 
 
 def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
@@ -199,8 +221,14 @@ def _python(value) -> str:
     """A value as Python source with double quotes, one-element tuples included."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, tuple) and value and all(isinstance(each, Operand) for each in value):
+        return f"Operand.each({', '.join(_python(f'{each.name}: {each.signature}') for each in value)})"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_python, value)) + ("," if len(value) == 1 else "") + ")"
+        return _listed([_python(each) for each in value])
+    if isinstance(value, (Attribute, Analysis)):
+        return f"{type(value).__name__}({', '.join(_arguments(value))})"
+    if isinstance(value, Direction):
+        return str(value)
     if isinstance(value, Over):
         return f"Over.of({_python(str(value))})"
     if isinstance(value, Reduced):
@@ -208,6 +236,16 @@ def _python(value) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(item)}" for key, item in value.items()) + "}"
     return repr(value)
+
+
+def _arguments(record: Record) -> Iterator[str]:
+    """What makes a record, without what has its default."""
+    for name in record._fields:
+        value = getattr(record, name)
+        if name not in record._defaults:
+            yield _python(value)
+        elif value != record._defaults[name]:
+            yield f"{name}={_python(value)}"
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ call may take. The functions of that module (`fields`, `replace`, `asdict`) serv
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
 
@@ -125,6 +125,10 @@ class Record:
     def __getstate__(self):
         """For copies and pickles: hashes differ from process to process."""
         return {name: self.__dict__[name] for name in self._fields}
+
+    def but(self, **fields: Any) -> Self:
+        """The same record but for some fields."""
+        return type(self)(**{**self.__getstate__(), **fields})
 
     def __repr__(self):
         shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self._compared)

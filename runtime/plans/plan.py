@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 _FEW_AXES = 4  # which kernels take however they lie
 _MADE = object()  # stands for a workspace that is to be made
-
-
 _making = RLock()  # of what follows: two threads must not have two operations of one plan
 
 
@@ -96,7 +94,7 @@ class Plan:
     args_type = _OfOperation(args_class)
 
     def __init_subclass__(cls):
-        cls.package = cls.__module__.partition(".plans.")[0]
+        cls.package = cls.__module__.rpartition(".plans.")[0]
 
     @classmethod
     def select(cls, descriptor, stream=None, preference: BackendKind | None = None):

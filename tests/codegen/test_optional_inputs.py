@@ -149,6 +149,18 @@ def test_symbols(catalog):
             assert entry.catalog.source(source).startswith(f"{SECTION}{source.removesuffix('.cu')}\n#include")
 
 
+def test_a_form_has_a_part_of_its_rows_source():
+    """It is compiled alone: neither reads the other's programs."""
+    catalog = registry.catalogs()[0]
+    row, form = (catalog.source(f"quantize_per_token{end}.cu") for end in ("", "_without_zero_point"))
+    assert "_without_" not in row and "struct quantize_per_token_program" in row
+    assert "struct quantize_per_token_program" not in form and form.count("_program {") == 2
+    assert row.endswith("};\n") and form.endswith("};\n")
+    for name in ("quantize_per_token_without_scale.cu", "lerp_without_weight.cu", "no_such_row.cu"):
+        with pytest.raises(FileNotFoundError):
+            catalog.source(name)
+
+
 def test_one_page_and_one_row():
     files = render(specs.loads(SPEC))
     assert sorted(path for path in files if path.startswith("docs/")) == [

@@ -52,8 +52,8 @@ class Described:
 
 
 def imports_of(programs: Iterable[DescribedProgram]) -> Imports:
-    """What a module of plans imports for the references in it."""
-    return Imports(any(program.formula_imports.numpy for program in programs), ())
+    """What a module of plans imports for the references and conditions in it."""
+    return Imports(any(each.formula_imports.numpy or each.check_imports.numpy for each in programs), ())
 
 
 def _imports(formulas: Iterable[str]) -> Imports:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 _FEW_AXES = 4  # which kernels take however they lie
 _MADE = object()  # stands for a workspace that is to be made
+reference = staticmethod  # how plans mark their formula: an operation may be named like any function of Python
 _making = RLock()  # of what follows: two threads must not have two operations of one plan
 
 

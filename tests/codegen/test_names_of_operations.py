@@ -34,6 +34,7 @@ INTERNAL = sorted(
     | {path.stem for room in ("codegen", "runtime") for path in (REPOSITORY / room).rglob("*.py")}
     | {match for text in headers().values() for match in re.findall(rf"\b([a-z]+)_(?:{'|'.join(ENDS)})\b", text)}
     | {"register", "catalog", "call", "annotations", "forward", "backwards", "cuda", "docs", "globals", "importlib"}
+    | {"declared", "documented", "staticmethod", "range", "tuple"}
 )
 NAMES = [
     name

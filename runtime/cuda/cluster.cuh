@@ -155,6 +155,13 @@ template <int BYTES, int BLOCKS> struct RowMemory {
   __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * chunk_bytes; }
 };
 
+// The same number, of which the compiler does not know how it came about: it holds it. Otherwise it makes an address again
+// from the thread's number wherever it is wanted, in each turn of a loop, and in branches that predicates would do for.
+__device__ inline i32 kept(i32 value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 // 16-byte words that a share takes.
 template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
 
@@ -165,36 +172,45 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
   static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
   static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
-  RowMemory<BYTES, BLOCKS> memory;
+  u8* block;
+  i32 own;     // bytes from there to this lane's share of chunk 0, but for those of what is below
+  i32 copied;  // the same, to the first word that it copies
+  i32 lane;
+
+  ShareBuffer() = default;
+  __device__ ShareBuffer(u8* block, const ClusterThread<BLOCKS>& thread)
+      : block(block), own(kept(thread.warp_share * BYTES + word_at(thread.lane * words))),
+        copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {}
 
   static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
-  __device__ u8* chunk_at(i32 chunk) const { return memory.chunk_at(chunk) + FIRST * 16 * 32; }
+  __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
+  // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
+  __device__ W& word(i32 chunk, int i) const {
+    return *reinterpret_cast<W*>(at((own + chunk * RowMemory<BYTES, BLOCKS>::chunk_bytes) ^ i * width));
+  }
 
   // Lanes copy neighbouring words.
   __device__ void load(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
-    const i32 first = thread.first(chunk) - memory.lane * GROUP;
-    const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
+    const i32 first = thread.first(chunk) - lane * GROUP;
+    const u8* const from = reinterpret_cast<const u8*>(::at<E>(row, first));
 #pragma unroll
     for (int i = 0; i < words; ++i) {
-      const i32 word = i * 32 + memory.lane;
+      const i32 word = i * 32 + lane;
       if (first + word / words * GROUP < length)
-        copy_async<width>(chunk_at(chunk) + word_at(word), from + word * width);
+        copy_async<width>(
+            at(copied + chunk * RowMemory<BYTES, BLOCKS>::chunk_bytes) + i * 32 * width, from + word * width);
     }
   }
 
   __device__ V share(i32 chunk) const {
     V lanes;
 #pragma unroll
-    for (int i = 0; i < words; ++i)
-      reinterpret_cast<W*>(lanes.data)[i] =
-          *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(memory.lane * words + i));
+    for (int i = 0; i < words; ++i) reinterpret_cast<W*>(lanes.data)[i] = word(chunk, i);
     return lanes;
   }
   __device__ void put(i32 chunk, const V& lanes) const {
 #pragma unroll
-    for (int i = 0; i < words; ++i)
-      *reinterpret_cast<W*>(chunk_at(chunk) + word_at(memory.lane * words + i)) =
-          reinterpret_cast<const W*>(lanes.data)[i];
+    for (int i = 0; i < words; ++i) word(chunk, i) = reinterpret_cast<const W*>(lanes.data)[i];
   }
 };
 

@@ -181,7 +181,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
             args.template elements<N>().array, args.rows, position, args.template elements<N>().strides)...},
         outputs{row_of<element_out<P, O>>(
             args.template output<O>().array, args.rows, position, args.template output<O>().strides)...},
-        buffers{Buffer<S>{memory}...} {
+        buffers{Buffer<S>(shared, thread)...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
     (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
   }

@@ -155,8 +155,8 @@ template <int BYTES, int BLOCKS> struct RowMemory {
   __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * chunk_bytes; }
 };
 
-// The same number, of which the compiler does not know how it came about: it holds it. Otherwise it makes an address again
-// from the thread's number wherever it is wanted, in each turn of a loop, and in branches that predicates would do for.
+// The same number, of which the compiler does not know how it came about: it holds it. Otherwise it makes an address
+// from the thread's number again in each turn of a loop, and in branches where predicates would do.
 __device__ inline i32 kept(i32 value) {
   asm("" : "+r"(value));
   return value;
@@ -171,6 +171,7 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   using V = Lanes<E, GROUP>;
   using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
   static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
+  static constexpr int chunk_bytes = RowMemory<BYTES, BLOCKS>::chunk_bytes;
   static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
   u8* block;
   i32 own;     // bytes from there to this lane's share of chunk 0, but for those of what is below
@@ -186,20 +187,21 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
   // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
   __device__ W& word(i32 chunk, int i) const {
-    return *reinterpret_cast<W*>(at((own + chunk * RowMemory<BYTES, BLOCKS>::chunk_bytes) ^ i * width));
+    return *reinterpret_cast<W*>(at((own + chunk * chunk_bytes) ^ i * width));
   }
 
-  // Lanes copy neighbouring words.
-  __device__ void load(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
+  // Copies the chunk that comes `turn` after another. Lanes copy neighbouring words.
+  __device__ void load(
+      const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk, int turn) const {
+    constexpr int elements = ACCUMULATORS * GROUP;  // of a chunk
     const i32 first = thread.first(chunk) - lane * GROUP;
-    const u8* const from = reinterpret_cast<const u8*>(::at<E>(row, first));
+    const u8* const from = reinterpret_cast<const u8*>(::at<E>(row, first)) + lane * width;
+    u8* const to = at(copied + chunk * chunk_bytes);
 #pragma unroll
-    for (int i = 0; i < words; ++i) {
-      const i32 word = i * 32 + lane;
-      if (first + word / words * GROUP < length)
+    for (int i = 0; i < words; ++i)
+      if (first + lane / words * GROUP + turn * elements + i * (32 / words * GROUP) < length)
         copy_async<width>(
-            at(copied + chunk * RowMemory<BYTES, BLOCKS>::chunk_bytes) + i * 32 * width, from + word * width);
-    }
+            to + turn * chunk_bytes + i * 32 * width, from + turn * (elements * storage<E>::bits / 8) + i * 32 * width);
   }
 
   __device__ V share(i32 chunk) const {

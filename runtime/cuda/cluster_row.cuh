@@ -204,9 +204,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += CLUSTER_BATCH, ++copies) {
 #pragma unroll
-        for (i32 chunk = batch; chunk < batch + CLUSTER_BATCH; ++chunk) {
-          if (chunk >= end) break;
-          (get<A>(buffers).load(get<A>(inputs), length, thread, chunk), ...);
+        for (int turn = 0; turn < CLUSTER_BATCH; ++turn) {
+          if (batch + turn >= end) break;
+          (get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn), ...);
         }
         commit_copies();
       }

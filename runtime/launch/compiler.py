@@ -79,15 +79,16 @@ def included(source: str, arch: str | None = None) -> dict[str, str]:
 
 
 def needed(source: str, entries: Sequence[str], arch: str) -> dict[str, str]:
-    """The headers that a source includes, as NVRTC gets them for some of its kernels: those of other schedules are empty.
-    NVRTC would read them, for up to a tenth of its time, and make nothing of them."""
+    """The headers that a source includes, as NVRTC gets them for some of its kernels. Of other schedules' headers there
+    are the includes alone: NVRTC would read the kernels, for up to a tenth of its time, and make nothing of them."""
     whole = included(source, arch)
     kernels = {entry.partition("<")[0] for entry in entries}
     if not kernels <= SCHEDULES.keys():
         return whole
     own = included("".join([f'#include "{SCHEDULES[kernel].header}"\n' for kernel in kernels]), arch)
-    others = {row.header for row in SCHEDULES.values()} - own.keys()
-    return {name: "" if name in others else text for name, text in whole.items()}
+    for name in {row.header for row in SCHEDULES.values()} & whole.keys() - own.keys():
+        whole[name] = "".join(["#pragma once\n", *[f'#include "{each}"\n' for each in _named(whole[name])]])
+    return whole
 
 
 def _named(text: str) -> Iterator[str]:

@@ -174,22 +174,20 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   static constexpr int chunk_bytes = RowMemory<BYTES, BLOCKS>::chunk_bytes;
   static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
   u8* block;
-  i32 own[words];  // bytes from there to the words of this lane's share of chunk 0, but for those of what is below
-  i32 copied;      // the same, to the first word that it copies
+  i32 own;     // bytes from there to this lane's share of chunk 0, but for those of what is below
+  i32 copied;  // the same, to the first word that it copies
   i32 lane;
 
   ShareBuffer() = default;
   __device__ ShareBuffer(u8* block, const ClusterThread<BLOCKS>& thread)
-      : block(block), copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {
-#pragma unroll
-    for (int i = 0; i < words; ++i) own[i] = kept(thread.warp_share * BYTES + word_at(thread.lane * words + i));
-  }
+      : block(block), own(kept(thread.warp_share * BYTES + word_at(thread.lane * words))),
+        copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {}
 
   static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
   __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
-  // A word of this lane's share.
+  // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
   __device__ W& word(i32 chunk, int i) const {
-    return *reinterpret_cast<W*>(at(own[i] + chunk * chunk_bytes));
+    return *reinterpret_cast<W*>(at((own + chunk * chunk_bytes) ^ i * width));
   }
 
   // Copies the chunk that comes `turn` after another. Lanes copy neighbouring words.

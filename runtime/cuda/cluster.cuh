@@ -180,8 +180,10 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
 
   ShareBuffer() = default;
   __device__ ShareBuffer(u8* block, const ClusterThread<BLOCKS>& thread)
-      : block(block), own(kept(thread.warp_share * BYTES + word_at(thread.lane * words))),
-        copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {}
+      : block(block), own(thread.warp_share * BYTES + word_at(thread.lane * words)),
+        copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {
+    if (words > 1) own = kept(own);  // that of one word takes no arithmetic
+  }
 
   static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
   __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }

@@ -3,8 +3,8 @@
 `@pytest.mark.turns(4)` is for tests of one function that differ in their parameters, each of which costs much: a run
 takes about one of four. As for the evidence of GPUs (skuda.verification.coverage) the hash of the commit says which
 turn, and a checksum of its parameters in which a test is, so that the runs of many commits take every test, and tests
-of the same thing, which share what they prepare, come together. `--all` takes
-all, and so does a test's own name (`file.py::test`).
+of the same thing, which share what they prepare, come together. `--all` takes all, and so does a test's own name
+(`file.py::test`).
 """
 
 from __future__ import annotations

@@ -97,7 +97,7 @@ def at_least(sku: KernelSku) -> set[tuple]:
 ALWAYS = covering(SKUS, seen=at_least)
 EVERY = [*groups(ALWAYS), *groups([sku for sku in SKUS if sku not in {*ALWAYS}])]
 MARKED = [
-    pytest.param(group, id=name_of(group), marks=[] if {*group[1]} <= {*ALWAYS} else [pytest.mark.turns(6)])
+    pytest.param(group, id=name_of(group), marks=[] if {*group[1]} <= {*ALWAYS} else [pytest.mark.turns(8)])
     for group in EVERY
 ]
 
@@ -175,7 +175,7 @@ def test_the_covering_set_covers():
     assert len(COVERING) < len(SKUS) / 2  # else it would be no choice
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("index", range(len(IN_TURN)), ids=lambda index: name_of(IN_TURN[index]))
 def test_covering_set_on_other_architectures(index, quickly_compiled):
     """Each on one of them, in turn: of those that can have it."""

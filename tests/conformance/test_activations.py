@@ -81,6 +81,7 @@ def test_gelu_is_near_the_truth_far_below_zero_too(backend, name, element):
             assert abs(rise - exact_rise) <= slope_units * unit * max(abs(exact_rise), least)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
 @pytest.mark.parametrize("name", ["gelu_quantize", "gelu_tanh_quantize"])
 def test_an_activation_quantized_by_a_given_scale(backend, name, element, scale_element):

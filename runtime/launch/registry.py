@@ -52,6 +52,16 @@ class Catalog:
         """Every operation, both directions; imports all plan modules."""
         return tuple(plan.operation for module in self.modules for plan in self.plans(module))
 
+    @cached_property
+    def kernels(self) -> dict[KernelSku, Entry]:
+        """Where each of its SKUs comes from; made once, whatever other catalogs are loaded."""
+        return {
+            make_sku(operation, types, variant): Entry(self, operation, types, variant)
+            for operation in self.operations
+            for types in operation.kernel_combinations()
+            for variant in (*table.variants(operation, types), REFERENCE)
+        }
+
     def plans(self, name: str) -> tuple[type[Plan], ...]:
         """The plan classes of a row, those of stages and of forms too: of each, whole ones come first."""
         declared = (each for each in vars(self.module(name)).values() if isinstance(each, type))
@@ -116,6 +126,15 @@ def _nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     return get_close_matches(name, names, 1, cutoff)
 
 
+def _nearest_symbol(symbol: str, symbols: Iterable[str]) -> str:
+    """The most similar of all symbols: first what stands before `__`, then the variant, of which there are few each."""
+    members: dict[str, list[str]] = {}
+    for each in symbols:
+        members.setdefault(each.partition("__")[0], []).append(each)
+    (kernel,) = _nearest(symbol.partition("__")[0], members, 0)
+    return _nearest(symbol, members[kernel], 0)[0]
+
+
 _CATALOGS: dict[str, Catalog] = {}
 
 
@@ -174,10 +193,7 @@ class Entry(Record):
 def _tables() -> tuple[dict[KernelSku, Entry], dict[str, KernelSku]]:
     by_sku: dict[KernelSku, Entry] = {}
     for catalog in _CATALOGS.values():
-        for operation in catalog.operations:
-            for types in operation.kernel_combinations():
-                for variant in (*table.variants(operation, types), REFERENCE):
-                    by_sku[make_sku(operation, types, variant)] = Entry(catalog, operation, types, variant)
+        by_sku.update(catalog.kernels)
     return by_sku, {sku.symbol: sku for sku in by_sku}
 
 
@@ -197,8 +213,8 @@ def entry_of(sku: KernelSku) -> Entry:
     by_sku, by_symbol = _tables()
     found = by_sku.get(sku)
     if found is None:
-        near = _nearest(sku.symbol, by_symbol, 0)
-        raise Unsupported(f"no kernel {sku.symbol} in the catalogs that are loaded; the nearest is {near[0]}")
+        near = _nearest_symbol(sku.symbol, by_symbol)
+        raise Unsupported(f"no kernel {sku.symbol} in the catalogs that are loaded; the nearest is {near}")
     return found
 
 
@@ -209,8 +225,8 @@ def sku_of_symbol(symbol: str) -> KernelSku:
     by_symbol = _tables()[1]
     found = by_symbol.get(symbol)
     if found is None:
-        near = _nearest(symbol, by_symbol, 0)
-        raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near[0]}")
+        near = _nearest_symbol(symbol, by_symbol)
+        raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near}")
     return found
 
 

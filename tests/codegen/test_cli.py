@@ -309,6 +309,7 @@ def test_show_types_names_the_kernels(skuda_command):
     assert "  quantize_per_group_backward_bf16_scale_f32__reference (reference, strided)\n" in out
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", [row.name for row in load(REPOSITORY / "ops.yaml").rows])
 def test_show_serves_every_operation(skuda_command, name):
     status, out, err = skuda_command("show", name, "--types", "f64")

@@ -329,7 +329,7 @@ class _Text:
             *_indented(new),
             "else:",
             *_indented(given),
-            *self._launch(),
+            *self._launch(there=True),
             "if out is not None:",
             *([f"    wrote(({outputs},))"] if self.is_torch else []),
             "    return out",
@@ -419,11 +419,16 @@ class _Text:
             ]
         return lines
 
-    def _launch(self) -> list[str]:
+    def _launch(self, there: bool = False) -> list[str]:
+        """What launches; `there` where the context is known to be the current one."""
         writes = [f"words[word{index}] = p{index}" for index in self.arrays]
         for index in self.integers:
             writes += [f"reals[real{index}] = v{index}", f"words[integer{index}] = v{index}"]
         writes += [f"reals[real{index}] = r{index}" for index in self.reals]
+        launch = ["launch_kernel(function, grid, 1, 1, threads, 1, 1, shared, handle, parameters, 0)"]
+        if not there:
+            other = "    launch_there(grid, threads, handle, parameters, shared)"
+            launch = ["if current_context() == context:", *_indented(launch), "else:", other]
         return [
             f"handle = {self.handle} if stream is None else stream_handle(stream)",
             "try:",
@@ -432,9 +437,6 @@ class _Text:
             "    used = block()",
             "words, reals, parameters = used",
             *writes,
-            "if current_context() == context:",
-            "    launch_kernel(function, grid, 1, 1, threads, 1, 1, shared, handle, parameters, 0)",
-            "else:",
-            "    launch_there(grid, threads, handle, parameters, shared)",
+            *launch,
             "pool.append(used)",
         ]

@@ -6,6 +6,7 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache, cached_property
 
 import ml_dtypes
@@ -103,6 +104,7 @@ class Library:
 
 class _CuPy(Library):
     name = "cupy"
+    followers: dict[str, Callable] = {}  # nothing follows its arrays
 
     @cached_property
     def current(self):
@@ -112,6 +114,10 @@ class _CuPy(Library):
     @cached_property
     def _cupy(self):
         return import_cupy()
+
+    def contiguous(self, shape, strides, dtype):
+        """An uninitialised contiguous array on the device that is current."""
+        return self._cupy.empty(shape, dtype)
 
     def empty(self, shape, storage, device):
         if device == CPU:
@@ -135,19 +141,16 @@ class _CuPy(Library):
             return self.empty((size,), np.dtype(np.uint8), device)
 
 
-def _follower(torch):
-    """`Library.follows` of torch: gradients to record, a mode, a function transform, autocast or forward gradients."""
-    gradients, some = torch.is_grad_enabled, torch._C._any_requires_grad
+def _followers(torch) -> dict[str, Callable]:
+    """What asks torch what it follows: whether gradients are recorded, and whether anything else is."""
     dispatch_modes, function_modes = torch._C._len_torch_dispatch_stack, torch._C._is_torch_function_mode_enabled
     transforms, autocast = torch._C._are_functorch_transforms_active, torch._C._is_any_autocast_enabled
     forward = torch.autograd.forward_ad
 
-    def follows(values) -> bool:
-        if gradients() and some(*values) or dispatch_modes() or function_modes() or transforms() or autocast():
-            return True
-        return forward._current_level >= 0
+    def watched() -> bool:  # by a mode, a function transform, autocast or forward gradients
+        return dispatch_modes() or function_modes() or transforms() or autocast() or forward._current_level >= 0
 
-    return follows
+    return {"gradients": torch.is_grad_enabled, "watched": watched}
 
 
 class _Torch(Library):
@@ -167,12 +170,21 @@ class _Torch(Library):
             self.wrote = torch._C._increment_version
         except (AttributeError, TypeError):
             pass
-        self.follows = _follower(torch)
+        self.followers = _followers(torch)
+        # What Inductor allocates with: a fifth of the time of torch.empty, on the device that is current.
+        self.contiguous = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", self._contiguous)
 
     def empty(self, shape, storage, device):
         torch = self._torch
         target = torch.device("cpu") if device == CPU else torch.device("cuda", device)
         return torch.empty(shape, dtype=torch_dtypes()[storage], device=target)
+
+    def _contiguous(self, shape, strides, dtype):
+        return self._torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+    def follows(self, values) -> bool:
+        gradients, watched = self.followers.values()
+        return watched() or (gradients() and self._torch._C._any_requires_grad(*values))
 
     def current_stream(self, device) -> int:
         if device == CPU:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.views import View, view_of, with_axes
 from skuda.errors import InvalidProblem, Unsupported, shown
-from skuda.launch.prepared import FastPath, refuse
+from skuda.launch.prepared import FastPath, Ready, refuse
 from skuda.model.descriptor import is_integer
 from skuda.model.dtypes import DTYPES
 from skuda.model.records import Record
@@ -113,6 +113,10 @@ class AxisViewPlan:
         if fast_path is not None:
             self._fast_path = fast_path
         return fast_path
+
+    def ready(self, values: Sequence, call: tuple) -> Ready | None:
+        """`Plan.ready` for the caller's arrays."""
+        return self.plan.ready(values, call, self._axis_views)
 
     def _operand(self, index: int, value) -> Any:
         """The operand in a caller's array, or the caller's number."""

@@ -15,7 +15,7 @@ import numpy as np
 from skuda.arrays.libraries import PLAIN, device_of, library_name, library_of, library_of_plain, mark_written
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.prepared import FastPath, refuse
+from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
@@ -30,7 +30,9 @@ _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
 # A plan and its fast path, by what an array says cheaply: the first input's element type and shape, and what else the
 # caller chose. The fast path compares all the others, so it launches only what this plan was selected for.
-_FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
+_FAST_PATHS: dict[tuple, tuple[Plan, FastPath, Ready | None]] = {}
+# Of each operation, what serves a call that repeats the last one: it needs no key.
+_READY: dict[type[Plan], Ready] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
@@ -38,6 +40,7 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 # `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
 # `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
+RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 FRAMEWORKS = ("torch",)  # subpackages of skuda, each of which sets a carrier when it is imported
 _CARRIED: dict[type, Callable[[Call], Any] | None] = {}  # by the type of an array or a number
 
@@ -57,6 +60,12 @@ class Call(Record):
     input_dtype: str | None
     shape: tuple[int, ...] | None
     keepdims: bool
+
+    @property
+    def options(self) -> tuple:
+        """`dtype`, `output_dtypes`, `input_dtype`, `shape` and `keepdims` of `call`."""
+        first, *others = self.dtypes or (None,)
+        return first, tuple(others), self.input_dtype, self.shape, self.keepdims
 
     def run(self):
         """The call on the arrays themselves, whatever their framework follows."""
@@ -115,11 +124,18 @@ def call(
     if tracing():
         asked = (dtype, *output_dtypes), input_dtype, shape, keepdims
         return _traced(Call(plan_class, values[:-1], values[-1], attributes, stream, *asked))
+    options = dtype, output_dtypes, input_dtype, shape, keepdims
+    ready = _READY.get(plan_class)
+    if ready is not None:
+        made = ready(values, attributes, options, stream)
+        if made is FOLLOWED:
+            return RECORDERS["torch"](plan_class, values, attributes, options)
+        if made is not None:
+            return made
     key = None
     if type(values[0]) in PLAIN:
         try:
-            asked = dtype, *output_dtypes, input_dtype, shape, keepdims
-            key = plan_class, values[0].dtype, values[0].shape, attributes, asked
+            key = plan_class, values[0].dtype, values[0].shape, attributes, options
             if attributes:
                 types = (*map(type, attributes),)
                 key += types  # 1.0 == 1, but is no integer
@@ -131,7 +147,9 @@ def call(
         except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
             key = known = None
         if known is not None:
-            plan, fast_path = known
+            plan, fast_path, ready = known
+            if ready is not None:
+                _READY[plan_class] = ready
             out = values[-1]
             library = library_of_plain(type(values[0]))
             if library.follows(values):  # as a carrier understands it
@@ -294,7 +312,9 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
         if fast_path is not None and fast_path is not refuse and all(value == value for value in attributes):  # no NaN
             if len(_FAST_PATHS) >= _MOST_PLANS:
                 _FAST_PATHS.clear()
-            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs))
+            *_, given, options = key[:5]
+            ready = plan.ready((*inputs, *outputs), (given, options)) if shape is None else None
+            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs)), ready
     if out is not None:
         mark_written(outputs)
         return out

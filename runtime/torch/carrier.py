@@ -11,6 +11,7 @@ from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
 from skuda.plans.results import made_by
 from skuda.torch.described import described
+from skuda.torch.gradients import record
 from skuda.torch.operators import operator_of
 
 
@@ -40,6 +41,8 @@ def carry(call: Call):
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
         made_by(call, described)  # the errors of a call that nothing follows
     try:
+        if _is_recorded_alone(call, tensors):
+            return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, SkudaError) or _SCHEMA not in str(error):
@@ -47,6 +50,12 @@ def carry(call: Call):
         with torch.no_grad():
             call.run()  # which says what is wrong with an attribute
         raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+def _is_recorded_alone(call: Call, tensors: list) -> bool:
+    """Whether autograd has to know of a call, and nothing else of torch."""
+    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    return plain and call.out is None and not library_of_plain(torch.Tensor).followers["watched"]()
 
 
 _SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes

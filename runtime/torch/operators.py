@@ -32,6 +32,7 @@ class Operator:
         name: of the operators, in their namespace.
         arguments: of the schema, in order.
         inputs, scalars: where the inputs are among the arguments, and those of them that are one value.
+        gradient: what autograd records.
         overloads: the operators, by whether they take numbers, and whether they are given what they write.
     """
 
@@ -51,6 +52,7 @@ class Operator:
         self._options = {name: positions[name] for name in self.operation.options}
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
         self.overloads: dict[tuple[bool, bool], Any] = {}
+        self.gradient = gradients.Gradient(self)
 
     @cached_property
     def backward(self) -> Operator | None:

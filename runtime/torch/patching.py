@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 import torch
@@ -13,6 +13,7 @@ from skuda.torch import nn
 from skuda.torch.linear import CODES
 
 _ROWS, _EPS = 4, 0.05  # of the tensor by which a module is tried, and what it may be off at most
+_GATED = ("gate_proj", "up_proj", "down_proj")
 _LIKE = ("norm", "gelu", "softmax", "silu", "swish", "mlp", "linear")  # in names of classes that a report speaks of
 
 
@@ -61,7 +62,7 @@ class Report:
         """
         for parent, name, _, replacement in self._places:
             if parent._modules.get(name) is not replacement:
-                raise InvalidProblem(f"undo: {name} of {type(parent).__name__} is no longer the module that patch put there")
+                raise InvalidProblem(f"undo: {name} of {type(parent).__name__} is no longer what patch put there")
         for parent, name, original, _ in reversed(self._places):
             parent._modules[name] = original
             original.train(parent.training)
@@ -104,34 +105,42 @@ def patch(model: torch.nn.Module, *, linear: str | None = None, keep: Sequence[s
     """
     if linear is not None and linear not in CODES:
         raise InvalidProblem(f"patch: linear is {linear!r}, expected one of {', '.join(CODES)}, or None")
-    entries, places, made = [], [], {}
-    tied = _tied(model) if linear else set()
-    for name, parent, key, module in list(_places(model)):
-        if not _speaks_of(module, linear):
-            continue
-        if any(fnmatchcase(name, each) for each in keep):
+    work = _Work(linear, tuple(keep), _tied(model) if linear else set())
+    work.within(model, "")
+    return Report(work.entries, work.places)
+
+
+class _Work:
+    """One call of `patch`: what it found so far."""
+
+    def __init__(self, linear: str | None, keep: tuple[str, ...], tied: set[int]):
+        self.linear, self.keep, self.tied = linear, keep, tied
+        self.entries: list[Entry] = []
+        self.places: list[tuple] = []
+        self._made: dict[int, tuple] = {}  # a module may have several places
+
+    def within(self, model: torch.nn.Module, prefix: str) -> None:
+        """Replaces what a module has, then what that has."""
+        for key, module in list(model._modules.items()):
+            if module is not None:
+                self._at(model, key, module, f"{prefix}{key}")
+                self.within(model._modules[key], f"{prefix}{key}.")
+
+    def _at(self, parent: torch.nn.Module, key: str, module: torch.nn.Module, name: str) -> None:
+        if not _speaks_of(module, self.linear):
+            return
+        if any(fnmatchcase(name, each) for each in self.keep):
             new, reason = None, "it was asked to stay"
-        elif id(module) in made:
-            new, reason = made[id(module)]
         else:
-            new, reason = made[id(module)] = _replacement(module, linear, tied)
+            if id(module) not in self._made:
+                self._made[id(module)] = (*_replacement(module, self.linear, self.tied), module)
+            new, reason = self._made[id(module)][:2]
         if new is None and reason is None:
-            continue
-        entries.append(Entry(name, type(module).__name__, "" if new is None else type(new).__name__, reason or ""))
+            return
+        self.entries.append(Entry(name, type(module).__name__, "" if new is None else type(new).__name__, reason or ""))
         if new is not None:
-            places.append((parent, key, module, new))
-    for parent, key, _, new in places:
-        parent._modules[key] = new
-    return Report(entries, places)
-
-
-def _places(model: torch.nn.Module, prefix: str = "") -> Iterator[tuple]:
-    """(name, parent, key, module) of each place that has a module, those within before those around them."""
-    for key, module in model._modules.items():
-        if module is not None:
-            name = f"{prefix}{key}"
-            yield from _places(module, f"{name}.")
-            yield name, model, key, module
+            self.places.append((parent, key, module, new))
+            parent._modules[key] = new
 
 
 def _speaks_of(module: torch.nn.Module, linear: str | None) -> bool:
@@ -168,9 +177,9 @@ def _replacement(module: torch.nn.Module, linear: str | None, tied: set[int]) ->
     if name.endswith("RMSNorm"):
         return _tried(module, _rms_norm_of(module), "a weight of one axis and an eps")
     if "gelu" in name.lower() and not list(module.parameters()):
-        return _tried(module, [_unlike(nn.GELU()), _unlike(nn.GELU("tanh"))], "gelu, by erf or by tanh")
+        return _tried(module, [nn.GELU(), nn.GELU("tanh")], "gelu, by erf or by tanh")
     if _is_gated(module):
-        made = [_SHARED(module)] if _is_silu(module) else []
+        made = [nn.SwiGLU.of(module)] if _is_silu(module) else []
         return _tried(module, made, "silu between gate_proj and down_proj")
     known = [each for each in (*_BY_CLASS, torch.nn.Linear) if isinstance(module, each)]
     if known:
@@ -193,12 +202,6 @@ _BY_CLASS = {
     torch.nn.GELU: nn.GELU,
     torch.nn.Softmax: nn.Softmax,
 }
-_SHARED = nn.SwiGLU.of
-
-
-def _unlike(module: torch.nn.Module) -> torch.nn.Module:
-    return module
-
 
 def _linear(module: torch.nn.Linear, code: str, tied: set[int]) -> tuple:
     if id(module.weight) in tied:
@@ -213,7 +216,8 @@ def _linear(module: torch.nn.Linear, code: str, tied: set[int]) -> tuple:
 def _rms_norm_of(module: torch.nn.Module) -> list[torch.nn.Module]:
     """What a norm may be, by its weight and its eps."""
     parameters = dict(module.named_parameters())
-    eps = next((getattr(module, each) for each in ("variance_epsilon", "eps", "epsilon") if hasattr(module, each)), None)
+    names = [name for name in ("variance_epsilon", "eps", "epsilon") if hasattr(module, name)]
+    eps = getattr(module, names[0]) if names else None
     if list(parameters) != ["weight"] or parameters["weight"].ndim != 1 or not isinstance(eps, float):
         return []
     made = nn.RMSNorm(len(module.weight), eps=eps, device="meta")
@@ -222,11 +226,11 @@ def _rms_norm_of(module: torch.nn.Module) -> list[torch.nn.Module]:
 
 
 def _is_gated(module: torch.nn.Module) -> bool:
-    return all(isinstance(getattr(module, each, None), torch.nn.Module) for each in ("gate_proj", "up_proj", "down_proj"))
+    return all(isinstance(getattr(module, each, None), torch.nn.Module) for each in _GATED)
 
 
 def _is_silu(module: torch.nn.Module) -> bool:
-    inside = [each for name, each in module.named_children() if name not in ("gate_proj", "up_proj", "down_proj")]
+    inside = [each for name, each in module.named_children() if name not in _GATED]
     return len(inside) == 1 and type(inside[0]).__name__ in ("SiLU", "SiLUActivation") and not module._parameters
 
 

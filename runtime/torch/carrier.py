@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import torch
 
 from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
@@ -31,6 +33,8 @@ def carry(call: Call):
     if all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors):
         if not library_of_plain(torch.Tensor).follows(arrays):
             return NotImplemented
+    if any(type(tensor).__name__ == "DTensor" for tensor in tensors):
+        import_module("skuda.torch.dtensor").shard()  # and a process without DTensor imports none of it
     name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
         raise InvalidProblem(

@@ -45,21 +45,26 @@ FRAMEWORKS = ("torch",)  # subpackages of skuda, each of which sets a carrier wh
 _CARRIED: dict[type, Callable[[Call], Any] | None] = {}  # by the type of an array or a number
 
 
-class Call(Record):
+class Call:
     """A call of a function form, for what carries it through a framework.
+
+    A plain class: torch.compile traces where one is made.
 
     Attributes: as of `call`; `dtypes` are `dtype` and `output_dtypes`, `inputs` and `out` its values.
     """
 
-    plan_class: type[Plan]
-    inputs: tuple[Any, ...]
-    out: Any
-    attributes: tuple[Any, ...]
-    stream: Any
-    dtypes: tuple[str | None, ...]
-    input_dtype: str | None
-    shape: tuple[int, ...] | None
-    keepdims: bool
+    _fields = "plan_class inputs out attributes stream dtypes input_dtype shape keepdims".split()
+
+    def __init__(self, plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims):
+        self.plan_class: type[Plan] = plan_class
+        self.inputs: tuple[Any, ...] = inputs
+        self.out = out
+        self.attributes: tuple[Any, ...] = attributes
+        self.stream = stream
+        self.dtypes: tuple[str | None, ...] = dtypes
+        self.input_dtype: str | None = input_dtype
+        self.shape: tuple[int, ...] | None = shape
+        self.keepdims: bool = keepdims
 
     @property
     def options(self) -> tuple:

@@ -28,9 +28,10 @@ def carry(call: Call):
     if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
         return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
-    if all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors):
-        if not library_of_plain(torch.Tensor).follows(arrays):
-            return NotImplemented
+    library = library_of_plain(torch.Tensor)
+    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    if plain and not library.follows(arrays):
+        return NotImplemented
     name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
         raise InvalidProblem(
@@ -41,7 +42,7 @@ def carry(call: Call):
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
         made_by(call, described)  # the errors of a call that nothing follows
     try:
-        if _is_recorded_alone(call, tensors):
+        if plain and call.out is None and not library.watched():  # autograd alone has to know
             return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -50,12 +51,6 @@ def carry(call: Call):
         with torch.no_grad():
             call.run()  # which says what is wrong with an attribute
         raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
-
-
-def _is_recorded_alone(call: Call, tensors: list) -> bool:
-    """Whether autograd has to know of a call, and nothing else of torch."""
-    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
-    return plain and call.out is None and not library_of_plain(torch.Tensor).followers["watched"]()
 
 
 _SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes

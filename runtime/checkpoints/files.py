@@ -195,6 +195,10 @@ class Reader:
         return self
 
     def __exit__(self, *exception) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
         self._file.close()
 
     def bytes(self, start: int, end: int) -> np.ndarray:

@@ -38,11 +38,13 @@ class Backend:
     compiles: bool
 
 
-def backend(device: str = "auto") -> Backend:
+def backend(device: str = "auto", number: int | None = None) -> Backend:
     """The GPU's or the CPU's backend.
 
     Args:
         device: `cpu`, `cuda`, or `auto` for the GPU if there is one.
+        number: of the worker that asks: the GPU of that number, counted in a circle, becomes the current one. None
+            leaves the current one.
 
     Raises:
         DeviceMismatch: `cuda` without a GPU that can be used.
@@ -54,6 +56,8 @@ def backend(device: str = "auto") -> Backend:
             "device cuda: no GPU can be used (`skuda doctor` tells why); expected --device auto or cpu"
         )
     cupy = import_cupy()
+    if number is not None:
+        cupy.cuda.Device(number % cupy.cuda.runtime.getDeviceCount()).use()
     properties = cupy.cuda.runtime.getDeviceProperties(cupy.cuda.Device().id)
     name = properties["name"].decode()
     return Backend(

@@ -147,3 +147,14 @@ def test_values_of_a_file_that_is_saved_by_others_are_read(tmp_path):
     with load(tmp_path / "q" / "m.safetensors", device="cpu") as loaded:
         assert loaded.quantized("w").codes.tolist() == [[127, -64, 0]]
         assert loaded["w"].tolist() == [[127, -64, 0]]
+
+
+def test_codes_and_scales_are_what_the_functions_take(tmp_path):
+    sharded(tmp_path / "m", 1)
+    quantize(tmp_path / "m", tmp_path / "q", "per_group:s4", group_size=5, device="cpu")
+    with load(tmp_path / "q", device="cpu") as loaded:
+        held = loaded.quantized("h.0.fc.weight")
+        weight = skuda.dequantize_per_group(
+            held.codes, held.scale, dtype=held.element, group_size=5, input_dtype="s4", shape=held.shape
+        )
+        assert weight.tobytes() == loaded["h.0.fc.weight"].tobytes()

@@ -11,6 +11,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 from sharded import INDEX, content, sharded
 
+import skuda
 from skuda.checkpoints import files, load, quantize, weights
 from skuda.checkpoints.scheme import ELEMENTS, GRANULARITIES, Scheme
 from skuda.codegen.cli import main

@@ -1,0 +1,1 @@
+"""What `torch.onnx.export` needs to know of skuda's operators."""

@@ -11,7 +11,6 @@ them where it is not (ONNX says nothing of NaN in `Max`, nor which of two zeros 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -20,34 +19,15 @@ import numpy as np
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
 from skuda.codegen.onnx_reductions import Reductions
 from skuda.codegen.program import Program
 from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand
 
-_WHOLE = 2.0**53  # where round_to_int saturates
 _SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "<": "Less", "<=": "LessOrEqual", ">": "Greater"}
 _SIGNS |= {">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or", "not": "Not", "neg": "Neg"}
-# Intrinsics whose rule is that of an operator.
-_SAME = {
-    "abs": "Abs", "round_even": "Round", "floor": "Floor", "ceil": "Ceil", "isnan": "IsNaN", "isinf": "IsInf",
-    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "erf": "Erf", "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin",
-    "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
-    "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow",
-}  # fmt: skip
-# Why there is no operator for some, or none with the language's bound.
-_LACKING = {
-    "copysign": "no operator of ONNX reads the sign of a NaN",
-    "erfc": "ONNX has no complementary error function, and 1 - Erf(x) has lost its digits where it is small",
-    "expm1": "ONNX has none, and Exp(x) - 1 has lost its digits where it is small",
-    "log1p": "ONNX has none, and Log(1 + x) has lost the digits of x where it is small",
-    "cbrt": "ONNX has no cube root",
-    "atan2": "ONNX has no arctangent of two arguments",
-    "hypot": "ONNX has none, and a square leaves the range",
-}  # fmt: skip
-
-
 class Emitter(Protocol):
     """Makes nodes of a graph."""
 
@@ -83,8 +63,8 @@ class Placing:
 def lacking(program: Program) -> str | None:
     """Why standard operators cannot say an operation's formulas; None where they can."""
     for node in program.written_out.values():
-        for part in sorted(node.intrinsics() & _LACKING.keys()):
-            return f"`{part}`: {_LACKING[part]}"
+        for part in sorted(node.intrinsics() & LACKING.keys()):
+            return f"`{part}`: {LACKING[part]}"
         for part in node.reductions():
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
@@ -121,7 +101,7 @@ class Printer:
         shape = placing.shape
         self.said = self.whole(shape) if isinstance(shape, (tuple, list)) else shape
         self._loaded = {operand.name: self.load(operand) for operand in self.operation.inputs}
-        self.reductions = Reductions(self)
+        self.intrinsics, self.reductions = Intrinsics(self, self._loaded), Reductions(self)
 
     def outputs(self) -> list[Any]:
         """The outputs' values, in the row's order.
@@ -310,7 +290,7 @@ class Printer:
         if node.op == "stored":
             return self._stored(node)
         if node.op == SMALLEST:
-            return self.real(self._type(node).smallest)
+            return self.real(self.type_of(node).smallest)
         if node.op == "count":
             return self.reductions.count(node)
         if node.op.startswith(REDUCE):
@@ -322,10 +302,10 @@ class Printer:
             return self.emit(_SIGNS[node.op], *arguments)
         if node.op == "!=":
             return self.emit("Not", self.emit("Equal", *arguments))
-        if node.op in _SAME:
-            return self.emit(_SAME[node.op], *arguments)
-        special: Callable[..., Any] = getattr(self, f"_{node.op}")
-        return special(node, *arguments)
+        if node.op in SAME:
+            return self.emit(SAME[node.op], *arguments)
+        called: Callable[..., Any] = getattr(self.intrinsics, node.op)
+        return called(node, *arguments)
 
     def _name(self, node: Node) -> Any:
         if node.text in self._loaded:
@@ -333,119 +313,12 @@ class Printer:
         value = self.placing.values[node.text]
         return self.real(value) if node.kind == REAL else self.whole(int(value))
 
-    def _type(self, node: Node) -> DType:
+    def type_of(self, node: Node) -> DType:
         return DTYPES[self.placing.words.get(node.text, node.text)]
 
     def _stored(self, node: Node) -> Any:
-        value, storage = self.value(node.args[0]), self._type(node).storage
+        value, storage = self.value(node.args[0]), self.type_of(node).storage
         return value if storage == self.C else self.cast(self.cast(value, storage), self.C)
-
-    def _where(self, node: Node, condition: Any, first: Any, second: Any) -> Any:
-        if node.kind != BOOL:
-            return self.emit("Where", condition, first, second)
-        other = self.emit("And", self.emit("Not", condition), second)
-        return self.emit("Or", self.emit("And", condition, first), other)
-
-    def _chosen(self, order: str, a: Any, b: Any) -> Any:
-        return self.emit("Where", self.emit(order, a, b), a, b)
-
-    def _extreme(self, order: str, node: Node, a: Any, b: Any) -> Any:
-        """The larger or smaller; NaN if either is; the second of equals."""
-        better = self.emit(order, a, b)
-        if node.kind == REAL:
-            better = self.emit("Or", better, self.emit("IsNaN", a))
-        return self.emit("Where", better, a, b)
-
-    def _max(self, node: Node, a: Any, b: Any) -> Any:
-        return self._extreme("Greater", node, a, b)
-
-    def _min(self, node: Node, a: Any, b: Any) -> Any:
-        return self._extreme("Less", node, a, b)
-
-    def _clamp(self, node: Node, x: Any, low: Any, high: Any) -> Any:
-        return self._min(node, self._max(node, x, low), high)
-
-    def _number(self, order: str, a: Any, b: Any) -> Any:
-        """The larger or smaller; the other one if one is NaN; the second of equals."""
-        better = self.emit(order, a, b)
-        return self.emit("Where", self.emit("Or", better, self.emit("IsNaN", b)), a, b)
-
-    def _fmax(self, node: Node, a: Any, b: Any) -> Any:
-        return self._number("Greater", a, b)
-
-    def _fmin(self, node: Node, a: Any, b: Any) -> Any:
-        return self._number("Less", a, b)
-
-    def _weighted(self, node: Node, a: Any, b: Any) -> Any:
-        zero = self.real(0)
-        return self.emit("Where", self.emit("Equal", b, zero), zero, self.emit("Mul", a, b))
-
-    def _sign(self, node: Node, x: Any) -> Any:
-        zero = self.real(0)
-        below = self.emit("Where", self.emit("Less", x, zero), self.real(-1), x)
-        return self.emit("Where", self.emit("Greater", x, zero), self.real(1), below)
-
-    def _trunc(self, node: Node, x: Any) -> Any:
-        below = self.emit("Less", x, self.real(0))
-        return self.emit("Where", below, self.emit("Ceil", x), self.emit("Floor", x))
-
-    def _isfinite(self, node: Node, x: Any) -> Any:
-        return self.emit("Not", self.emit("Or", self.emit("IsNaN", x), self.emit("IsInf", x)))
-
-    def _round_to_int(self, node: Node, x: Any) -> Any:
-        zero, most = self.real(0), self.real(_WHOLE)
-        rounded = self.emit("Where", self.emit("IsNaN", x), zero, self.emit("Round", x))
-        rounded = self._chosen("Less", rounded, most)
-        return self.cast(self._chosen("Greater", rounded, self.real(-_WHOLE)), np.int64)
-
-    def _to_real(self, node: Node, i: Any) -> Any:
-        return self.cast(i, self.C)
-
-    def _fmod(self, node: Node, a: Any, b: Any) -> Any:
-        return self.emit("Mod", a, b, fmod=1)
-
-    def _remainder(self, node: Node, a: Any, b: Any) -> Any:
-        zero = self.real(0.0)
-        rest, below = self._fmod(node, a, b), self.emit("Less", b, zero)
-        differ = self.emit("Not", self.emit("Equal", self.emit("Less", rest, zero), below))
-        moved = self.emit("Where", differ, self.emit("Add", rest, b), rest)
-        of_zero = self.emit("Where", below, self.real(-0.0), zero)
-        return self.emit("Where", self.emit("Equal", rest, zero), of_zero, moved)
-
-    def _rsqrt(self, node: Node, x: Any) -> Any:
-        return self.emit("Div", self.real(1), self.emit("Sqrt", x))
-
-    def _exp2(self, node: Node, x: Any) -> Any:
-        return self.emit("Pow", self.real(2), x)
-
-    def _log2(self, node: Node, x: Any) -> Any:
-        return self.emit("Div", self.emit("Log", x), self.real(math.log(2)))
-
-    def _log10(self, node: Node, x: Any) -> Any:
-        return self.emit("Div", self.emit("Log", x), self.real(math.log(10)))
-
-    def _ndtr(self, node: Node, x: Any) -> Any:
-        erf = self.emit("Erf", self.emit("Mul", x, self.real(math.sqrt(0.5))))
-        return self.emit("Mul", self.real(0.5), self.emit("Add", self.real(1), erf))
-
-    def _gelu_slope(self, node: Node, x: Any) -> Any:
-        square = self.emit("Mul", self.emit("Mul", x, x), self.real(-0.5))
-        density = self.emit("Mul", self.emit("Exp", square), self.real(math.sqrt(0.5 / math.pi)))
-        # Where the density is 0, x may be infinite.
-        return self.emit("Add", self._ndtr(node, x), self._weighted(node, x, density))
-
-    def _saturate(self, node: Node, i: Any) -> Any:
-        dtype = self._type(node)
-        low, high = self.whole(max(dtype.lowest, -(1 << 63))), self.whole(min(dtype.highest, (1 << 63) - 1))
-        return self._chosen("Greater", self._chosen("Less", i, high), low)
-
-    def _wrap(self, node: Node, i: Any) -> Any:
-        dtype = self._type(node)
-        count = int(dtype.highest) - int(dtype.lowest) + 1
-        if count >= 1 << 63:
-            return i
-        lowest = self.whole(int(dtype.lowest))
-        return self.emit("Add", self.emit("Mod", self.emit("Sub", i, lowest), self.whole(count)), lowest)
 
 
 def element_type(dtype: np.dtype | type) -> int:

@@ -8,5 +8,4 @@ from __future__ import annotations
 
 from skuda.onnx.functions import OPSET, function, model, refused
 
-
 __all__ = ["OPSET", "function", "model", "refused"]

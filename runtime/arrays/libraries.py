@@ -92,6 +92,10 @@ class Library:
     def wrote(self, arrays):
         """Tells the library that arrays of its own have been written without its knowledge."""
 
+    def follows(self, values) -> bool:
+        """Whether the library would have to know of a call with these values: it records gradients, or transforms."""
+        return False
+
     def hand_back(self, array, stream: int = 0):
         """An array made by `empty`, as the caller's kind; what fills it has been given to `stream`."""
         return array
@@ -131,6 +135,21 @@ class _CuPy(Library):
             return self.empty((size,), np.dtype(np.uint8), device)
 
 
+def _follower(torch):
+    """`Library.follows` of torch: gradients to record, a mode, a function transform, autocast or forward gradients."""
+    gradients, some = torch.is_grad_enabled, torch._C._any_requires_grad
+    dispatch_modes, function_modes = torch._C._len_torch_dispatch_stack, torch._C._is_torch_function_mode_enabled
+    transforms, autocast = torch._C._are_functorch_transforms_active, torch._C._is_any_autocast_enabled
+    forward = torch.autograd.forward_ad
+
+    def follows(values) -> bool:
+        if gradients() and some(*values) or dispatch_modes() or function_modes() or transforms() or autocast():
+            return True
+        return forward._current_level >= 0
+
+    return follows
+
+
 class _Torch(Library):
     name = "torch"
 
@@ -148,6 +167,7 @@ class _Torch(Library):
             self.wrote = torch._C._increment_version
         except (AttributeError, TypeError):
             pass
+        self.follows = _follower(torch)
 
     def empty(self, shape, storage, device):
         torch = self._torch

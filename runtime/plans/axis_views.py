@@ -17,6 +17,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.records import Record
 
 if TYPE_CHECKING:
+    from skuda.model.operation import Operand, Operation
     from skuda.plans.plan import Plan
 
 
@@ -134,25 +135,39 @@ def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | Axis
         Unsupported: an array is packed along an axis that would have to be another.
     """
     operation = plan.operation
-    of = operation.axis.axis_of
-    space = next(operand.dims for operand in operation.operands if operand.dims[-1:] and operand.dims[-1].name == of)
-    axis_views, spread = [], []
-    for index, (operand, stored) in enumerate(zip(operation.operands, plan.stored, strict=True)):
-        shape, own = stored, tuple(range(len(stored)))
-        kept = None
-        if operand.dims == space:
-            if DTYPES[plan.words[index]].packed and axes.order[-1:] != own[-1:]:
-                raise Unsupported(
-                    f"{plan.name}: {operation.axis.name} leaves axis {axes.order[-1]} of {operand.name} last, expected "
-                    "the last axis, along which 4-bit codes are packed"
-                )
-            own = axes.order
-            shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
-        elif operand.name in operation.analysis.keeps:
-            ranks = range(len(axes.order))
-            kept = AxisView(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
-        axis_views.append(kept if kept is not None and keepdims else AxisView(shape, own))
-        spread.append(kept)
+    found = [
+        axis_views_of(operation, operand, stored, word, axes, keepdims)
+        for operand, stored, word in zip(operation.operands, plan.stored, plan.words, strict=True)
+    ]
+    axis_views, spread = zip(*found)
     same = all(axis_view.shape == stored and axis_view.axes == tuple(range(len(stored)))
                for axis_view, stored in zip(axis_views, plan.stored, strict=True))  # fmt: skip
-    return plan if same else AxisViewPlan(plan, tuple(axis_views), tuple(spread))
+    return plan if same else AxisViewPlan(plan, axis_views, spread)
+
+
+def axis_views_of(
+    operation: Operation, operand: Operand, stored: tuple[int, ...], word: str, axes: ChosenAxes, keepdims: bool
+) -> tuple[AxisView, AxisView | None]:
+    """How an operand lies in the caller's array, and how else it may: in an array that keeps the axes it lacks.
+
+    Args:
+        stored: the operand's shape in a plan, as it travels.
+        word: its element type.
+
+    Raises:
+        Unsupported: the array is packed along an axis that would have to be another.
+    """
+    shape, own = stored, tuple(range(len(stored)))
+    kept = None
+    if operand.dims == operation.space_of_axes:
+        if DTYPES[word].packed and axes.order[-1:] != own[-1:]:
+            raise Unsupported(
+                f"{operation.class_name}Plan: {operation.axis.name} leaves axis {axes.order[-1]} of {operand.name} "
+                "last, expected the last axis, along which 4-bit codes are packed"
+            )
+        own = axes.order
+        shape = tuple(stored[own.index(axis)] for axis in range(len(own)))
+    elif operand.name in operation.analysis.keeps:
+        ranks = range(len(axes.order))
+        kept = AxisView(tuple(stored[axes.kept.index(a)] if a in axes.kept else 1 for a in ranks), axes.kept)
+    return kept if kept is not None and keepdims else AxisView(shape, own), kept

@@ -5,20 +5,22 @@ Every generated function is one line that calls `call`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, device_of, library_of, library_of_plain, mark_written
+from skuda.arrays.libraries import PLAIN, device_of, library_name, library_of, library_of_plain, mark_written
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
 from skuda.launch.prepared import FastPath, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
-from skuda.model.records import told_apart
+from skuda.model.records import Record, told_apart
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 
@@ -32,6 +34,46 @@ _MOST_PLANS = 4096
 _FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
+# Of a framework that has transforms, gradients or a compiler of its own: what carries a call through them. It takes a
+# `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
+# `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
+CARRIERS: dict[str, Callable[[Call], Any]] = {}
+FRAMEWORKS = ("torch",)  # subpackages of skuda, each of which sets a carrier when it is imported
+_CARRIED: dict[type, Callable[[Call], Any] | None] = {}  # by the type of an array or a number
+
+
+class Call(Record):
+    """A call of a function form, for what carries it through a framework.
+
+    Attributes: as of `call`; `dtypes` are `dtype` and `output_dtypes`, `inputs` and `out` its values.
+    """
+
+    plan_class: type[Plan]
+    inputs: tuple[Any, ...]
+    out: Any
+    attributes: tuple[Any, ...]
+    stream: Any
+    dtypes: tuple[str | None, ...]
+    input_dtype: str | None
+    shape: tuple[int, ...] | None
+    keepdims: bool
+
+    def run(self):
+        """The call on the arrays themselves, whatever their framework follows."""
+        return _run(*(getattr(self, name) for name in self._fields))
+
+
+def tracing() -> bool:
+    """Whether torch.compile traces this call, and so no array is there. `skuda.torch` puts torch's own in its place."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
+
+
+def _traced(call: Call):
+    """A call that torch.compile traces."""
+    import skuda.torch  # noqa: F401  (torch.compile traces this statement, and no import_module)
+
+    return CARRIERS["torch"](call)
 
 
 def call(
@@ -64,6 +106,9 @@ def call(
     Returns:
         The output, or a tuple of outputs in the row's order.
     """
+    if tracing():
+        asked = (dtype, *output_dtypes), input_dtype, shape, keepdims
+        return _traced(Call(plan_class, values[:-1], values[-1], attributes, stream, *asked))
     key = None
     if type(values[0]) in PLAIN:
         try:
@@ -82,19 +127,21 @@ def call(
         if known is not None:
             plan, fast_path = known
             out = values[-1]
-            if out is None:
-                device = device_of[PLAIN[type(values[0])]](values[0])
+            library = library_of_plain(type(values[0]))
+            if library.follows(values):  # as a carrier understands it
+                pass
+            elif out is None:
+                device = device_of[library.name](values[0])
                 if device != CPU:
-                    outputs = _outputs(plan, library_of(values[0]), device, None)
+                    outputs = _outputs(plan, library, device, None)
                     try:
                         plan.execute((*values[:-1], *outputs), stream)
                         return tuple(outputs) if len(outputs) > 1 else outputs[0]
                     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
                         pass
             elif fast_path(values, stream):
-                library = type(values[0])
-                if PLAIN[library] == "torch":
-                    library_of_plain(library).wrote(out if type(out) is tuple else (out,))
+                if library.name == "torch":
+                    library.wrote(out if type(out) is tuple else (out,))
                 return out
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
@@ -173,6 +220,30 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
+    for value in inputs:
+        carrier = _carrier_of(value)
+        if carrier is not None:
+            options = dtypes, input_dtype, shape, keepdims
+            carried = carrier(Call(plan_class, (*inputs,), out, attributes, stream, *options))
+            if carried is not NotImplemented:
+                return carried
+            break
+    return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def _carrier_of(value) -> Callable[[Call], Any] | None:
+    """What carries a call through the framework that a value is of; None where it is of none."""
+    cls = type(value)
+    if cls not in _CARRIED:
+        framework = library_name(cls)
+        if framework in FRAMEWORKS:
+            import_module(f"skuda.{framework}")
+        _CARRIED[cls] = CARRIERS.get(framework)
+    return _CARRIED[cls]
+
+
+def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None):
+    """A call on plain arrays, or on tensors that nothing follows."""
     shape = _checked_shape(plan_class, shape)
     keepdims = _checked_flag(plan_class, keepdims)
     dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
@@ -197,6 +268,19 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     handle = 0 if first.device == CPU else plan.stream_of(first, stream)
     outputs = [library.hand_back(output, handle) for output in outputs]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def normalized(call: Call) -> Call:
+    """A call whose options are checked: element types as words, numbers as Python's, `shape` as a tuple.
+
+    Raises:
+        SkudaError: an option is none of what it may be.
+    """
+    plan_class = call.plan_class
+    dtypes, input_dtype = _checked_words(plan_class, call.dtypes, call.input_dtype)
+    shape, keepdims = _checked_shape(plan_class, call.shape), _checked_flag(plan_class, call.keepdims)
+    attributes = tuple(map(_plain, call.attributes))
+    return Call(plan_class, call.inputs, call.out, attributes, call.stream, dtypes, input_dtype, shape, keepdims)
 
 
 def _of_many(fast_path: FastPath, count: int) -> FastPath:
@@ -271,6 +355,46 @@ def _select(
     plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
     operation = plan_class.operation
+    found = resolve(plan_class, values, attributes, dtypes, input_dtype, shape)
+    descriptor = plan_class.descriptor_type(
+        **{name: size for name, size in found.sizes.items() if name not in found.blocks},
+        **found.attributes,
+        **{field: found.types[letter] for letter, field in operation.element_fields.items()},
+    )
+    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    plan = plan_class.select(descriptor, preference=backend)
+    if found.axes is None:
+        return plan
+    from skuda.plans.axis_views import with_axis_views
+
+    return with_axis_views(plan, found.axes, keepdims)
+
+
+class Resolved(Record):
+    """What a call means: what its plan is selected by.
+
+    Attributes:
+        types: the word of each type letter, and of C.
+        sizes: the extent of each dimension, or extents of a `*name`; the length of each kind of block.
+        blocks: the names of those lengths.
+        attributes: the values of the others, as the call gives them.
+        axes: the axes that the call names, where it names any number of them.
+    """
+
+    types: Mapping[str, str]
+    sizes: Mapping[str, int | tuple[int, ...]]
+    blocks: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    axes: ChosenAxes | None
+
+
+def resolve(plan_class: type[Plan], values, attributes, dtypes, input_dtype, shape) -> Resolved:
+    """What a call means, from the shapes and elements of its inputs.
+
+    Raises:
+        SkudaError: they do not fit together.
+    """
+    operation = plan_class.operation
     name = plan_class.__name__
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
     placing, axis = operation.axis, None
@@ -285,18 +409,7 @@ def _select(
     types = _types(operation, values, dtypes, input_dtype, name)
     sizes, axes = _bound(operation, values, types, shape, axis, name)
     _check_lengths(operation, sizes | blocks, axes)
-    descriptor = plan_class.descriptor_type(
-        **sizes,
-        **attributes,
-        **{field: types[letter] for letter, field in operation.element_fields.items()},
-    )
-    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
-    plan = plan_class.select(descriptor, preference=backend)
-    if axes is None:
-        return plan
-    from skuda.plans.axis_views import with_axis_views
-
-    return with_axis_views(plan, axes, keepdims)
+    return Resolved(types, sizes | blocks, blocks, attributes, axes)
 
 
 def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, ChosenAxes | None]:
@@ -428,11 +541,12 @@ def _checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:
     if not isinstance(shape, (tuple, list)) or not all(map(_is_extent, shape)):
         expected = "a tuple of non-negative integers" + (f", the shape of {needed.name}" if needed else "")
         raise InvalidProblem(f"{plan_class.__name__}: shape is {shown(shape)}, expected {expected}")
-    return tuple(map(int, shape))
+    return tuple([int(extent) if is_integer(extent) else extent for extent in shape])
 
 
 def _is_extent(value) -> bool:
-    return is_integer(value) and value >= 0
+    """Whether it is a number of elements along an axis; a framework that traces may have a symbol for one."""
+    return is_integer(value) and value >= 0 or type(value).__name__ == "SymInt"
 
 
 def _checked_flag(plan_class: type[Plan], keepdims) -> bool:

@@ -68,7 +68,7 @@ class Operand(Record):
     @property
     def scalar(self) -> bool:
         """Whether it is one value: a Python number or a one-element array."""
-        return not self.dims
+        return self.dims == ()
 
     @property
     def signature(self) -> str:

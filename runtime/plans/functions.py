@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -34,6 +33,7 @@ _MOST_PLANS = 4096
 _FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
+_FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
 # Of a framework that has transforms, gradients or a compiler of its own: what carries a call through them. It takes a
 # `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
 # `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
@@ -73,6 +73,12 @@ def _traced(call: Call):
     """A call that torch.compile traces."""
     import skuda.torch  # noqa: F401  (torch.compile traces this statement, and no import_module)
 
+    if call.plan_class.operation.optional:
+        left_out = _without_numbers(call.plan_class, call.inputs)
+        if left_out is not None:
+            options = {"dtype": call.dtypes[0], "output_dtypes": call.dtypes[1:], "input_dtype": call.input_dtype}
+            options |= {"shape": call.shape, "keepdims": call.keepdims}
+            return call_without(call.plan_class, (*left_out, call.out), call.attributes, call.stream, **options)
     return CARRIERS["torch"](call)
 
 
@@ -160,41 +166,68 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
     """
     key = plan_class, without, *map(type, values[:-1])
     try:
-        found = _FORMS.get(key)
+        found = None if tracing() else _FORMS.get(key)
     except TypeError:  # `without` has no hash
         found = None
     if found is None:
         *inputs, out = values
         if (left_out := _without_numbers(plan_class, inputs)) is not None:  # beside one that is None
             return call_without(plan_class, (*left_out, out), attributes, stream, without, **options)
-        found = _form(plan_class, inputs, without)
-        if len(_FORMS) >= _MOST_PLANS:
-            _FORMS.clear()
-        _FORMS[key] = found
+        found = form_of(plan_class, _first_left_out(plan_class, inputs, without))
+        if not tracing():
+            if len(_FORMS) >= _MOST_PLANS:
+                _FORMS.clear()
+            _FORMS[key] = found
     form, kept, chosen = found
     if chosen is not None:
         attributes = tuple([attributes[each] if type(each) is int else each.default for each in chosen])
-    return call(form, kept(values), attributes, stream, **options)
+    return call(form, (*[values[each] for each in kept], values[-1]), attributes, stream, **options)
 
 
-def _form(plan_class: type[Plan], inputs, without: str | None):
-    """The plan of a form, what takes its operands out of the operation's, and where its attributes are among the
-    operation's: one that is not there stands for its default; None where they are the same."""
+def _first_left_out(plan_class: type[Plan], inputs, without: str | None) -> str:
+    """The first optional input that a call leaves out.
+
+    Raises:
+        InvalidProblem: one after it is given, or `without` names no optional input.
+    """
     operation, name = plan_class.operation, plan_class.__name__
     numbers = [*operation.numbers]
     if without is not None and not isinstance(without, str):
         raise InvalidProblem(f"{name}: without is {without!r}, expected {', '.join(map(repr, numbers))} or None")
     given = {operand.name: value is not None for operand, value in zip(operation.inputs, inputs, strict=True)}
     first = next((each for each in numbers if not given.get(each, True) or each == without), without)
-    form = plan_class.without(first)
+    if first not in numbers:
+        return first  # which `form_of` refuses
     there = next((each for each in numbers[numbers.index(first) :] if given.get(each)), None)
+    if there is not None:
+        form_of(plan_class, first)  # which refuses an operation that does nothing without it
     if there == first:
         raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
     if there is not None:
         later = "what comes after an input that is left out must be left out too"
         raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {later}")
+    return first
+
+
+def form_of(plan_class: type[Plan], first: str) -> tuple[type[Plan], tuple[int, ...], tuple | None]:
+    """The plan of an operation without an optional input and those after it, where its operands are among the
+    operation's, and where its attributes are: one that is not there stands for its default; None where they are the
+    same.
+
+    Raises:
+        InvalidProblem: there is no such plan.
+    """
+    found = _FORM_PLANS.get((plan_class, first))
+    if found is None:
+        found = _FORM_PLANS[plan_class, first] = _form(plan_class, first)
+    return found
+
+
+def _form(plan_class: type[Plan], first: str) -> tuple[type[Plan], tuple[int, ...], tuple | None]:
+    operation = plan_class.operation
+    form = plan_class.without(first)
     positions = {operand.name: index for index, operand in enumerate(operation.inputs)}
-    kept = itemgetter(*(positions[operand.name] for operand in form.operation.inputs), -1)
+    kept = tuple([positions[operand.name] for operand in form.operation.inputs])
     own = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
     chosen = tuple(own.get(attribute.name, attribute) for attribute in form.operation.attributes)
     return form, kept, None if chosen == tuple(range(len(own))) else chosen

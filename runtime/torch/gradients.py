@@ -6,7 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch._C import _after_autograd_keyset, _any_requires_grad, _AutoDispatchBelowAutograd
+from torch._C import (
+    _after_autograd_keyset,
+    _any_requires_grad,
+    _are_functorch_transforms_active,
+    _AutoDispatchBelowAutograd,
+)
 
 from skuda.errors import InvalidProblem, Unsupported
 
@@ -40,8 +45,11 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
     function = _function_of(operator)
 
     def record(keyset, *values):
+        transformed = _are_functorch_transforms_active()
+
         def below(*inner):
-            with _AutoDispatchBelowAutograd():
+            # What autograd calls records nothing; an outer transform of torch.func has to.
+            with _AutoDispatchBelowAutograd(), torch.set_grad_enabled(transformed or torch.is_grad_enabled()):
                 return operator.overloads[numbers, False].redispatch(keyset & _after_autograd_keyset, *inner)
 
         with enable_single_level_autograd_function():

@@ -13,7 +13,7 @@ from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.operation import Operation
 from skuda.model.sku import Direction
-from skuda.plans.functions import Call
+from skuda.plans.functions import Call, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
 from skuda.torch import gradients, schema, transforms
@@ -43,6 +43,11 @@ class Operator:
         positions = {argument.name: index for index, argument in enumerate(self.arguments)}
         self.inputs = [positions[operand.name] for operand in self.operation.inputs]
         self._attributes = [positions[attribute.name] for attribute in self.operation.attributes]
+        self._lists = [positions[a.name] for a in self.operation.attributes if a.type == "axes"]
+        self._defaults = [
+            [a.default] if i in self._lists and a.default is not None else a.default
+            for i, a in enumerate(self.arguments)
+        ]
         self._options = {name: positions[name] for name in self.operation.options}
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
         self.overloads: dict[tuple[bool, bool], Any] = {}
@@ -64,7 +69,7 @@ class Operator:
         """All arguments: torch's dispatcher leaves out the last ones where they are defaults."""
         if out:  # what is written comes last, so nothing is left out
             return values
-        return (*values, *(argument.default for argument in self.arguments[len(values) :]))
+        return (*values, *self._defaults[len(values) :])
 
     def call_of(self, values: tuple, out=None) -> Call:
         """The call that an operator's arguments mean.
@@ -81,7 +86,7 @@ class Operator:
             self.plan_class,
             tuple(values[position] for position in self.inputs),
             out,
-            tuple(values[position] for position in self._attributes),
+            tuple(_plain(values[position]) for position in self._attributes),
             None,
             asked,
             options.get("input_dtype"),
@@ -105,7 +110,9 @@ class Operator:
         for position, value in zip(self.inputs, call.inputs, strict=True):
             values[position] = value
         for position, value in zip(self._attributes, call.attributes, strict=True):
-            values[position] = [*value] if isinstance(value, tuple) else value
+            if position in self._lists and value is not None:
+                value = [*value] if isinstance(value, (tuple, list)) else [value]
+            values[position] = value
         for name, value in self.options_of(call).items():
             values[self._options[name]] = value
         return values
@@ -167,6 +174,15 @@ class Operator:
         return f"skuda.{self.operation.function}"
 
 
+def _plain(value):
+    """An attribute as Python's own numbers: a symbol is no longer one, so a program is compiled for its value."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(int, value))
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    return float(value) if isinstance(value, torch.SymFloat) else value
+
+
 _OPERATORS: dict[type[Plan], Operator] = {}
 _REGISTERED: dict[str, tuple[registry.Catalog, torch.library.Library]] = {}  # by package
 _NAMES: dict[str, str] = {}  # of operators: the package that has each
@@ -213,6 +229,8 @@ def _register(catalog: registry.Catalog) -> None:
             operator = _OPERATORS[plan_class] = Operator(plan_class, name)
             for numbers in (False, True) if operator.scalars else (False,):
                 _define(library, operator, numbers)
+            for name in dict(operator.operation.forms):
+                form_of(plan_class, name)  # torch.compile cannot import what this does
 
 
 def _define(library: torch.library.Library, operator: Operator, numbers: bool) -> None:

@@ -31,10 +31,10 @@ class Argument(Record):
 
 
 def _of_attribute(operation: Operation, attribute: Attribute) -> Argument:
-    number = "float" if operation.is_float(attribute.type) else "int"
+    number = "float" if operation.is_float(attribute.type) else "SymInt"
     if attribute.type == "axes":
         default = {None: REQUIRED, ALL: None}.get(attribute.default, attribute.default)
-        return Argument(attribute.name, "attribute", "int[1]?", default)
+        return Argument(attribute.name, "attribute", "SymInt[1]?", default)
     if attribute.default is None:
         return Argument(attribute.name, "attribute", number, REQUIRED)
     if attribute.names_axes or attribute.type == "size":

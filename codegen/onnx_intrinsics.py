@@ -1,5 +1,4 @@
-"""Intrinsics as operators of ONNX, beside the printer of formulas: those whose rule no operator has, and the reasons why
-some cannot be said."""
+"""Intrinsics as operators of ONNX, beside the printer of formulas, and why some cannot be said."""
 
 from __future__ import annotations
 

@@ -74,8 +74,9 @@ class Reductions:
         zeros = self.emit("Equal", self.emit("Div", real(1), value), better)  # of zeros, those of the sign that wins
         zeros = self._over("ReduceMax", self.printer.cast(zeros, np.int32), axes, keep)
         some = self.printer.cast(zeros, np.bool_)
-        zero = self.printer.intrinsics.chosen(some if how == "max" else self.printer.intrinsics.unless(some), real(0.0), real(-0.0))
-        return self.printer.intrinsics.chosen(self.printer.intrinsics.unless(self.emit("Equal", found, real(0))), found, zero)
+        chosen, unless = self.printer.intrinsics.chosen, self.printer.intrinsics.unless
+        zero = chosen(some if how == "max" else unless(some), real(0.0), real(-0.0))
+        return chosen(unless(self.emit("Equal", found, real(0))), found, zero)
 
     def _over(self, operator: str, value: Any, axes: list[int], keep: int) -> Any:
         return self.emit(operator, value, self.printer.whole(axes), keepdims=keep)

@@ -1,26 +1,26 @@
-"""What a call means: types, axes and attributes, found by the plan that would serve it."""
+"""What a call means: types, axes and attributes, found as the function form finds them."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from skuda.arrays.views import View
+from skuda.arrays.views import View, view_of
 from skuda.errors import InvalidProblem
+from skuda.model.descriptor import attributes_of, is_number
 from skuda.model.operation import Operation
 from skuda.model.records import Record
 from skuda.plans import functions
-from skuda.plans.axis_views import AxisViewPlan
 from skuda.plans.plan import Plan
+from skuda.plans.results import made_by, resolved_by
 
 if TYPE_CHECKING:
     from skuda.codegen.onnx_printer import Placing
 
-_OPTIONS = ("dtype", "input_dtype", "shape", "keepdims", "without")
 
-
-class Call(Record):
+class Meaning(Record):
     """A call of an operation.
 
     Attributes:
@@ -41,7 +41,7 @@ class Call(Record):
         return self.plan.operation
 
 
-def selected(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any]) -> Call:
+def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any]) -> Meaning:
     """What a call means.
 
     Args:
@@ -57,59 +57,50 @@ def selected(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any]
     if len(inputs) > len(asked.inputs):
         raise InvalidProblem(f"{name}: got {len(inputs)} inputs, expected {len(asked.inputs)} at most")
     values = [*inputs, *[None] * (len(asked.inputs) - len(inputs))]
-    attributes = {each.name: options.get(each.name, each.default) for each in asked.attributes}
-    outputs = {keyword for keyword in asked.asked.values() if keyword != "dtype"}
-    unknown = options.keys() - attributes.keys() - {*_OPTIONS} - outputs
-    if unknown:
+    known = {*(each.name for each in asked.attributes), *asked.options, *(("without",) if asked.forms else ())}
+    if unknown := options.keys() - known:
         raise InvalidProblem(f"{name}: got {', '.join(sorted(unknown))}, which it does not take")
-    if asked.optional and (None in [v for v in values if v is None] or options.get("without") is not None):
-        form, kept, _ = functions._form(plan, values, options.get("without"))
-        plan, values = form, list(kept((*values, None))[:-1])
+    without = options.get("without")
+    if asked.optional and (any(value is None for value in values) or without is not None):
+        plan, kept, _ = functions.form_of(plan, functions._first_left_out(plan, values, without))
+        values = [values[each] for each in kept]
     operation = plan.operation
-    missing = [o.name for o, value in zip(operation.inputs, values, strict=True) if value is None]
-    if missing:
-        raise InvalidProblem(f"{name}: {missing[0]} is not given, expected an array, or its type and shape")
-    chosen = tuple(functions._plain(_default(attributes.get(each.name, each.default))) for each in operation.attributes)
-    found = _planned(plan, values, chosen, options)
-    return Call(asked, plan, tuple(o.name for o in operation.inputs), _placing(found, values, options.get("shape")))
+    for operand, value in zip(operation.inputs, values, strict=True):
+        if value is None:
+            raise InvalidProblem(f"{name}: {operand.name} is not given, expected an array, or its type and shape")
+    chosen = tuple(_default(options.get(each.name, each.default)) for each in operation.attributes)
+    dtypes = tuple(options.get(each) for each in operation.asked.values()) or (None,)
+    call = functions.Call(
+        plan, tuple(values), None, chosen, None, dtypes, options.get("input_dtype"), options.get("shape"),
+        options.get("keepdims", False),
+    )  # fmt: skip
+    return Meaning(asked, plan, tuple(operand.name for operand in operation.inputs), _placing(call))
 
 
 def _default(value: Any) -> Any:
-    """A value as the function form passes it on: its own word for a default is None."""
+    """A value as the function form passes it on, where a row's own word for a default is None."""
     return None if isinstance(value, str) else value
 
 
-def _planned(plan: type[Plan], values: list[Any], attributes: tuple, options: Mapping[str, Any]) -> Any:
-    shape = functions._checked_shape(plan, options.get("shape"))
-    keepdims = functions._checked_flag(plan, options.get("keepdims", False))
-    keywords = list(plan.operation.asked.values())
-    dtypes = (options.get("dtype"), *(options.get(each) for each in keywords if each != "dtype"))
-    dtypes, input_dtype = functions._checked_words(plan, dtypes, options.get("input_dtype"))
-    views = functions._values(plan, values)
-    first = next((view for view in views if isinstance(view, View)), None)
-    if first is None:
-        raise InvalidProblem(f"{plan.operation.function}: expected an array among the inputs, got numbers only")
-    return functions._plan(plan, views, first, attributes, dtypes, input_dtype, shape, keepdims)
+def _described(value: Any, name: str) -> View | int | float:
+    return value if isinstance(value, View) or is_number(value) else view_of(value, name)
 
 
-def _placing(found: Any, values: Sequence[Any], shape: Any) -> Placing:
-    """How the arrays of a call lie, as its plan says."""
-    made = importlib.import_module("skuda.codegen.onnx_printer").Placing
-    viewed = isinstance(found, AxisViewPlan)
-    plan: Plan = found.plan if viewed else found
-    operation = plan.operation
-    counts = {name: len(size) if isinstance(size, tuple) else 1 for name, size in plan.sizes.items()}
+def _placing(call: functions.Call) -> Placing:
+    """How the arrays of a call lie."""
+    call, views, found = resolved_by(call, _described)
+    operation, name = call.plan_class.operation, call.plan_class.__name__
+    attributes = attributes_of(operation, SimpleNamespace(**found.attributes), found.types, name)
+    shapes = [shape for shape, _ in made_by(call, _described)]
+    counts = {each: len(size) if isinstance(size, tuple) else 1 for each, size in found.sizes.items()}
     rank = sum(counts[dim.name] for dim in operation.space)
-    order: Sequence[int] = range(rank)
-    if viewed:
-        whole = next(index for index, operand in enumerate(operation.operands) if operand.dims == operation.space)
-        order = found._axis_views[whole].axes
+    order = range(rank) if found.axes is None else found.axes.order
     axes, start = {}, 0
     for dim in operation.space:
         axes[dim.name] = tuple(order[start : start + counts[dim.name]])
         start += counts[dim.name]
-    ranks = {o.name: len(getattr(value, "shape", ())) for o, value in zip(operation.inputs, values, strict=True)}
-    shapes = [shape for shape, _ in found.made]
-    ranks |= {o.name: len(each) for o, each in zip(operation.outputs, shapes, strict=True)}
-    blocks = {name: size for name, size in plan.sizes.items() if name not in counts or name not in axes}
-    return made(rank, axes, ranks, plan.types, {**plan.attributes, **blocks}, shape)
+    ranks = {o.name: len(getattr(view, "shape", ())) for o, view in zip(operation.inputs, views, strict=True)}
+    ranks |= {o.name: len(shape) for o, shape in zip(operation.outputs, shapes, strict=True)}
+    blocks = {each: found.sizes[each] for each in found.blocks}
+    made = importlib.import_module("skuda.codegen.onnx_printer").Placing
+    return made(rank, axes, ranks, found.types, attributes | blocks, call.shape)

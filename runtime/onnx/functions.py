@@ -12,7 +12,7 @@ import numpy as np
 
 from skuda.errors import InvalidProblem
 from skuda.model.dtypes import DTYPES
-from skuda.onnx.call import Call, selected
+from skuda.onnx.call import Meaning, meaning
 from skuda.onnx.programs import OWN, import_onnx, plan_of, plans, program_of
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def refused(spec: str | Path | None = None, package: str = OWN) -> dict[str, str
     return found
 
 
-def _selected(operation: str | Callable, inputs: Sequence[Any], options: dict[str, Any]) -> Call:
+def _selected(operation: str | Callable, inputs: Sequence[Any], options: dict[str, Any]) -> Meaning:
     plan = plan_of(operation)
     arrays, words = [], dict(options)
     for value in inputs:
@@ -134,7 +134,7 @@ def _selected(operation: str | Callable, inputs: Sequence[Any], options: dict[st
             if packed is not None:
                 words.setdefault("input_dtype", packed)
         arrays.append(value)
-    return selected(plan, arrays, words)
+    return meaning(plan, arrays, words)
 
 
 def _example(text: str) -> tuple[np.ndarray, str | None]:
@@ -149,7 +149,7 @@ def _example(text: str) -> tuple[np.ndarray, str | None]:
     return np.broadcast_to(np.zeros((), dtype.storage), shape), found[1] if dtype.packed else None
 
 
-def _printed(call: Call, emitter: Any, spec: str | Path | None, inputs: dict[str, Any]) -> list[Any]:
+def _printed(call: Meaning, emitter: Any, spec: str | Path | None, inputs: dict[str, Any]) -> list[Any]:
     """The outputs of an operation whose nodes an emitter takes."""
     printer = importlib.import_module("skuda.codegen.onnx_printer").Printer
     return printer(program_of(call.plan, spec), call.placing, emitter, inputs).outputs()

@@ -17,20 +17,29 @@ _WHOLE = 2.0**53  # where round_to_int saturates
 # Intrinsics whose rule is that of an operator.
 SAME = {
     "abs": "Abs", "round_even": "Round", "floor": "Floor", "ceil": "Ceil", "isnan": "IsNaN", "isinf": "IsInf",
-    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "erf": "Erf", "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin",
+    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow",
 }  # fmt: skip
 # Why there is no operator for some, or none with the language's bound.
 LACKING = {
     "copysign": "no operator of ONNX reads the sign of a NaN",
-    "erfc": "ONNX has no complementary error function, and 1 - Erf(x) has lost its digits where it is small",
     "expm1": "ONNX has none, and Exp(x) - 1 has lost its digits where it is small",
     "log1p": "ONNX has none, and Log(1 + x) has lost the digits of x where it is small",
     "cbrt": "ONNX has no cube root",
     "atan2": "ONNX has no arctangent of two arguments",
     "hypot": "ONNX has none, and a square leaves the range",
 }  # fmt: skip
+# log(erfc(z) e^(z^2) / t) with t = 2 / (2 + z), as a sum of Chebyshev polynomials of 2 t - 1: for f64, z not below 0.
+_ERFC = (
+    -0.6513268598908547, 0.6419697923564902, 0.019476473204185836, -0.009561514786808632, -0.0009465953444820369,
+    0.00036683949785276145, 4.252332480690777e-05, -2.0278578112534242e-05, -1.6242900046470256e-06,
+    1.3036558355805232e-06, 1.5626441722066142e-08, -8.523809591492654e-08, 6.5290544390988515e-09,
+    5.059343495551469e-09, -9.91364156493033e-10, -2.273651222931836e-10, 9.646791102015527e-11,
+    2.3940380830391146e-12, -6.886027526497553e-12, 8.944879273090725e-13, 3.130921399342958e-13,
+    -1.1270822361367252e-13, 3.810905255189232e-16, 7.106097613609237e-15, -1.5230282014571043e-15,
+    -9.457494571291233e-17, 1.210237189224279e-16,
+)  # fmt: skip
 
 
 class Intrinsics:
@@ -45,6 +54,7 @@ class Intrinsics:
         self.operands = operands
         self.emit, self.cast, self.real, self.whole = printer.emit, printer.cast, printer.real, printer.whole
         self.constant, self.type_of, self.C = printer.constant, printer.type_of, printer.C
+        self.exact = printer.exact
 
     def chosen(self, condition: Any, first: Any, second: Any, of: tuple[Node, Node] | None = None) -> Any:
         """Where a condition holds, the first, else the second.
@@ -52,12 +62,22 @@ class Intrinsics:
         ONNX Runtime's `Where` makes +0 of a -0 that its first value gives. So what is no -0 stands first; not behind a
         `Not`, which its optimizer would turn around again.
 
+        Where both may be, and bits are to be the same, the sign comes from their reciprocals.
+
         Args:
             of: the nodes of the two values; None where the first is no -0.
         """
-        if of is not None and _is_no_minus_zero(of[1], self.operands) and not _is_no_minus_zero(of[0], self.operands):
+        if of is None or _is_no_minus_zero(of[0], self.operands):
+            return self.emit("Where", condition, first, second)
+        if _is_no_minus_zero(of[1], self.operands):
             return self.emit("Where", self.unless(condition), second, first)
-        return self.emit("Where", condition, first, second)
+        found = self.emit("Where", condition, first, second)
+        if not self.exact:
+            return found
+        one, zero = self.real(1), self.real(0)
+        reciprocal = self.emit("Where", condition, self.emit("Div", one, first), self.emit("Div", one, second))
+        below = self.emit("And", self.emit("Equal", found, zero), self.emit("Less", reciprocal, zero))
+        return self.emit("Where", self.unless(below), found, self.real(-0.0))
 
     def unless(self, condition: Any) -> Any:
         """Whether a condition does not hold, for `chosen`."""
@@ -144,7 +164,44 @@ class Intrinsics:
     def log10(self, node: Node, x: Any) -> Any:
         return self.emit("Div", self.emit("Log", x), self.real(math.log(10)))
 
+    def erf(self, node: Node, x: Any) -> Any:
+        if np.float32 == self.C:
+            return self.emit("Erf", x)
+        below = self.emit("Less", x, self.real(0))  # ONNX Runtime has no Erf of f64
+        rest = self.emit("Sub", self.real(1), self._erfc_above(self.emit("Abs", x)))
+        return self.chosen(below, self.emit("Neg", rest), rest)
+
+    def erfc(self, node: Node, x: Any) -> Any:
+        """In f64: 1 - Erf(x) has lost its digits where it is small."""
+        wide = x if np.float64 == self.C else self.cast(x, np.float64)
+        found = self._erfc(wide)
+        return found if np.float64 == self.C else self.cast(found, self.C)
+
+    def _erfc(self, x: Any) -> Any:
+        above = self._erfc_above(self.emit("Abs", x))
+        below = self.emit("Less", x, self.wide(0))
+        return self.chosen(below, self.emit("Sub", self.wide(2), above), above)
+
+    def _erfc_above(self, z: Any) -> Any:
+        """erfc of f64 that is not below 0, within about 2^-50 of itself where it is no less than that."""
+        t = self.emit("Div", self.wide(2), self.emit("Add", z, self.wide(2)))
+        u = self.emit("Sub", self.emit("Mul", t, self.wide(4)), self.wide(2))  # twice the argument of the polynomials
+        last, before = self.wide(0), self.wide(0)
+        for coefficient in reversed(_ERFC[1:]):
+            step = self.emit("Add", self.emit("Sub", self.emit("Mul", u, last), before), self.wide(coefficient))
+            last, before = step, last
+        half = self.emit("Mul", u, self.wide(0.5))
+        total = self.emit("Add", self.emit("Sub", self.emit("Mul", half, last), before), self.wide(_ERFC[0]))
+        power = self.emit("Exp", self.emit("Sub", total, self.emit("Mul", z, z)))
+        return self.emit("Mul", t, power)
+
+    def wide(self, value: float) -> Any:
+        """A constant of f64."""
+        return self.constant(value, np.float64)
+
     def ndtr(self, node: Node, x: Any) -> Any:
+        if np.float64 == self.C:
+            return self.emit("Mul", self.wide(0.5), self._erfc(self.emit("Mul", x, self.wide(-math.sqrt(0.5)))))
         erf = self.emit("Erf", self.emit("Mul", x, self.real(math.sqrt(0.5))))
         return self.emit("Mul", self.real(0.5), self.emit("Add", self.real(1), erf))
 

@@ -96,6 +96,7 @@ class Printer:
         self.operation = program.operation
         self.C = DTYPES[placing.words[COMPUTE]].storage
         self.inputs = dict(inputs)
+        self.exact = same_bits(program)
         self._known: dict[Node, Any] = {}
         self._constants: dict[tuple, Any] = {}
         shape = placing.shape

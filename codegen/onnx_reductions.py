@@ -1,7 +1,7 @@
 """Reductions as operators of ONNX, beside the printer of formulas.
 
 A sum of reals is ONNX's: an implementation chooses its order. Extremes follow the language's rule for NaN, about which
-ONNX says nothing; where they are an output themselves, for zeros of both signs too.
+ONNX says nothing; of operations whose bits are the same, the rule for zeros of both signs too.
 """
 
 from __future__ import annotations
@@ -33,8 +33,6 @@ class Reductions:
 
     def __init__(self, printer: Printer):
         self.printer, self.emit = printer, printer.emit
-        formulas = printer.program.written_out.values()
-        self._shown = set().union(*map(_shown, formulas))
 
     def value(self, node: Node) -> Any:
         """A reduction's value, with one element along what it is over, or one for each block."""
@@ -56,7 +54,7 @@ class Reductions:
             found = self._index(how, value, argument.kind, axes)
         else:
             found = self._reduced(how, value, argument, axes, keep)
-            if node in self._shown and argument.kind == REAL and how in ("max", "min"):
+            if self.printer.exact and argument.kind == REAL and how in ("max", "min") and not _finite(argument):
                 found = self._signed(how, found, value, axes, keep)
         return self.printer.cast(found, np.bool_) if argument.kind == BOOL else found
 
@@ -128,15 +126,6 @@ class Reductions:
             others = [each for each in range(self.printer.placing.rank) if each != axis]
             total = self.emit("Unsqueeze", total, whole(others)) if others else total
         return self.printer.cast(total, self.printer.C)
-
-
-def _shown(node: Node) -> set[Node]:
-    """The reductions that an output may hold as they are."""
-    if node.op.startswith(REDUCE):
-        return {node}
-    if node.op in ("stored", "where", "clamp", "min", "max", "fmin", "fmax"):
-        return set().union(*map(_shown, node.args))
-    return set()
 
 
 def _finite(node: Node) -> bool:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
-from skuda.onnx.functions import OPSET, function, model, refused
+from skuda.onnx.functions import OPSET, function, model, refused, same_bits
+from skuda.onnx.torch_export import translation_table
 
-__all__ = ["OPSET", "function", "model", "refused"]
+__all__ = ["OPSET", "function", "model", "refused", "same_bits", "translation_table"]

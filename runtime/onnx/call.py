@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skuda.arrays.views import View, view_of
 from skuda.errors import InvalidProblem
 from skuda.model.descriptor import attributes_of, is_number
-from skuda.model.operation import Operation
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
 from skuda.model.records import Record
 from skuda.plans import functions
 from skuda.plans.plan import Plan
@@ -39,6 +42,10 @@ class Meaning(Record):
     def operation(self) -> Operation:
         """The operation, or its form, that is computed."""
         return self.plan.operation
+
+    def storage(self, operand: Operand) -> np.dtype:
+        """The NumPy type of an operand's elements."""
+        return DTYPES[self.operation.word(operand, self.placing.words)].storage
 
 
 def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any]) -> Meaning:

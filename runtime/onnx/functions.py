@@ -75,7 +75,7 @@ def function(
     onnx = import_onnx()
     call = _selected(operation, inputs, options)
     nodes = Nodes(onnx)
-    made = _printed(call, nodes, spec, {each: each for each in call.given})
+    made = printed(call, nodes, spec, {each: each for each in call.given})
     outputs = [operand.name for operand in call.operation.outputs]
     outputs = [f"new_{each}" if each in call.given else each for each in outputs]
     for value, output in zip(made, outputs, strict=True):
@@ -108,6 +108,16 @@ def model(
     graph = helper.make_graph([node], made.name, taken, given)
     opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
     return helper.make_model(graph, functions=[made], opset_imports=opsets, ir_version=_IR_VERSION)
+
+
+def same_bits(operation: str | Callable, spec: str | Path | None = None) -> bool:
+    """Whether the function of an operation gives skuda's bits where operators of ONNX are rounded once.
+
+    It does where every step is exact or rounded once; it does not where reals are summed, whose order ONNX leaves open,
+    and where there are exponentials, logarithms and the like.
+    """
+    decide = importlib.import_module("skuda.codegen.onnx_printer").same_bits
+    return decide(program_of(plan_of(operation), spec))
 
 
 def refused(spec: str | Path | None = None, package: str = OWN) -> dict[str, str]:
@@ -149,7 +159,7 @@ def _example(text: str) -> tuple[np.ndarray, str | None]:
     return np.broadcast_to(np.zeros((), dtype.storage), shape), found[1] if dtype.packed else None
 
 
-def _printed(call: Meaning, emitter: Any, spec: str | Path | None, inputs: dict[str, Any]) -> list[Any]:
+def printed(call: Meaning, emitter: Any, spec: str | Path | None, inputs: dict[str, Any]) -> list[Any]:
     """The outputs of an operation whose nodes an emitter takes."""
     printer = importlib.import_module("skuda.codegen.onnx_printer").Printer
     return printer(program_of(call.plan, spec), call.placing, emitter, inputs).outputs()

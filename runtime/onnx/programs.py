@@ -33,14 +33,18 @@ def import_onnx() -> ModuleType:
         raise MissingDependency("skuda.onnx needs the package onnx: pip install 'skuda[onnx]'") from error
 
 
-def plans() -> dict[str, type[Plan]]:
-    """The plan classes of every operation in the catalogs that are loaded, by the names of their functions."""
+def plans(forms: bool = False) -> dict[str, type[Plan]]:
+    """The plan classes of every operation in the catalogs that are loaded, by the names of their functions.
+
+    Args:
+        forms: whether those without some inputs are among them.
+    """
     importlib.import_module(OWN)
     found = {}
     for catalog in registry.catalogs():
         for name in catalog.modules:
             for plan in catalog.plans(name):
-                if not plan.operation.analysis.stage and FORM not in plan.operation.name:
+                if not plan.operation.analysis.stage and (forms or FORM not in plan.operation.name):
                     found.setdefault(plan.operation.function, plan)
     return found
 

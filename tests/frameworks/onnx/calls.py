@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass, field
 
-import ml_dtypes  # noqa: F401 (NumPy has the names of its types from here)
 import numpy as np
 import onnx
 import onnxruntime
@@ -16,6 +16,7 @@ from skuda.onnx import model
 from skuda.onnx.programs import plans
 from skuda.plans.plan import Plan
 
+BOUND = 2.0**-17  # of the largest element of an output, where the compute type is f32
 MANY, SINGLE, BLOCK = ((2,), (3, 2), ()), (9, 5, 8), (4, 3, 20)
 
 
@@ -69,8 +70,6 @@ def _plain(array: np.ndarray) -> np.ndarray:
 def _array(value, dtype: np.dtype) -> np.ndarray:
     if dtype.isbuiltin == 1:
         return value.numpy()
-    import ctypes
-
     shape = tuple(value.shape())
     count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     held = (ctypes.c_char * count).from_address(value.data_ptr()) if count else b""
@@ -90,7 +89,8 @@ def draw(plan: type[Plan], types: dict, seed: int, unusual: bool = False) -> Dra
     forward = next(p for p in plans().values() if p.package == plan.package and p.operation.name == operation.name
                    and p.operation.direction is Direction.FORWARD)  # fmt: skip
     sizes = {}
-    for position, dim in enumerate({**{d.name: d for d in forward.operation.dims}, **{d.name: d for d in operation.dims}}.values()):
+    dims = {dim.name: dim for dim in (*forward.operation.dims, *operation.dims)}
+    for position, dim in enumerate(dims.values()):
         choice = MANY if dim.many else SINGLE
         sizes[dim.name] = choice[(seed + position) % len(choice)]
     if operation.chooses_axes and not sizes[operation.axis.axis_of]:
@@ -118,7 +118,7 @@ def _call(plan, types, sizes, random, unusual, known, seed) -> Drawn:
         order = [axis for axis in range(rank) if axis not in axes] + axes
         options[operation.axis.name] = tuple(axes)
     elif operation.axis is not None:
-        before = [d for d in operation.space[: [d.name for d in operation.space].index(operation.axis.axis_of)]]
+        before = operation.space[: [d.name for d in operation.space].index(operation.axis.axis_of)]
         options[operation.axis.name] = sum(len(sizes[d.name]) if d.many else 1 for d in before)
     for letter, keyword in operation.asked.items():
         options[keyword] = types[letter]
@@ -169,3 +169,26 @@ def _packed(array: np.ndarray, word: str) -> np.ndarray:
     padded = np.concatenate([rows, np.zeros((*rows.shape[:-1], rows.shape[-1] % 2), rows.dtype)], axis=-1) & 15
     joined = (padded[..., ::2] | padded[..., 1::2] << 4).astype(np.uint8)
     return joined if array.ndim else joined.reshape(())
+
+
+def same(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Where elements are the same, zeros by their signs; a NaN is one whatever its bits."""
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    x, y = ours.astype(np.float64), theirs.astype(np.float64)
+    return ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
+
+
+def near(ours: np.ndarray, theirs: np.ndarray, wide: bool) -> np.ndarray:
+    """Where elements are as near as functions of ONNX Runtime and sums in another order come.
+
+    Args:
+        wide: whether the compute type is f64.
+    """
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    if ours.dtype.kind in "iub":  # codes beside a tie
+        unlike = ours.astype(np.int64) - theirs.astype(np.int64)
+        return np.abs(unlike) <= 1
+    x, y = ours.astype(np.float64), theirs.astype(np.float64)
+    step = {"float64": 0.0, "float32": 0.0}.get(ours.dtype.name, 2.0**-7 if ours.dtype.name == "bfloat16" else 2.0**-10)
+    largest = np.abs(x[np.isfinite(x)]).max(initial=0)
+    return (np.abs(x - y) <= (2.0**-45 if wide else BOUND) * largest + step * np.abs(x)) | (np.isnan(x) & np.isnan(y))

@@ -54,7 +54,7 @@ class Reductions:
             found = self._index(how, value, argument.kind, axes)
         else:
             found = self._reduced(how, value, argument, axes, keep)
-            if self.printer.exact and argument.kind == REAL and how in ("max", "min") and not _finite(argument):
+            if self.printer.exact and argument.kind == REAL and how in ("max", "min") and not _magnitude(argument):
                 found = self._signed(how, found, value, axes, keep)
         return self.printer.cast(found, np.bool_) if argument.kind == BOOL else found
 
@@ -131,3 +131,8 @@ class Reductions:
 def _finite(node: Node) -> bool:
     """Whether a value is none of what is not finite, by its own formula: `where(isfinite(x), x, 0)`."""
     return node.op == "where" and node.args[0].op == "isfinite" and node.args[2].op in ("number", "/", "neg")
+
+
+def _magnitude(node: Node) -> bool:
+    """Whether a value is finite and no -0: `where(isfinite(x), abs(x), 0)`."""
+    return _finite(node) and node.args[1].op == "abs"

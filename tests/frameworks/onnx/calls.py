@@ -17,6 +17,7 @@ from skuda.onnx.programs import plans
 from skuda.plans.plan import Plan
 
 BOUND = 2.0**-17  # of the largest element of an output, where the compute type is f32
+KINDS = ("usual", "any bits", "zeros")
 MANY, SINGLE, BLOCK = ((2,), (3, 2), ()), (9, 5, 8), (4, 3, 20)
 
 
@@ -76,14 +77,14 @@ def _array(value, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(bytes(held), dtype).reshape(shape)
 
 
-def draw(plan: type[Plan], types: dict, seed: int, unusual: bool = False) -> Drawn:
+def draw(plan: type[Plan], types: dict, seed: int, kind: str = KINDS[0]) -> Drawn:
     """A call of an operation.
 
     Args:
         plan: its plan class.
         types: element types by letter.
         seed: of sizes and values.
-        unusual: whether operands have any bit patterns.
+        kind: of values, one of KINDS.
     """
     operation, random = plan.operation, np.random.default_rng(seed)
     forward = next(p for p in plans().values() if p.package == plan.package and p.operation.name == operation.name
@@ -100,13 +101,13 @@ def draw(plan: type[Plan], types: dict, seed: int, unusual: bool = False) -> Dra
     known: dict[str, np.ndarray] = {}
     if operation.direction is Direction.BACKWARD:
         fits = (each for each in forward.operation.combinations if each.items() >= types.items())
-        before = _call(forward, next(fits), sizes, random, unusual, {}, seed)
+        before = _call(forward, next(fits), sizes, random, kind, {}, seed)
         known = dict(zip((o.name for o in forward.operation.inputs), before.inputs, strict=True))
         known |= dict(zip((o.name for o in forward.operation.outputs), before.ours(), strict=True))
-    return _call(plan, types, sizes, random, unusual, known, seed)
+    return _call(plan, types, sizes, random, kind, known, seed)
 
 
-def _call(plan, types, sizes, random, unusual, known, seed) -> Drawn:
+def _call(plan, types, sizes, random, kind, known, seed) -> Drawn:
     operation = plan.operation
     options = {a.name: sizes[a.name] for a in operation.attributes if a.type == "size"}
     rank = sum(len(sizes[d.name]) if d.many else 1 for d in operation.space)
@@ -129,7 +130,7 @@ def _call(plan, types, sizes, random, unusual, known, seed) -> Drawn:
         if operand.name in known:
             array = known[operand.name]
         else:
-            array = _elements(operand, word, shape, operand.dims == operation.space, random, unusual)
+            array = _elements(operand, word, shape, operand.dims == operation.space, random, kind)
             if operand.dims == operation.space:
                 array = np.transpose(array, np.argsort(order))
             array = _packed(array, word)
@@ -144,15 +145,17 @@ def _call(plan, types, sizes, random, unusual, known, seed) -> Drawn:
     return Drawn(operation.function, inputs, options, types)
 
 
-def _elements(operand, word, shape, full, random, unusual) -> np.ndarray:
+def _elements(operand, word, shape, full, random, kind) -> np.ndarray:
     dtype = DTYPES[word]
     if dtype.kind != "float":
         low, high = (dtype.lowest, dtype.highest) if dtype.storage.itemsize == 1 else (-20, 20)
-        if word == "i32" and unusual:
+        if word == "i32" and kind == "any bits":
             low, high = -(2**31), 2**31 - 1
         return random.integers(low, int(high) + 1, shape).astype(np.int64 if dtype.packed else dtype.storage)
     bits = np.dtype(f"u{dtype.storage.itemsize}")
-    if unusual:
+    if kind == "zeros" and full:
+        return np.where(random.random(shape) < 0.5, 0.0, -0.0).astype(dtype.storage)
+    if kind == "any bits":
         drawn = random.integers(0, 2 ** (8 * bits.itemsize) - 1, shape, dtype=np.uint64, endpoint=True).astype(bits)
         values = drawn.view(dtype.storage) if shape else np.array(drawn).view(dtype.storage).reshape(())
         usual = random.normal(0, 3, shape).astype(dtype.storage)

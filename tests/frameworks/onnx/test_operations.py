@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
-from calls import draw, near, run, same
+from calls import KINDS, draw, near, run, same
 
 import skuda
 from skuda.model.dtypes import DTYPES
@@ -25,13 +25,13 @@ def test_every_operation_can_be_said():
 
 @pytest.mark.parametrize("name", sorted(EXACT))
 def test_the_same_bits(name):
-    """For every choice of element types: usual values, and any bit patterns."""
+    """For every choice of element types: usual values, any bit patterns, and zeros of both signs."""
     with np.errstate(all="ignore"):
         for seed, types in enumerate(PLANS[name].operation.combinations):
-            for unusual in (False, True):
-                call = draw(PLANS[name], types, seed, unusual)
+            for kind in KINDS:
+                call = draw(PLANS[name], types, seed, kind)
                 for ours, theirs in zip(call.ours(), call.theirs(), strict=True):
-                    assert same(ours, theirs).all(), (types, call.options, ours, theirs)
+                    assert same(ours, theirs).all(), (types, kind, call.options, ours, theirs)
 
 
 @pytest.mark.parametrize("name", sorted(PLANS.keys() - EXACT))

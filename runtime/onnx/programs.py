@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Iterator
-from functools import cache
+from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from skuda.errors import InvalidProblem, MissingDependency, shown
+from skuda.errors import InvalidProblem, MissingDependency, SpecError, shown
 from skuda.launch import registry
 from skuda.model.operation import FORM, Operation
 from skuda.plans.plan import Plan
@@ -79,7 +79,12 @@ def program_of(plan: type[Plan], spec: str | Path | None = None) -> Program:
     operation = plan.operation
     if spec is None and plan.package != OWN:
         raise InvalidProblem(f"{operation.function} is of {plan.package}: name the file of its row, spec=...")
-    found = _programs(None if spec is None else str(spec)).get(_key(operation))
+    path = resources.files("skuda.codegen") / "ops.yaml" if spec is None else Path(spec)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SpecError(f"{spec}: cannot be read: {error}") from error
+    found = _programs(text, path.name).get(_key(operation))
     if found is None:
         raise InvalidProblem(f"{spec}: has no row of {operation.function}")
     return found
@@ -89,12 +94,12 @@ def _key(operation: Operation) -> tuple[str, str]:
     return operation.source, operation.direction.value
 
 
-@cache
-def _programs(spec: str | None) -> dict[tuple[str, str], Program]:
-    load = importlib.import_module("skuda.codegen.spec").load
-    path = resources.files("skuda.codegen") / "ops.yaml" if spec is None else Path(spec)
-    return {_key(program.operation): program for row in load(path).rows for each in _with_forms(row)
-            for program in each.programs}  # fmt: skip
+@lru_cache(16)
+def _programs(text: str, name: str) -> dict[tuple[str, str], Program]:
+    """The programs of a spec. Reading it takes a second; the key is its text, so one that has changed is read again."""
+    rows = importlib.import_module("skuda.codegen.spec").loads(text, name).rows
+    forms = [form for row in rows for form in _with_forms(row)]
+    return {_key(program.operation): program for form in forms for program in form.programs}
 
 
 def _with_forms(row: Row) -> Iterator[Row]:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from skuda.arrays.views import CPU, View, contiguous_strides
-from skuda.errors import MissingDependency, Unsupported
+from skuda.errors import InvalidProblem, MissingDependency, Unsupported, shown
 from skuda.onnx.call import meaning
 from skuda.onnx.functions import printed
 from skuda.onnx.programs import OWN, import_onnx, plans
@@ -30,11 +30,15 @@ def translation_table(
             are left out.
 
     Raises:
+        InvalidProblem: onnxscript has no such opset, or it is older than what the operators are made of.
         MissingDependency: onnx or onnxscript is not installed.
     """
     import_onnx()
     operator_of = importlib.import_module("skuda.torch").operator_of
-    opset = getattr(_import_onnxscript(), f"opset{opset_version}")
+    opset = getattr(_import_onnxscript(), f"opset{opset_version}", None)
+    if opset is None or opset_version < DEFAULT_OPSET:
+        raise InvalidProblem(f"opset_version is {shown(opset_version)}, expected one of {DEFAULT_OPSET} and above that "
+                             "onnxscript has")  # fmt: skip
     files = {OWN: None, **(specs or {})}
     table = {}
     for plan in plans(forms=True).values():

@@ -20,6 +20,7 @@ ROOMS = (
     "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
+CODEGEN = "skuda.codegen."  # no part of the runtime: prints formulas, which ONNX's functions are made of
 GENERATED = "skuda.generated"  # no part of the runtime: a catalog, which registers itself when it is imported
 
 
@@ -55,6 +56,8 @@ def imported(name: str) -> Iterator[str]:
         else:
             continue
         for each in found:
+            if name.startswith("skuda.onnx.") and each.startswith(CODEGEN):
+                continue
             if each.partition(".")[0] == "skuda" and not f"{each}.".startswith(f"{GENERATED}."):
                 yield each
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import numpy as np
 import onnx
 import pytest
-from calls import KINDS, draw, near, run, same
+from calls import BOUND, KINDS, draw, near, run, same
 
 import skuda
 from skuda.model.dtypes import DTYPES
@@ -13,6 +16,7 @@ from skuda.onnx import model, refused, same_bits
 from skuda.onnx.programs import plans
 
 PLANS = {name: plan for name, plan in plans().items() if plan.package == "skuda.generated" and name not in refused()}
+DOCS = Path(__file__).parents[3] / "docs" / "frameworks.md"
 EXACT = {name for name in PLANS if same_bits(name)}
 
 
@@ -21,6 +25,13 @@ def test_every_operation_can_be_said():
     assert len(PLANS) > 100
     assert {"quantize_per_group", "dynamic_quantize_fp8_per_channel", "amax", "argmax"} <= EXACT
     assert not {"softmax", "rms_norm", "gelu", "sum"} & EXACT
+
+
+def test_the_page_names_those_without_the_same_bits():
+    page = DOCS.read_text(encoding="utf-8")
+    listed = page.partition("These have other bits:")[2].partition("\n\n")[0]
+    assert re.findall(r"`(\w+)`", listed) == [name for name in PLANS if name not in EXACT]
+    assert f"2^{int(np.log2(BOUND))} of the largest" in page
 
 
 @pytest.mark.parametrize("name", sorted(EXACT))

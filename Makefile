@@ -19,9 +19,9 @@ demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights and activations of a 
 	$(BIN)/skuda demo quantize --scheme per_channel:s8 --scheme per_group:s4
 	$(BIN)/skuda demo activations
 
-test: $(VENV)/.test ## check the generated files, then run every test that this machine can
+test: $(VENV)/.test ## check the generated files, then run what this machine can; costly tests in turns, ARGS=--all for all
 	$(BIN)/skuda check
-	$(BIN)/python -m pytest -n auto
+	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-frameworks: $(VENV)/.frameworks ## test with frameworks that need no GPU: ONNX Runtime, Ray
 	$(BIN)/python -m pytest tests/frameworks/onnx tests/frameworks/ray

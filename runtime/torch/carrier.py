@@ -4,29 +4,59 @@ from __future__ import annotations
 
 import torch
 
-from skuda.arrays.libraries import PLAIN, library_of_plain, plain_library
-from skuda.errors import InvalidProblem
+from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
+from skuda.errors import InvalidProblem, SkudaError
+from skuda.model.descriptor import is_number
 from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
+from skuda.plans.results import made_by
+from skuda.torch.described import described
 from skuda.torch.operators import operator_of
 
 
 def carry(call: Call):
-    """A call through torch's dispatcher; NotImplemented where nothing of torch follows it and its tensors are plain."""
+    """A call through torch's dispatcher; NotImplemented where nothing of torch follows it and its tensors are plain.
+
+    Raises:
+        SkudaError: arguments that do not fit, or a stream: torch's own is the one of what it follows.
+    """
     if functions.tracing():
         return operator_of(call.plan_class).apply(normalized(call))
-    arrays = [*call.inputs, *(call.out if isinstance(call.out, (tuple, list)) else (call.out,))]
+    outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
+    arrays = [*call.inputs, *outs]
+    if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
+        return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
     if all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors):
         if not library_of_plain(torch.Tensor).follows(arrays):
             return NotImplemented
+    name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
-        name = f"skuda.{call.plan_class.operation.function}"
         raise InvalidProblem(
             f"{name}: stream= is given where autograd, a transform or a mode of torch follows the call; "
             "use `with torch.cuda.stream(stream):`"
         )
-    return operator_of(call.plan_class).apply(normalized(call))
+    call = normalized(call)
+    if not torch._C._is_any_autocast_enabled():  # which makes types fit
+        made_by(call, described)  # the errors of a call that nothing follows
+    try:
+        return operator_of(call.plan_class).apply(call)
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, SkudaError) or _SCHEMA not in str(error):
+            raise
+        with torch.no_grad():
+            call.run()  # which says what is wrong with an attribute
+        raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+_SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes
+
+
+def _is_carried(value) -> bool:
+    """Whether an operator can take it: a strided tensor, a number, or no `out`."""
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and not value.is_quantized and value.dtype in torch_storages()
+    return value is None or is_number(value)
 
 
 functions.CARRIERS["torch"] = carry

@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 import skuda
+from skuda.plans.functions import FRAMEWORKS
 
 # From the lowest room to the highest; ARCHITECTURE.md says what is in each. Modules of the package itself are rooms.
 ROOMS = (
-    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "onnx",
+    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "torch", "onnx",
     "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
@@ -63,6 +64,8 @@ def imported(name: str) -> Iterator[str]:
 
 
 IMPORTS = {name: set(imported(name)) for name in MODULES}
+# The functions import the package of a framework when a first array of it comes; below that they know none.
+IMPORTS["skuda.plans.functions"] -= {f"skuda.{framework}" for framework in FRAMEWORKS}
 IMPORTS["skuda"] |= {f"skuda.{home}" for home in skuda._HOMES.values()}
 
 

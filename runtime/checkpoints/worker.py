@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from contextlib import closing
 
 from skuda.checkpoints.weights import Backend, backend
@@ -19,19 +20,25 @@ def serve(number: int) -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints is no answer
     on: dict[str, Backend] = {}
-    for line in sys.stdin:
-        job = Job(**json.loads(line))
-        try:
-            if job.device not in on:
-                on[job.device] = backend(job.device, number)
-            with closing(job.steps(on[job.device])) as steps:  # removes what is half written, however it ends
-                for done in steps:
-                    print(json.dumps({"bytes": done}), file=answers)
-            print(json.dumps({"finished": True}), file=answers)
-        except BrokenPipeError:  # the process that started this one has ended
-            os._exit(1)
-        except Exception as error:
-            print(json.dumps({"error": str(error), "kind": type(error).__name__}), file=answers)
+    try:
+        for line in sys.stdin:
+            for answer in _answers(Job(**json.loads(line)), on, number):
+                print(json.dumps(answer), file=answers)
+    except BrokenPipeError:  # the process that started this one has ended
+        os._exit(1)
+
+
+def _answers(job: Job, on: dict[str, Backend], number: int) -> Iterator[dict]:
+    """What is said of a job while it is done. What is half written is removed, however this ends."""
+    try:
+        if job.device not in on:
+            on[job.device] = backend(job.device, number)
+        with closing(job.steps(on[job.device])) as steps:
+            for done in steps:
+                yield {"bytes": done}
+        yield {"finished": True}
+    except Exception as error:
+        yield {"error": str(error), "kind": type(error).__name__}
 
 
 if __name__ == "__main__":

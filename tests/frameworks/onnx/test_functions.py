@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
 from calls import near, run, same
 from onnx import TensorProto, helper
@@ -104,6 +107,16 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, module):
     monkeypatch.setitem(sys.modules, module, None)
     with pytest.raises(MissingDependency, match=rf"the package {module}.*pip install 'skuda\[onnx\]'"):
         translation_table()
+
+
+def test_the_pages_example_runs():
+    page = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", page.partition("## ONNX")[2], re.DOTALL)[0]
+    found = {"onnxruntime": onnxruntime, "skuda": skuda}
+    exec(code, found)
+    x, weight = X.astype(np.float16), np.ones(10, np.float32)
+    given = {"input": x, "weight": weight}
+    assert near(skuda.rms_norm(x, weight, eps=1e-5), found["session"].run(None, given)[0], False).all()
 
 
 def test_importing_loads_neither_onnx_nor_torch():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, shown
 from skuda.model.dtypes import DTYPES
 from skuda.onnx.call import Meaning, meaning
 from skuda.onnx.programs import OWN, import_onnx, plan_of, plans, program_of
@@ -18,9 +18,10 @@ from skuda.onnx.programs import OWN, import_onnx, plan_of, plans, program_of
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto
 
-OPSET = 21  # of the operators that functions are made of: 8-bit floats are from 19 on
+OPSET = 21  # of the operators that functions are made of, if none is asked for
+OLDEST, OLDEST_OF_FP8 = 18, 19  # where reductions take axes as an input; where there are 8-bit floats
 DOMAIN = "skuda"
-_IR_VERSION = 10  # the first that has opset 21
+_IR_OF_FUNCTIONS = 8
 _INPUT = re.compile(r"\s*(\w+)\s*\[([\d\s,]*)\]\s*")
 
 
@@ -50,7 +51,12 @@ class Nodes:
 
 
 def function(
-    operation: str | Callable, *inputs: Any, spec: str | Path | None = None, name: str | None = None, **options: Any
+    operation: str | Callable,
+    *inputs: Any,
+    spec: str | Path | None = None,
+    name: str | None = None,
+    opset: int = OPSET,
+    **options: Any,
 ) -> FunctionProto:
     """The formula of an operation as a function of standard operators, for inputs of certain types and axes.
 
@@ -64,6 +70,7 @@ def function(
             whose lengths are an example; or None for an optional input that is left out.
         spec: the file that the catalog was generated from, for an operation of a catalog of one's own.
         name: of the function; the operation's if None.
+        opset: of the operators, 18 or newer; 8-bit floats need 19.
         options: attributes, `dtype`, `scale_dtype`, `input_dtype`, `shape`, `keepdims` and `without`, as the function
             form takes them.
 
@@ -74,13 +81,14 @@ def function(
     """
     onnx = import_onnx()
     call = _selected(operation, inputs, options)
+    _check_opset(call, opset, onnx)
     nodes = Nodes(onnx)
     made = printed(call, nodes, spec, {each: each for each in call.given})
     outputs = [operand.name for operand in call.operation.outputs]
     outputs = [f"new_{each}" if each in call.given else each for each in outputs]
     for value, output in zip(made, outputs, strict=True):
         nodes.nodes.append(onnx.helper.make_node("Identity", [value], [output]))
-    opsets = [onnx.helper.make_opsetid("", OPSET)]
+    opsets = [onnx.helper.make_opsetid("", opset)]
     named = name or call.asked.function
     return onnx.helper.make_function(
         DOMAIN, named, list(call.given), outputs, nodes.nodes, opsets, doc_string=call.operation.doc
@@ -88,12 +96,17 @@ def function(
 
 
 def model(
-    operation: str | Callable, *inputs: Any, spec: str | Path | None = None, name: str | None = None, **options: Any
+    operation: str | Callable,
+    *inputs: Any,
+    spec: str | Path | None = None,
+    name: str | None = None,
+    opset: int = OPSET,
+    **options: Any,
 ) -> ModelProto:
     """A model that calls the function of an operation once. Arguments and errors as `function`."""
     onnx = import_onnx()
     helper = onnx.helper
-    made = function(operation, *inputs, spec=spec, name=name, **options)
+    made = function(operation, *inputs, spec=spec, name=name, opset=opset, **options)
     call = _selected(operation, inputs, options)
 
     def info(tensor: str, operand: str, word: str) -> Any:
@@ -106,8 +119,17 @@ def model(
              for each, operand in zip(made.output, call.operation.outputs, strict=True)]  # fmt: skip
     node = helper.make_node(made.name, list(made.input), list(made.output), domain=DOMAIN)
     graph = helper.make_graph([node], made.name, taken, given)
-    opsets = [helper.make_opsetid("", OPSET), helper.make_opsetid(DOMAIN, 1)]
-    return helper.make_model(graph, functions=[made], opset_imports=opsets, ir_version=_IR_VERSION)
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]
+    version = max(_IR_OF_FUNCTIONS, helper.find_min_ir_version_for(opsets[:1]))
+    return helper.make_model(graph, functions=[made], opset_imports=opsets, ir_version=version)
+
+
+def _check_opset(call: Meaning, opset: int, onnx: Any) -> None:
+    words = [call.operation.word(operand, call.placing.words) for operand in call.operation.operands]
+    least = OLDEST_OF_FP8 if any(DTYPES[word].narrow_float for word in words) else OLDEST
+    newest = onnx.defs.onnx_opset_version()
+    if not least <= opset <= newest:
+        raise InvalidProblem(f"{call.asked.function}: opset is {shown(opset)}, expected {least} to {newest}")
 
 
 def same_bits(operation: str | Callable, spec: str | Path | None = None) -> bool:

@@ -50,6 +50,22 @@ def test_functions_stand_in_a_graph_of_ones_own():
     assert same(skuda.dequantize_per_token(codes, scale, dtype="f32"), found).all()
 
 
+@pytest.mark.parametrize("opset", [18, 19, 20, 22])
+def test_other_opsets_give_the_same(opset):
+    for name, options in (("dynamic_quantize_per_group", {"group_size": 4, "dtype": "s4"}), ("argmax", {"axis": 0}),
+                          ("softmax", {"axis": -1}), ("var", {"axis": (0, 1)})):  # fmt: skip
+        found = run(model(name, X, opset=opset, **options), [X])
+        for ours, theirs in zip(run(model(name, X, **options), [X]), found, strict=True):
+            assert same(ours, theirs).all()
+
+
+def test_an_opset_without_the_operators_is_refused():
+    with pytest.raises(InvalidProblem, match="softmax: opset is 17, expected 18 to"):
+        function("softmax", X, opset=17)
+    with pytest.raises(InvalidProblem, match="dynamic_quantize_fp8_per_token: opset is 18, expected 19 to"):
+        function("dynamic_quantize_fp8_per_token", X, dtype="e4m3", opset=18)
+
+
 @pytest.mark.parametrize("axis", [0, 1, -1, (0, 1), None])
 def test_axes_are_those_that_are_named(axis):
     for name in ("amax", "argmin", "softmax", "sum"):

@@ -130,3 +130,24 @@ def test_the_page_lists_them():
 def test_an_operation_of_a_catalog_of_ones_own_needs_its_file(catalog):
     with pytest.raises(InvalidProblem, match="of_exp is of of_intrinsics: name the file of its row, spec="):
         function("of_exp", "f32[4]")
+
+
+def test_operators_of_a_catalog_of_ones_own_are_exported(catalog):
+    import torch
+
+    from skuda.onnx import translation_table
+
+    package, spec = catalog
+
+    class Model(torch.nn.Module):
+        def forward(self, x):
+            return package.of_exp(x), package.of_round_even(x)
+
+    x = np.linspace(-3, 3, 40, dtype=np.float32).reshape(5, 8)
+    table = translation_table(specs={package.__name__: spec})
+    made = torch.onnx.export(
+        Model().eval(), (torch.from_numpy(x),), dynamo=True, custom_translation_table=table, verbose=False
+    )
+    exponential, rounded = run(made.model_proto, [x])
+    assert near(package.of_exp(x), exponential, False).all()
+    assert same(package.of_round_even(x), rounded).all()

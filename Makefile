@@ -24,7 +24,7 @@ test: $(VENV)/.test ## check the generated files, then run what this machine can
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
 test-frameworks: $(VENV)/.frameworks ## test with frameworks that need no GPU: ONNX Runtime, Ray
-	$(BIN)/python -m pytest tests/frameworks/onnx tests/frameworks/ray
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/frameworks/onnx tests/frameworks/ray $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate
@@ -87,7 +87,7 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 $(VENV)/.demo: EXTRAS = demo$(CUDA)
 $(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
 $(VENV)/.test: EXTRAS = $(if $(CUDA),test-base$(CUDA),test)
-$(VENV)/.frameworks: EXTRAS = test-frameworks,$(if $(CUDA),test-base$(CUDA),test)
+$(VENV)/.frameworks: EXTRAS = $(if $(CUDA),test-base$(CUDA),test),frameworks
 
 $(VENV)/.demo $(VENV)/.build $(VENV)/.test $(VENV)/.frameworks: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'

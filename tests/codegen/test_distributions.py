@@ -163,7 +163,7 @@ def imported() -> set[str]:
 def test_the_test_extra_brings_what_the_tests_import():
     """CuPy too, in one of its builds: on a machine without a GPU its arrays are made around other memory. The tests of
     frameworks have an extra of their own."""
-    brought, providers = required("skuda", {"test", "test-frameworks"}), metadata.packages_distributions()
+    brought, providers = required("skuda", {"test", "frameworks"}), metadata.packages_distributions()
     lacking = {}
     for module in imported():
         of = {normal(name) for name in providers.get(module, [module])}

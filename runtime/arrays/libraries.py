@@ -203,6 +203,21 @@ class _DLPack(_CuPy):
             return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
 
 
+def tracing_framework(values) -> str | None:
+    """The module whose `call` takes a call of such values, some of which have no memory that could be viewed now: JAX
+    traces them, or they lie on several devices. None where there is none.
+    """
+    for value in values:
+        if type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and _is_traced_by_jax(value):
+            return "skuda.jax.calls"
+    return None
+
+
+def _is_traced_by_jax(value) -> bool:
+    jax = sys.modules["jax"]
+    return isinstance(value, jax.core.Tracer) or (isinstance(value, jax.Array) and len(value.sharding.device_set) > 1)
+
+
 _LIBRARIES: dict[type, Library] = {}
 
 

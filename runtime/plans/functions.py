@@ -6,12 +6,15 @@ Every generated function is one line that calls `call`.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, device_of, library_of, library_of_plain, mark_written
+from skuda.arrays.libraries import (
+    PLAIN, device_of, library_of, library_of_plain, mark_written, tracing_framework
+)  # fmt: skip
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
 from skuda.launch.prepared import FastPath, refuse
@@ -173,16 +176,13 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
-    shape = _checked_shape(plan_class, shape)
-    keepdims = _checked_flag(plan_class, keepdims)
-    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
-    attributes = tuple(map(_plain, attributes))
+    if (framework := tracing_framework(inputs)) is not None:
+        traced = import_module(framework).call
+        return traced(plan_class, inputs, attributes, out, stream, dtypes, input_dtype, shape, keepdims)
     views = _values(plan_class, inputs)
-    first = next((value for value in views if isinstance(value, View)), None)
-    if first is None:
-        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
+    first = next(value for value in views if isinstance(value, View))
     library = library_of(first.owner)
-    plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape, keepdims)
     outputs = _outputs(plan, library, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
@@ -217,9 +217,23 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     ]
 
 
-def _plan(
-    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+def plan_for(
+    plan_class: type[Plan], values: Sequence[View | int | float], attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
+    """The plan of a call, found in the cache or selected.
+
+    Args:
+        plan_class, attributes, input_dtype, shape, keepdims: as of `call`.
+        values: the inputs as views and numbers.
+        dtypes: the element types that the call names, in the order of `Operation.asked`.
+    """
+    shape = _checked_shape(plan_class, shape)
+    keepdims = _checked_flag(plan_class, keepdims)
+    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
+    attributes = tuple(map(_plain, attributes))
+    first = next((value for value in values if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),

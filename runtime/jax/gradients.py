@@ -1,0 +1,118 @@
+"""Gradients of calls: the operations that the rows declare, in reverse mode."""
+
+from __future__ import annotations
+
+import sys
+from functools import lru_cache
+from typing import Any
+
+import jax
+
+from skuda.jax.primitives import call, differentiable, varying_alike
+from skuda.jax.program import Program, program_of
+from skuda.jax.selection import select
+from skuda.jax.undeclared import constant, without_gradient
+from skuda.model.sku import Direction
+from skuda.plans.plan import Plan
+
+GRADIENT = "d_"  # before the name of an operand whose gradient it is
+
+
+def backward_of(plan_class: type[Plan]) -> type[Plan] | None:
+    """The plan class of the gradients of a forward pass; None where none are declared."""
+    operation = plan_class.operation
+    if operation.direction is Direction.BACKWARD:
+        return None
+    every = sys.modules[plan_class.__module__].PLANS
+    return next((each for each in every if each.operation.direction is Direction.BACKWARD), None)
+
+
+def with_gradients(program: Program, attributes: tuple[tuple[str, Any], ...], *arrays) -> list:
+    """The outputs of a call, whose gradients are those that its row declares.
+
+    Args:
+        program: of the call.
+        attributes: those of the call, by name.
+        arrays: the inputs.
+    """
+    operation, backward = program.operation, backward_of(program.plan_class)
+    words = dict(zip((o.name for o in operation.outputs), program.plan.words[len(operation.inputs) :], strict=True))
+    if backward is None or not any(map(differentiable, words.values())):
+        return call(program, *arrays)
+    made, needed = _names(backward.operation.outputs), _names(backward.operation.inputs)
+    called, known = f"skuda.{operation.function}", ", ".join(name.removeprefix(GRADIENT) for name in made)
+    stop = "jax.lax.stop_gradient makes an input a constant"
+    guarded = [
+        array if GRADIENT + o.name in made
+        else constant(array, f"{called} has no declared gradient for {o.name}, only for {known}; {stop}")
+        for o, array in zip(operation.inputs, varying_alike(arrays), strict=True)
+    ]  # fmt: skip
+    outputs = _differentiable(program.text, attributes)(*guarded)
+    return [
+        each if GRADIENT + name in needed or not differentiable(words[name])
+        else without_gradient(each, f"{called} has no declared gradient of its output {name}; {stop}")
+        for name, each in zip(words, outputs, strict=True)
+    ]  # fmt: skip
+
+
+def _names(operands) -> list[str]:
+    return [operand.name for operand in operands]
+
+
+def backward_call(
+    program: Program, backward: type[Plan], attributes: tuple[tuple[str, Any], ...], values: dict[str, Any]
+) -> tuple:
+    """The program of a call's gradients, and its inputs.
+
+    Args:
+        program: of the call.
+        backward: the plan class of its gradients.
+        attributes: those of the call, by name; others of the gradients have their defaults.
+        values: the inputs of the gradients by name.
+    """
+    operation, forward, types = backward.operation, program.operation, program.plan.types
+    given = dict(attributes)
+    chosen = [
+        given.get(each.name, each.default if isinstance(each.default, (int, float)) else None)
+        for each in operation.attributes
+    ]
+    shape = None
+    if operation.shaped is not None:
+        shape = program.shapes[_names(forward.inputs).index(operation.shaped.name.removeprefix(GRADIENT))]
+    selected, arrays = select(
+        backward,
+        [values[operand.name] for operand in operation.inputs],
+        chosen,
+        tuple(types.get(letter) for letter in operation.asked),
+        types.get(operation.told),
+        shape,
+    )
+    return selected, *arrays
+
+
+@lru_cache(4096)
+def _differentiable(text: str, attributes: tuple[tuple[str, Any], ...]):
+    """The function of a call's arrays, with its gradients."""
+    program = program_of(text)
+    operation, backward = program.operation, backward_of(program.plan_class)
+    inputs, outputs = _names(operation.inputs), _names(operation.outputs)
+    needed, made = _names(backward.operation.inputs), _names(backward.operation.outputs)
+
+    @jax.custom_vjp
+    def run(*arrays):
+        return tuple(call(program, *arrays))
+
+    def forward(*arrays):
+        found = tuple(call(program, *arrays))
+        known = dict(zip(inputs, arrays, strict=True)) | dict(zip(outputs, found, strict=True))
+        return found, {name: known[name] for name in needed if name in known}
+
+    def reverse(kept, gradients):
+        given = {GRADIENT + name: gradient for name, gradient in zip(outputs, gradients, strict=True)}
+        found = call(*backward_call(program, backward, attributes, kept | given))
+        by_name = dict(zip(made, found, strict=True))
+        parts = zip((by_name.get(GRADIENT + name) for name in inputs), program.shapes, program.storages)
+        return tuple(None if each is None else each.reshape(shape).astype(element) for each, shape, element in parts)
+
+    run.defvjp(forward, reverse)
+    return run

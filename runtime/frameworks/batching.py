@@ -59,7 +59,7 @@ def batched(
 def repeated(
     operation: Operation, has_batch: Mapping[str, bool], ranks: Mapping[str, int], types: Types
 ) -> tuple[str, ...] | None:
-    """`expanded` of the one call that `batched` describes; None where there is none. Arguments are those of `batched`."""
+    """`expanded` of the one call that `batched` describes, whose arguments these are; None where there is none."""
     lead = leading(operation)
     if lead is None:
         return None

@@ -10,7 +10,9 @@ from skuda.jax.selection import select
 from skuda.plans.plan import Plan
 
 
-def call(plan_class: type[Plan], values: Sequence, attributes: Sequence, out, stream, dtypes, input_dtype, shape, keepdims):
+def call(
+    plan_class: type[Plan], values: Sequence, attributes: Sequence, out, stream, dtypes, input_dtype, shape, keepdims
+):
     """The outputs of a call, some of whose arrays JAX traces.
 
     Args:

@@ -36,22 +36,24 @@ def with_gradients(program: Program, attributes: tuple[tuple[str, Any], ...], *a
         arrays: the inputs.
     """
     operation, backward = program.operation, backward_of(program.plan_class)
-    words = dict(zip((o.name for o in operation.outputs), program.plan.words[len(operation.inputs) :], strict=True))
-    if backward is None or not any(map(differentiable, words.values())):
+    words = dict(zip((o.name for o in operation.operands), program.plan.words, strict=True))
+    if backward is None or not any(differentiable(words[output.name]) for output in operation.outputs):
         return call(program, *arrays)
+    # The gradient of codes is that of nothing which JAX could differentiate.
     made, needed = _names(backward.operation.outputs), _names(backward.operation.inputs)
-    called, known = f"skuda.{operation.function}", ", ".join(name.removeprefix(GRADIENT) for name in made)
+    given = [name for name in (each.removeprefix(GRADIENT) for each in made) if differentiable(words[name])]
+    called, known = f"skuda.{operation.function}", ", ".join(given) or "no input"
     stop = "jax.lax.stop_gradient makes an input a constant"
     guarded = [
-        array if GRADIENT + o.name in made
-        else constant(array, f"{called} has no declared gradient for {o.name}, only for {known}; {stop}")
+        array if GRADIENT + o.name in made and differentiable(words[o.name])
+        else constant(array, f"{called} has no gradient for {o.name} ({words[o.name]}), but for {known}; {stop}")
         for o, array in zip(operation.inputs, varying_alike(arrays), strict=True)
     ]  # fmt: skip
     outputs = _differentiable(program.text, attributes)(*guarded)
     return [
         each if GRADIENT + name in needed or not differentiable(words[name])
         else without_gradient(each, f"{called} has no declared gradient of its output {name}; {stop}")
-        for name, each in zip(words, outputs, strict=True)
+        for name, each in zip(_names(operation.outputs), outputs, strict=True)
     ]  # fmt: skip
 
 
@@ -111,8 +113,10 @@ def _differentiable(text: str, attributes: tuple[tuple[str, Any], ...]):
         given = {GRADIENT + name: gradient for name, gradient in zip(outputs, gradients, strict=True)}
         found = call(*backward_call(program, backward, attributes, kept | given))
         by_name = dict(zip(made, found, strict=True))
-        parts = zip((by_name.get(GRADIENT + name) for name in inputs), program.shapes, program.storages)
-        return tuple(None if each is None else each.reshape(shape).astype(element) for each, shape, element in parts)
+        wanted = zip((by_name.get(GRADIENT + name) for name in inputs), program.shapes, program.storages)
+        return tuple(
+            None if each is None or each.dtype != element else each.reshape(shape) for each, shape, element in wanted
+        )
 
     run.defvjp(forward, reverse)
     return run

@@ -62,8 +62,9 @@ def _lower(ctx, *operands, text: str, workspace: int = 0):
     results = rule(ctx.replace(avals_out=[*stored, *scratch]), *operands, **{handler.ATTRIBUTE: text})
     converted = []
     for result, own, wanted in zip(results, stored, ctx.avals_out):
-        kept = own.dtype == wanted.dtype
-        converted.append(result if kept else stablehlo.convert(mlir.aval_to_ir_type(ctx.module_context, wanted), result))
+        if own.dtype != wanted.dtype:
+            result = stablehlo.convert(mlir.aval_to_ir_type(ctx.module_context, wanted), result)
+        converted.append(result)
     return converted
 
 

@@ -118,7 +118,7 @@ class _Partitions:
         return self._shardings(mesh, chosen)[self.inputs :]
 
     def partition(self, mesh: Mesh, arguments: Sequence, results: Sequence):
-        """What `custom_partitioning` asks for: the mesh, the function of a device, shardings of results, of arguments."""
+        """What `custom_partitioning` asks for: the mesh, what a device computes, shardings of results and arguments."""
         mesh, chosen = self._chosen(mesh, [each.sharding for each in (*arguments, *results)])
         shardings = self._shardings(mesh, chosen)
         parts = {key: prod(mesh.shape[name] for name in names) for key, names in chosen.items()}
@@ -161,8 +161,8 @@ class _Partitions:
 
 
 class _Names:
-    """The names of one factor in a sharding rule. Where arrays have entries for different numbers of its elements, it is
-    made of several, the first of which all have.
+    """The names of one factor in a sharding rule: of several where arrays have entries for different numbers of its
+    elements. All have the first.
 
     Attributes:
         first: that all have.
@@ -216,7 +216,8 @@ def _joined(how: str, value, names: tuple[str, ...]):
         return jax.lax.psum(value, names)
     if value.dtype == jnp.bool_:
         return (jax.lax.pmax if how in ("any", "max") else jax.lax.pmin)(value.astype(jnp.int32), names) > 0
-    return _from_ordered(how, (jax.lax.pmax if how == "max" else jax.lax.pmin)(_ordered(how, value), names), value.dtype)
+    found = (jax.lax.pmax if how == "max" else jax.lax.pmin)(_ordered(how, value), names)
+    return _from_ordered(how, found, value.dtype)
 
 
 def _ordered(how: str, value):

@@ -22,7 +22,13 @@ _APART = 1 << 64  # bytes between arrays, none of which has an address yet
 
 
 def select(
-    plan_class: type[Plan], values: Sequence, attributes: Sequence, dtypes=(), input_dtype=None, shape=None, keepdims=False
+    plan_class: type[Plan],
+    values: Sequence,
+    attributes: Sequence,
+    dtypes: Sequence[str | None] = (),
+    input_dtype: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    keepdims: bool = False,
 ) -> tuple[Program, list]:
     """The program of a call in the function form, and its inputs as arrays of the shapes that it wants.
 
@@ -60,7 +66,7 @@ def _stand_in(value, operand, index: int, called: str) -> View | int | float:
         view = view_of(value, called)
         return View(_APART * (index + 1), view.shape, view.strides, view.storage, CPU, view.contiguous, True, value)
     if not isinstance(value, jax.Array):
-        raise NotAnArray(f"{called} is a {type_name(value)}, expected an array of JAX or NumPy beside one that is traced")
+        raise NotAnArray(f"{called} is a {type_name(value)}, expected an array of JAX or NumPy, or a number")
     aval = jax.typeof(value)
     if operand.scalar and aval.weak_type and not aval.shape:
         return 0.0 if jnp.issubdtype(aval.dtype, jnp.floating) else 0

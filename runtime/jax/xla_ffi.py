@@ -45,16 +45,13 @@ class ApiVersion(Structure):
 
 
 class Api(Structure):
-    """Pointers to XLA's functions, up to the last that is used."""
+    """Pointers to XLA's functions, up to the last that is used; others are counted alone, for versions rename them."""
 
-    _fields_ = [*_HEAD, ("api_version", ApiVersion), ("internal_api", c_void_p)] + [
-        (f"XLA_FFI_{name}", c_void_p)
-        for name in (
-            "Error_Create Error_GetMessage Error_Destroy Handler_Register Stream_Get Type_Register "
-            "ExecutionContext_Get State_Set State_Get DeviceMemory_Allocate DeviceMemory_Free ThreadPool_Schedule "
-            "ThreadPool_NumThreads Future_Create Future_SetAvailable Future_SetError RunId_Get DeviceOrdinal_Get"
-        ).split()
-    ]
+    _fields_ = [
+        *_HEAD, ("api_version", ApiVersion), ("internal_api", c_void_p), ("XLA_FFI_Error_Create", c_void_p),
+        *((f"_{index}", c_void_p) for index in range(3)), ("XLA_FFI_Stream_Get", c_void_p),
+        *((f"_{index}", c_void_p) for index in range(3, 15)), ("XLA_FFI_DeviceOrdinal_Get", c_void_p),
+    ]  # fmt: skip
 
 
 class Buffer(Structure):
@@ -123,6 +120,7 @@ _STRUCTS = {
     "XLA_FFI_Stream_Get_Args": StreamGetArgs,
     "XLA_FFI_DeviceOrdinal_Get_Args": DeviceOrdinalGetArgs,
 }
+_RENAMED = {"XLA_FFI_InternalExtension": "XLA_FFI_Extension_Base"}  # later names of structs, and the earlier ones
 _GROWS = ("XLA_FFI_Api",)  # to which later versions add members that no handler here reads
 _PLAIN = {"size_t": c_size_t, "int64_t": c_int64, "int32_t": c_int32, "int": c_int, "XLA_FFI_Handler_Traits": c_uint32}
 
@@ -147,6 +145,8 @@ def check_header(folder: str | Path, version: str) -> tuple[int, int]:
         found = re.search(rf"\b{name}\s*=\s*(\d+)", text)
         if found is None or int(found[1]) != value:
             raise Unsupported(f"{problem}: {name} is {found[1] if found else 'missing'}, expected {value}")
+    for later, earlier in _RENAMED.items():
+        text = re.sub(rf"\b{later}\b", earlier, text)
     for name, struct in _STRUCTS.items():
         _check_struct(text, name, struct, problem)
     major, minor = (re.search(rf"#define XLA_FFI_API_{part} (\d+)", text) for part in ("MAJOR", "MINOR"))
@@ -161,9 +161,12 @@ def _check_struct(text: str, name: str, struct: type[Structure], problem: str) -
     members = [" ".join(each.split()) for each in found[1].split(";") if each.strip()] if found else []
     declared = [_member(member, text) for member in members]
     expected = [(field, _kind(type_)) for field, type_ in struct._fields_]
-    if declared[: len(expected) if name in _GROWS else None] != expected:
-        different = next((d for d, e in zip(declared, expected) if d != e), declared[len(expected) :] or "missing")
-        raise Unsupported(f"{problem}: {name} has {different}, expected {expected}")
+    for position, (field, kind) in enumerate(expected):
+        came = declared[position] if position < len(declared) else ("nothing", "")
+        if came[1] != kind or (came[0] != field and not field.startswith("_")):
+            raise Unsupported(f"{problem}: member {position} of {name} is {' '.join(came)}, expected {field} {kind}")
+    if len(declared) > len(expected) and name not in _GROWS:
+        raise Unsupported(f"{problem}: {name} has a member {declared[len(expected)][0]} that is not known")
 
 
 def _member(text: str, header: str) -> tuple[str, str]:

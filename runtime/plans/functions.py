@@ -13,7 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.arrays.libraries import (
-    PLAIN, device_of, library_of, library_of_plain, mark_written, tracing_framework
+    PLAIN,
+    device_of,
+    library_of,
+    library_of_plain,
+    mark_written,
+    tracing_framework,
 )  # fmt: skip
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown

@@ -209,7 +209,7 @@ def tracing_framework(values) -> str | None:
     """
     for value in values:
         if type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and _is_traced_by_jax(value):
-            return "skuda.jax.calls"
+            return "skuda.jax"
     return None
 
 

@@ -157,14 +157,15 @@ def check_header(folder: str | Path, version: str) -> tuple[int, int]:
 
 def _check_struct(text: str, name: str, struct: type[Structure], problem: str) -> None:
     """Raises Unsupported where the header declares other members of a struct, or other types of them."""
-    found = re.search(rf"\bstruct {name} {{(.*?)}}", text, re.DOTALL)
-    members = [" ".join(each.split()) for each in found[1].split(";") if each.strip()] if found else []
+    body = re.search(rf"\bstruct {name} {{(.*?)}}", text, re.DOTALL)
+    members = [" ".join(each.split()) for each in body[1].split(";") if each.strip()] if body else []
     declared = [_member(member, text) for member in members]
     expected = [(field, _kind(type_)) for field, type_ in struct._fields_]
     for position, (field, kind) in enumerate(expected):
         came = declared[position] if position < len(declared) else ("nothing", "")
         if came[1] != kind or (came[0] != field and not field.startswith("_")):
-            raise Unsupported(f"{problem}: member {position} of {name} is {' '.join(came)}, expected {field} {kind}")
+            found = " ".join(filter(None, came))
+            raise Unsupported(f"{problem}: member {position} of {name} is {found}, expected {field} {kind}")
     if len(declared) > len(expected) and name not in _GROWS:
         raise Unsupported(f"{problem}: {name} has a member {declared[len(expected)][0]} that is not known")
 

@@ -16,8 +16,8 @@ import skuda
 
 # From the lowest room to the highest; ARCHITECTURE.md says what is in each. Modules of the package itself are rooms.
 ROOMS = (
-    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "verification",
-    "bench", "demo", "__init__",
+    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "jax",
+    "verification", "bench", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
 GENERATED = "skuda.generated"  # no part of the runtime: a catalog, which registers itself when it is imported

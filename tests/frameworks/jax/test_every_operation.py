@@ -1,4 +1,4 @@
-"""Every operation of the catalog and every gradient under jit, grad and vmap, beside what NumPy arrays give, to the bit."""
+"""Every operation of the catalog and every gradient under jit, grad and vmap: the bits that NumPy arrays give."""
 
 from __future__ import annotations
 

@@ -81,10 +81,11 @@ def test_gradients_are_those_that_are_declared(plan):
     outputs, pull = jax.vjp(jax.jit(loss_of), *(jnp.asarray(drawn.inputs[name]) for name in names))
     rng = np.random.default_rng(3)
     cotangents = tuple(
-        np.asarray(rng.normal(0, 1, each.shape), np.float32).astype(each.dtype) if jnp.issubdtype(each.dtype, jnp.floating)
+        np.asarray(rng.normal(0, 1, each.shape), np.float32).astype(each.dtype)
+        if jnp.issubdtype(each.dtype, jnp.floating)
         else np.zeros(each.shape, jax.dtypes.float0)
         for each in outputs
-    )  # fmt: skip
+    )
     found = pull(cotangents)
     backward = backward_of(plan)
     values = drawn.inputs | dict(zip((o.name for o in plan.operation.outputs), map(np.asarray, outputs), strict=True))

@@ -1,4 +1,4 @@
-"""What XLA calls, given frames as XLA makes them: on a GPU's stages, with kernels that only note how they are launched."""
+"""What XLA calls, given frames as XLA makes them. Kernels only note how they are launched, as there is no GPU."""
 
 from __future__ import annotations
 

@@ -25,8 +25,8 @@ from skuda.model.sku import Direction
 PLANS = plans()
 every = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.operation.function)
 # Rows of a few elements and rows that several blocks take, beside each other and apart.
-SIZES = [{"many": many, "single": single, "block": 24} for many, single in
-         [((6, 2056), 264), ((40, 52), 264), ((3, 70_003), 1), ((1000, 500), 2), ((300, 1100), 3)]]  # fmt: skip
+EXTENTS = [((6, 2056), 264), ((40, 52), 264), ((3, 70_003), 1), ((1000, 500), 2), ((300, 1100), 3), ((3, 130), 17)]
+SIZES = [{"many": many, "single": single, "block": 24} for many, single in EXTENTS]
 MOST = 1 << 20  # elements
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ctypes
 from ctypes import CFUNCTYPE, POINTER, c_void_p, pointer
+from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 
@@ -119,6 +121,16 @@ def test_kernels_are_loaded_before_a_program_runs(program):
     assert frame.run(handler._on_gpu_before) is None
     assert program.cuda.loaded == [DEVICE, DEVICE] and program.cuda.calls == []
     assert all(view.pointer % 256 == 0 for view in program.cuda.operands)
+
+
+def test_a_workspace_is_one_more_result(monkeypatch):
+    found, _ = select(skuda.SoftmaxPlan, [VALUES], (0,))
+    monkeypatch.setitem(vars(found), "cuda", SimpleNamespace(workspace_size=4096))
+    traced = jax.jit(lambda x: skuda.softmax(x, axis=0)).trace(VALUES)
+    lines = traced.lower(lowering_platforms=("cuda",)).as_text().splitlines()
+    (line,) = [line for line in lines if "skuda_call" in line]
+    assert line.endswith("(tensor<6x8xf32>) -> (tensor<6x8xf32>, tensor<4096xui8>)")
+    assert "ui8" not in traced.lower(lowering_platforms=("cpu",)).as_text()
 
 
 def test_nothing_is_launched_without_elements(program):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -34,6 +36,27 @@ def test_the_first_lines():
     gradient = jax.grad(lambda x: (skuda.softmax(x) * x).sum())(ARRAY)
     wanted = jax.grad(lambda x: (jax.nn.softmax(x) * x).sum())(ARRAY)
     assert np.allclose(gradient, wanted, atol=1e-5)
+
+
+def test_the_lines_of_the_page_run():
+    page = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    lines = re.search(r"## JAX.*?```python\n(.*?)```", page, re.DOTALL)[1]
+    found: dict = {}
+    exec(lines, found)
+    x = np.asarray(found["x"])
+    assert same_bits(found["y"], skuda.softmax(x))
+    assert same_bits(found["g"], skuda.rms_norm_backward(skuda.softmax(x), x, None))
+    scale, codes = skuda.dynamic_quantize_per_token(x)
+    assert same_bits(found["z"][0][:, 0], scale) and same_bits(found["z"][1][:, 0], codes)
+
+
+def test_partial_sums_are_added_where_a_program_says_so():
+    mesh, spec = jax.sharding.Mesh(np.array(jax.devices()[:2]), "x"), jax.sharding.PartitionSpec
+    parts = jax.shard_map(
+        lambda part: jax.lax.psum(skuda.sum(part, axis=0), "x"), mesh=mesh, in_specs=spec("x"), out_specs=spec()
+    )
+    halves = [skuda.sum(each, axis=0) for each in np.split(VALUES, 2)]
+    assert same_bits(parts(VALUES), halves[0] + halves[1])
 
 
 def test_numbers_in_place_of_one_value():

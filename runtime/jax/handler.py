@@ -20,6 +20,7 @@ TARGET = "skuda_call"  # the name of the handler in XLA's programs
 ATTRIBUTE = "call"  # that of the text
 
 _NOWHERE = 1 << 8  # stands for the address of an array without elements
+_ALIGNED = 256  # bytes: whose remainders decide which kernels run
 _HANDLER = CFUNCTYPE(c_void_p, POINTER(xla_ffi.CallFrame))
 _CREATE_ERROR = CFUNCTYPE(c_void_p, POINTER(xla_ffi.ErrorCreateArgs))
 _GET_STREAM = CFUNCTYPE(c_void_p, POINTER(xla_ffi.StreamGetArgs))
@@ -32,10 +33,16 @@ def run_on_cpu(program: Program, pointers: list[int]) -> None:
     program.reference.execute(program.views(pointers))
 
 
-def load(program: Program, device: int) -> None:
-    """Compiles and loads the kernels of a call on a GPU, so that running it can be captured in a graph."""
-    for launch, _ in _launches(program, program.unplaced(), 0):
-        launch.kernels(device)
+def load(program: Program, pointers: list[int], device: int) -> None:
+    """Compiles and loads the kernels of a call on a GPU, so that running it can be captured in a graph.
+
+    Which kernels run depends on the alignment of the arrays, so each is loaded once.
+    """
+    key = device, *(pointer % _ALIGNED for pointer in pointers)
+    if key not in program.loaded:
+        for launch, _ in _launches(program, program.views(pointers, device), 0):
+            launch.kernels(device)
+        program.loaded.add(key)
 
 
 def run_on_gpu(program: Program, pointers: list[int], workspace: int, device: int, stream: int) -> None:
@@ -70,7 +77,9 @@ def _on_gpu(frame: xla_ffi.CallFrame) -> None:
 
 
 def _on_gpu_before(frame: xla_ffi.CallFrame) -> None:
-    load(_program(frame), _device(frame))
+    program, pointers = _program(frame), _pointers(frame)
+    missing = len(program.shapes) - len(pointers)  # if XLA names no buffers yet
+    load(program, [*pointers, *[_NOWHERE] * missing][: len(program.shapes)], _device(frame))
 
 
 def _program(frame: xla_ffi.CallFrame) -> Program:

@@ -33,9 +33,11 @@ class Program:
         fields: of the plan's descriptor.
         axes: the axes that the call names, and the others; None where these are the last ones.
         keepdims: whether outputs keep the axes that they lack.
+        loaded: GPUs that have the kernels of arrays which lie alike, and how these lie.
     """
 
     def __init__(self, text: str):
+        self.loaded: set[tuple[int, ...]] = set()
         said = json.loads(text)
         self.text = text
         self.plan_class = _plan_class(said["catalog"], said["module"], said["plan"])

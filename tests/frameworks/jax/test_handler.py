@@ -101,6 +101,7 @@ class Noted:
 def program(monkeypatch):
     found, _ = select(skuda.SoftmaxPlan, [VALUES], (-1,))
     monkeypatch.setitem(vars(found), "cuda", Noted())
+    monkeypatch.setattr(found, "loaded", set())
     return found
 
 
@@ -120,7 +121,11 @@ def test_kernels_are_loaded_before_a_program_runs(program):
     frame = Frame(program, [VALUES, np.empty_like(VALUES)], stage="INITIALIZE")
     assert frame.run(handler._on_gpu_before) is None
     assert program.cuda.loaded == [DEVICE, DEVICE] and program.cuda.calls == []
-    assert all(view.pointer % 256 == 0 for view in program.cuda.operands)
+    assert frame.run(handler._on_gpu_before) is None
+    assert program.cuda.loaded == [DEVICE, DEVICE]
+    shifted = np.empty(VALUES.size + 1, np.float32)[1:].reshape(VALUES.shape)
+    assert Frame(program, [VALUES, shifted], stage="INITIALIZE").run(handler._on_gpu_before) is None
+    assert program.cuda.loaded == [DEVICE] * 4
 
 
 def test_a_workspace_is_one_more_result(monkeypatch):

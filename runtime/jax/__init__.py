@@ -5,16 +5,18 @@ program that was exported or compiled by another process imports it first, so th
 
 Raises:
     MissingDependency: JAX is not installed.
-    Unsupported: the installed jaxlib has a foreign function interface that is not known; see `xla_ffi`.
+    Unsupported: it is too old, or the installed jaxlib has a foreign function interface that is not known (`xla_ffi`).
 """
 
 from __future__ import annotations
 
-from skuda.errors import MissingDependency
+from skuda.errors import MissingDependency, Unsupported
 
 try:
-    import jax as _jax  # noqa: F401
+    import jax as _jax
 except ImportError as cause:
     raise MissingDependency("skuda.jax needs JAX: pip install 'skuda[jax]'") from cause
+if _jax.__version_info__ < (0, 10):
+    raise Unsupported(f"skuda.jax needs JAX 0.10 or newer, found {_jax.__version__}: pip install 'skuda[jax]'")
 
 from skuda.jax.calls import call  # noqa: F401

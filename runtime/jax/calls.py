@@ -28,6 +28,7 @@ def call(
         if value is not None:
             raise InvalidProblem(f"{plan_class.__name__}: {name} is given, expected None where JAX traces: {why}")
     program, arrays = select(plan_class, values, attributes, dtypes, input_dtype, shape, keepdims)
-    named = zip((attribute.name for attribute in plan_class.operation.attributes), attributes, strict=True)
+    values = [tuple(value) if isinstance(value, list) else value for value in attributes]
+    named = zip((attribute.name for attribute in plan_class.operation.attributes), values, strict=True)
     outputs = with_gradients(program, tuple(named), *arrays)
     return tuple(outputs) if len(outputs) > 1 else outputs[0]

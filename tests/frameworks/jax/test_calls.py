@@ -104,6 +104,7 @@ def test_keywords():
     same_under_jit(lambda x: skuda.dynamic_quantize_per_token(x, dtype="s4", scale_dtype="f32"), VALUES)
     same_under_jit(lambda x: skuda.sum(x, axis=(0, 2), keepdims=True), VALUES)
     same_under_jit(lambda x: skuda.softmax(x, axis=(0, 1)), VALUES)
+    same_under_jit(lambda x: skuda.softmax(x, axis=[0, np.int64(1)]), VALUES)
     same_under_jit(lambda x: skuda.mean_backward(x, axis=1, shape=(4, 6, 8)), VALUES[:, 0])
     same_under_jit(lambda x: skuda.mean_backward(x, axis=1, shape=(4, 6, 8)), VALUES[:, :1])
     same_under_jit(lambda x: skuda.quantize_per_channel(x, np.full(6, 0.1, np.float32), axis=1, q_max=100), VALUES)

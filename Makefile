@@ -19,12 +19,12 @@ demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights and activations of a 
 	$(BIN)/skuda demo quantize --scheme per_channel:s8 --scheme per_group:s4
 	$(BIN)/skuda demo activations
 
-test: $(VENV)/.test ## check the generated files, then run every test that this machine can
+test: $(VENV)/.test ## check the generated files, then run what this machine can; costly tests in turns, ARGS=--all for all
 	$(BIN)/skuda check
-	$(BIN)/python -m pytest -n auto --ignore tests/frameworks/jax
+	$(BIN)/python -m pytest -n auto --dist worksteal --ignore tests/frameworks/jax $(ARGS)
 
 test-frameworks: $(VENV)/.frameworks ## run every operation under JAX, on a CPU that stands for several devices
-	$(BIN)/python -m pytest -n auto tests/frameworks/jax
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/frameworks/jax $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate

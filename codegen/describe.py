@@ -13,8 +13,10 @@ from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, sp
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.stages import stages
-from skuda.model.operation import ALL, COMPUTE, COUNTED, Attribute, Operand, Operation, may_be_bytes
+from skuda.model import documentation
+from skuda.model.operation import ALL, COMPUTE, COUNTED, Operand, Operation, may_be_bytes
 from skuda.model.sku import Direction
+from skuda.names import OUT, OUT_OF, STREAM
 from skuda.reference.formulas import FORMULA_NAMES
 
 
@@ -25,12 +27,11 @@ class Heading:
     name: str
     doc: str
     origin: str
-    is_form: bool
 
 
 @dataclass(frozen=True)
 class Imports:
-    """What a reference module imports."""
+    """What formulas in Python call: NumPy, and functions of skuda.reference.formulas."""
 
     numpy: bool
     names: tuple[str, ...]
@@ -47,29 +48,12 @@ class Described:
     def heading(self, file_name: str) -> Heading:
         """The top of its files."""
         whole = self.row.forward.operation.row
-        return Heading(self.row.name, self.row.doc, f"{file_name} [{whole}]", self.row.name != whole)
+        return Heading(self.row.name, self.row.doc, f"{file_name} [{whole}]")
 
-    @property
-    def plans(self) -> tuple[DescribedProgram, ...]:
-        """What its module of plans has: stages before what they are of, but for those of multi-kernel forms."""
-        return tuple(program for program in self.with_stages if not program.operation.of_alternative)
 
-    @property
-    def alternative_plans(self) -> tuple[DescribedProgram, ...]:
-        """The stages of multi-kernel forms, which have a module of their own: most calls need none of them."""
-        return tuple(program for program in self.with_stages if program.operation.of_alternative)
-
-    @property
-    def reference_imports(self) -> Imports:
-        """Names that the row's NumPy formulas call."""
-        programs = [program for program in self.with_stages if not program.operation.analysis.stages]
-        steps = [text for program in programs for _, text in program.numpy_steps]
-        return _imports([*steps, *(formula for program in programs for formula in program.numpy.values())])
-
-    @property
-    def requirement_imports(self) -> Imports:
-        """Names that the row's conditions on attributes call."""
-        return _imports(condition for program in self.plans for _, _, condition in program.requirements)
+def imports_of(programs: Iterable[DescribedProgram]) -> Imports:
+    """What a module of plans imports for the references and conditions in it."""
+    return Imports(any(each.formula_imports.numpy or each.check_imports.numpy for each in programs), ())
 
 
 def _imports(formulas: Iterable[str]) -> Imports:
@@ -95,37 +79,24 @@ class DescribedProgram:
         self._formulas = program.formulas
         self._reduced = program.reduced
 
+    @cached_property
+    def called(self) -> bool:
+        """Whether it has a function of its own: neither a stage nor a form of a row has one."""
+        return not self.operation.analysis.stage and self.operation.name == self.operation.row
+
+    @cached_property
+    def formula_imports(self) -> Imports:
+        """What its reference calls; a plan in stages has none."""
+        if self.operation.analysis.stages:
+            return Imports(False, ())
+        return _imports([*(text for _, text in self.numpy_steps), *self.numpy.values()])
+
+    @cached_property
+    def check_imports(self) -> Imports:
+        """What its conditions on attributes call."""
+        return _imports(condition for _, _, condition in self.requirements)
+
     # ---- Python ----
-
-    @cached_property
-    def descriptor_fields(self) -> list[str]:
-        """Fields: dimensions, attributes, element types; those without a default first."""
-        op = self.operation
-        fields = [f"{d.name}: {'int | tuple[int, ...]' if d.many else 'int'}" for d in op.dims]
-        chosen = [a for a in op.attributes if not a.names_axes]
-        fields += [f"{a.name}: {self._python_type(a)}" for a in chosen if a.default is None]
-        fields += [f"{a.name}: {self._python_type(a)} | None = None" for a in chosen if a.default is not None]
-        return fields + [f"{field}: str | None = None" for field in op.element_fields.values()]
-
-    @cached_property
-    def descriptor_docs(self) -> list[str]:
-        """One line for each descriptor field."""
-        op = self.operation
-        axes = {True: "any number of axes: an int, or a tuple of them", False: "one axis"}
-        lines = [f"{d.name}: length of {axes[d.many]}." for d in op.dims]
-        lines += [f"{a.name}: {self._attribute_doc(a)}." for a in op.attributes if not a.names_axes]
-        for letter, field in op.element_fields.items():
-            lines.append(f"{field}: {letter}, one of {self.words(letter)}; {self.preferred(letter)} if None.")
-        return lines
-
-    def words(self, letter: str) -> str:
-        """The element types that a letter may be."""
-        return " ".join(dict.fromkeys(types[letter] for types in self.operation.combinations))
-
-    def preferred(self, letter: str) -> str:
-        """What a letter is if nothing is said."""
-        first = self.operation.types[letter][0]
-        return f"that of {first}" if first in self.operation.types else first
 
     @cached_property
     def options(self) -> list[str]:
@@ -198,8 +169,8 @@ class DescribedProgram:
 
     @cached_property
     def function_docs(self) -> list[str]:
-        """One line for each parameter of the function form."""
-        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows]
+        """One line for each parameter of the function form, but for those that all functions have."""
+        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows if name not in ("out", "stream")]
 
     @cached_property
     def returns(self) -> str:
@@ -219,10 +190,10 @@ class DescribedProgram:
         if op.shaped:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
-        rows += [(a.name, a.type, self._attribute_doc(a) + ".") for a in ordered]
+        rows += [(a.name, a.type, documentation.of_attribute(op, a) + ".") for a in ordered]
         for letter, keyword in op.asked.items():
             names = "or as NumPy, ml_dtypes or torch name it"
-            rows.append((keyword, letter, f"element type {letter}: {self.words(letter)}; {names}."))
+            rows.append((keyword, letter, f"element type {letter}: {documentation.words(op, letter)}; {names}."))
         if self.unread:
             names = " or ".join(f'"{name}"' for name in self.unread)
             meaning = f"{names} where the forward pass went without: no gradient of it is made."
@@ -238,13 +209,8 @@ class DescribedProgram:
             names = " and ".join(op.analysis.keeps) if self.backward else "the output"
             kept = f"{names} keep{'s' if len(op.analysis.keeps) == 1 else ''}"
             rows.append(("keepdims", "bool", f"whether {kept} the reduced axes, with one element each."))
-        out = "a tuple with an array for each output," if len(op.outputs) > 1 else "an array"
-        rows.append(
-            ("out", "array", f"{out} written instead of a new one; may be an input of the same type and shape.")
-        )
-        rows.append(
-            ("stream", "stream", "what to launch on; the current stream of the arrays' library if None.")
-        )
+        rows.append(("out", "array", OUT.format(OUT_OF[len(op.outputs) > 1])))
+        rows.append(("stream", "stream", STREAM))
         return rows
 
     @cached_property
@@ -287,32 +253,6 @@ class DescribedProgram:
         rules = [(name, row.rule) for name, row in {**INTRINSICS, **CONVERSIONS}.items() if name in used and row.rule]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
         return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
-
-    def _python_type(self, attribute: Attribute) -> str:
-        return "float" if self.operation.is_float(attribute.type) else "int"
-
-    def _attribute_doc(self, attribute: Attribute) -> str:
-        if attribute.type == "axes":
-            text = f"the axes of `{attribute.axis_of}`: an integer, a tuple of them, or None for all; may be negative"
-        elif attribute.type == "axis":
-            text = f"which axis {attribute.axis_of} is; may be negative"
-        elif attribute.type == "size":
-            text = "a positive length"
-        elif attribute.type == COMPUTE:
-            text = "a number in the compute type"
-        elif attribute.type == "i32":
-            text = "an integer"
-        else:
-            kind = "a number" if self.operation.is_float(attribute.type) else "an integer"
-            text = f"{kind} that {attribute.type} can hold"
-        if attribute.default is None:
-            return text
-        default = attribute.default
-        if default == ALL:
-            default = "None"
-        elif isinstance(default, str):
-            default = f"the {default} of {attribute.type}"
-        return f"{text}; {default} if not given"
 
 
 def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:

@@ -35,8 +35,9 @@ def stamped(text: str, inputs: str) -> str:
     return text.replace(HASHES, f"inputs sha256:{_digest(inputs)} body sha256:{_digest(text)}")
 
 
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
+def _digest(text: str | bytes) -> str:
+    """Enough to notice a change; nothing rests on nobody making two texts of one digest."""
+    return hashlib.sha256(text if isinstance(text, bytes) else text.encode()).hexdigest()[:12]
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _listed(folder: Path) -> dict[str, str]:
 
 def _kind_of(path: str, text: str, listed: dict[str, str]) -> str:
     """Why a file's text is not the wanted one: `stale`, `edited` or `foreign`."""
-    if path == MANIFEST or hashlib.sha256(text.encode()).hexdigest() == listed.get(path):
+    if path == MANIFEST or _digest(text) == listed.get(path):
         return "stale"
     match = _HASH_LINE.search(text)
     if match is None:
@@ -167,7 +168,7 @@ def _replace(target: Path, text: str) -> None:
 
 def manifest(files: dict[str, str], origin: str, inputs: str) -> str:
     """The generated files with their hashes, under the spec's name and the hash of all they are made from."""
-    lines = [f"{hashlib.sha256(text.encode()).hexdigest()}  {path}" for path, text in files.items()]
+    lines = [f"{_digest(text)}  {path}" for path, text in files.items()]
     return "\n".join([_first_line(origin, inputs), *lines, ""])
 
 
@@ -199,7 +200,7 @@ def touched(folder: Path) -> list[str]:
     found = []
     for path, digest in _listed(folder).items():
         try:
-            if hashlib.sha256((folder / path).read_bytes()).hexdigest() != digest:
+            if _digest((folder / path).read_bytes()) != digest:
                 found.append(path)
         except FileNotFoundError:
             found.append(path)

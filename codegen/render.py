@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -16,12 +16,14 @@ from skuda.codegen import inputs, output
 from skuda.codegen import spec as specs
 from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import ElementwiseProgram
-from skuda.codegen.describe import Described, DescribedProgram
+from skuda.codegen.describe import Described, DescribedProgram, imports_of
 from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
-from skuda.model.operation import Analysis, Over, Reduced
+from skuda.model.operation import SECTION, Analysis, Attribute, Operand, Operation, Over, Reduced
+from skuda.model.records import Record
+from skuda.model.sku import Direction
 from skuda.schedules import table
 
 
@@ -34,54 +36,49 @@ class Template:
     statement: str
 
 
-PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")  # of a row and of its forms
-ROW_TEMPLATES = (
-    Template("source.cu.jinja", "cuda/{name}.cu", "//%"),
-    Template("plan.py.jinja", "plans/{name}.py", "#%"),
-    Template("reference.py.jinja", "reference/{name}.py", "#%"),
-    PAGE,
-)
-ALTERNATIVE_PLANS = Template("plan.py.jinja", "plans/_{name}.py", "#%")  # no row's name begins so
+# Of a row and of its forms.
+SOURCE = Template("source.cu.jinja", "cuda/{name}.cu", "//%")
+PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")
+PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
 
 
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     files: dict[str, str] = {}
-    every_row = [(each, row) for row in spec.rows for each in (row, *row.forms.values())]
-    for row, whole in every_row:
-        described = Described(row)
-        context = {
-            "row": described.heading(spec.file_name),
-            "imports": described.reference_imports,
-            "checks": described.requirement_imports,
-        }
-        every = [each for program in row.programs for each in (*stages(program), program)]
-        in_kernels = [program for program in every if not program.operation.analysis.stages]
-        in_cuda = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
-        context["headers"] = _headers(row, in_cuda)
-        inputs = _row_inputs(whole, spec)
-        templates = ROW_TEMPLATES if row is whole else [each for each in ROW_TEMPLATES if each is not PAGE]
-        for template in (*templates, ALTERNATIVE_PLANS) if described.alternative_plans else templates:
-            context["programs"] = {
-                "cuda/{name}.cu": in_cuda,
-                "plans/{name}.py": described.plans,
-                ALTERNATIVE_PLANS.path: described.alternative_plans,
-                "reference/{name}.py": [p for p in described.with_stages if not p.operation.analysis.stages],
-            }.get(template.path, described.programs)
-            files[template.path.format(name=row.name)] = _rendered(template, context, inputs)
+    for row in spec.rows:
+        inputs = _row_inputs(row, spec)
+        every = [Described(each) for each in (row, *row.forms.values())]
+        context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
+        files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
+        context["sections"] = [_section(each.row) for each in every]
+        files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+        programs = [program for each in every for program in each.with_stages]
+        whole = next(each for each in programs if not each.operation.analysis.stage)
+        context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
+        files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
     context = {"rows": names, "forms": forms, "origin": spec.file_name}
     files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, "\n".join((*names, *map(str, forms.values()))))
-    for folder in ("plans", "reference"):
-        files[f"{folder}/__init__.py"] = ""
+    files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
 
 
-def _headers(row: Row, programs: Sequence[ElementwiseProgram | RowProgram]) -> list[str]:
-    """What a row's source includes."""
+@dataclass(frozen=True)
+class Section:
+    """The part of a source that one row or form has: what it includes, and its programs."""
+
+    name: str
+    headers: tuple[str, ...]
+    programs: tuple[ElementwiseProgram | RowProgram, ...]
+
+
+def _section(row: Row) -> Section:
+    every = [p for program in row.programs for p in (*stages(program), program)]
+    in_kernels = [program for program in every if not program.operation.analysis.stages]
+    programs = [(RowProgram if p.operation.analysis.over else ElementwiseProgram)(p) for p in in_kernels]
     found = {header for program in row.programs for header in program.headers}
     for program in programs:
         if not program.operation.analysis.over:
@@ -91,7 +88,7 @@ def _headers(row: Row, programs: Sequence[ElementwiseProgram | RowProgram]) -> l
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
-    return sorted(found)
+    return Section(row.name, tuple(sorted(found)), tuple(programs))
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:
@@ -154,20 +151,40 @@ def _environment(statement: str) -> jinja2.Environment:
         initializers=lambda members: ", ".join(f"{m.name}({m.value})" for m in members),
         all_fast=lambda members: " && ".join(f"{m.name}.fast" for m in members if m.prepared) or "true",
         plan_base=_plan_base,
-        found=_found,
+        differs=_differs,
         model_names=_model_names,
-        whole_first=lambda programs: sorted(programs, key=lambda program: program.operation.analysis.stage > 0),
-        plan_name=lambda name: f"{name}Plan",
+        section_mark=lambda section: SECTION + section.name,
+        plan_names=lambda programs: f"({', '.join(f'{each.operation.class_name}Plan' for each in programs)},)",
+        keyword=lambda name: f"{name}={name}",
+        spelled=lambda operands: [_python(f"{operand.name}: {operand.signature}") for operand in operands],
         python=_python,
-        string_of=lambda formulas: "; ".join(f"{name} = {text}" for name, text in formulas.items()),
     )
     return environment
 
 
-def _found(analysis: Analysis) -> list[str]:
-    """An analysis as the arguments that make it, those that have their defaults left out."""
-    values = ((name, getattr(analysis, name)) for name in Analysis._fields)
-    return [f"{name}={_python(value)}" for name, value in values if value != Analysis._defaults[name]]
+def _differs(program: DescribedProgram, whole: DescribedProgram) -> list[str]:
+    """A program's operation as the arguments that make it: of all but the row's forward pass, those that differ."""
+    operation = program.operation
+    own = {name: getattr(operation, name) for name in Operation._fields}
+    if program is whole:
+        known = Operation._defaults
+    else:
+        known = {name: getattr(whole.operation, name) for name in Operation._fields}
+    spelled = {"requirements": [_requirement(*each) for each in program.requirements]}
+    return [
+        f"{name}={_listed(spelled[name]) if name in spelled else _python(value)}"
+        for name, value in own.items()
+        if name not in known or value != known[name]
+    ]
+
+
+def _requirement(text: str, names: tuple[str, ...], condition: str) -> str:
+    return f"Requirement({_python(text)}, {_python(names)}, lambda {', '.join(names)}: {condition})"
+
+
+def _listed(values: Sequence[str]) -> str:
+    """Some values in Python as the source of a tuple."""
+    return "(" + ", ".join(values) + ("," if len(values) == 1 else "") + ")"
 
 
 def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
@@ -204,8 +221,14 @@ def _python(value) -> str:
     """A value as Python source with double quotes, one-element tuples included."""
     if isinstance(value, str):
         return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    if isinstance(value, tuple) and value and all(isinstance(each, Operand) for each in value):
+        return f"Operand.each({', '.join(_python(f'{each.name}: {each.signature}') for each in value)})"
     if isinstance(value, tuple):
-        return "(" + ", ".join(map(_python, value)) + ("," if len(value) == 1 else "") + ")"
+        return _listed([_python(each) for each in value])
+    if isinstance(value, (Attribute, Analysis)):
+        return f"{type(value).__name__}({', '.join(_arguments(value))})"
+    if isinstance(value, Direction):
+        return str(value)
     if isinstance(value, Over):
         return f"Over.of({_python(str(value))})"
     if isinstance(value, Reduced):
@@ -213,6 +236,16 @@ def _python(value) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(item)}" for key, item in value.items()) + "}"
     return repr(value)
+
+
+def _arguments(record: Record) -> Iterator[str]:
+    """What makes a record, without what has its default."""
+    for name in record._fields:
+        value = getattr(record, name)
+        if name not in record._defaults:
+            yield _python(value)
+        elif value != record._defaults[name]:
+            yield f"{name}={_python(value)}"
 
 
 @dataclass(frozen=True)

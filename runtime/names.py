@@ -1,9 +1,11 @@
-"""The names of the package itself: those that an operation cannot have, and modules that an operation is named like."""
+"""The names of the package itself: those that an operation cannot have, modules that an operation is named like, and
+arguments that all functions of operations take."""
 
 from __future__ import annotations
 
 import importlib
 import os
+from collections.abc import Callable
 from types import ModuleType
 
 # The public names of the package, and of a package that is generated: an operation has another name.
@@ -12,6 +14,25 @@ PUBLIC = frozenset(
 )
 # Names of modules that are not public mean nothing to those who call operations, so an operation may have one.
 MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__))) - PUBLIC
+# What all functions take, after how many outputs they have. What is told apart is what stands before "written".
+OUT = "{} written instead of a new one; may be an input of the same type and shape."
+OUT_OF = {False: "an array", True: "a tuple with an array for each output,"}
+STREAM = "what to launch on; the current stream of the arrays' library if None."
+_RAISES = "SkudaError: arguments that do not fit; nothing is launched or written then."
+
+
+def documented(function: Callable) -> Callable:
+    """Adds to the docstring of a generated function what all of them take, and what they raise."""
+    text = function.__doc__
+    if text is not None:
+        indent = "    " if "\n    Args:" in text else ""  # Python 3.13 takes it away
+        said, returns = text.rstrip().split(f"\n\n{indent}Returns:\n")
+        out = OUT.format(OUT_OF[returns.lstrip()[0] == "("])
+        argument = f"\n{indent}    "
+        said += f"{argument}out: {out}{argument}stream: {STREAM}"
+        raises = f"\n\n{indent}Raises:{argument}{_RAISES}\n{indent}"
+        function.__doc__ = f"{said}\n\n{indent}Returns:\n{returns}{raises}"
+    return function
 
 
 class _Both(ModuleType):

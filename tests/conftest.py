@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+import turns
 
 from skuda.launch import compiler, kernel
 
@@ -14,6 +16,35 @@ from skuda.launch import compiler, kernel
 WORKER, GPUS = os.environ.get("PYTEST_XDIST_WORKER", ""), len([*Path("/dev").glob("nvidia[0-9]*")])
 if WORKER.startswith("gw") and GPUS > 1:
     os.environ.setdefault("CUDA_VISIBLE_DEVICES", str(int(WORKER[2:]) % GPUS))
+
+
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="every test and every kernel, not those whose turn it is")
+    parser.addoption("--turn", type=int, metavar="N", help="the turn that is taken, if not the commit's")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "turns(count): of these tests a run takes one in so many (tests/turns.py)")
+
+
+def pytest_collection_modifyitems(config, items):
+    items[:], waiting = turns.divided(config, items)
+    if waiting:
+        config.hook.pytest_deselected(items=waiting)
+
+
+def pytest_collection_finish(session):
+    """What was imported and collected stays: the collector of garbage need not look at it again and again."""
+    if not hasattr(session.config, "workerinput") and session.config.getoption("numprocesses", default=None):
+        return
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_terminal_summary(terminalreporter):
+    if not turns.every(terminalreporter.config):
+        said = "some tests wait for another commit's turn (tests/turns.py): --all runs every one"
+        terminalreporter.write_line(said)
 
 
 class Reference:

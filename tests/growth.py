@@ -38,7 +38,7 @@ build-backend = "setuptools.build_meta"
 name = "{PACKAGE}"
 version = "0"
 [tool.setuptools]
-packages = ["{PACKAGE}", "{PACKAGE}.plans", "{PACKAGE}.reference"]
+packages = ["{PACKAGE}", "{PACKAGE}.plans"]
 [tool.setuptools.package-data]
 {PACKAGE} = ["cuda/*.cu", "docs/*.md", "MANIFEST", "ops.schema.json"]
 """

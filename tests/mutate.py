@@ -61,7 +61,7 @@ class Tree:
             return None
 
     def tests(self, arguments: Sequence[str]) -> subprocess.CompletedProcess[str] | None:
-        return self.run("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", *arguments)
+        return self.run("-m", "pytest", "-q", "-x", "--all", "-p", "no:cacheprovider", *arguments)
 
     def generate(self) -> bool:
         done = self.run("-m", "skuda.codegen.cli", "generate")

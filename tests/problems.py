@@ -432,12 +432,12 @@ def covering_by_source(skus: list[KernelSku]) -> dict[str, list[KernelSku]]:
     having: dict[str, dict[KernelSku, set[tuple]]] = {}
     for sku in skus:
         having.setdefault(registry.entry_of(sku).operation.source, {})[sku] = structure(sku)
-    missing = set().union(*(found for each in having.values() for found in each.values()))
+    of_source = {source: set().union(*each.values()) for source, each in having.items()}
+    missing = set().union(*of_source.values())
     chosen = {}
     while missing:
         source, left = max(
-            ((source, missing.intersection(*[set().union(*each.values())])) for source, each in having.items()),
-            key=lambda found: len(found[1]),
+            ((source, missing & found) for source, found in of_source.items()), key=lambda found: len(found[1])
         )
         missing -= left
         while left:

@@ -1,4 +1,4 @@
-"""`skuda evidence`: the records in evidence/ as a page, and as the table of README."""
+"""`skuda evidence`: the records in evidence/ as a page, as the table of README, and short for a wheel."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from skuda.errors import BadFile, InvalidProblem
 from skuda.launch.registry import Catalog, catalogs
 from skuda.model.operation import FORM
 from skuda.model.sku import Direction, split_symbol
+from skuda.verification import summary
 from skuda.verification.evidence import Records, Result, Run, package_of, share, statements
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
@@ -25,9 +26,10 @@ def add_parser(subparsers) -> None:
     """Adds `evidence`."""
     parser = subparsers.add_parser(
         "evidence",
-        help="write the records of test-gpu and bench as a page, and as README's table",
+        help="write the records of test-gpu and bench as a page, as README's table, and short for a wheel",
         description="Write what the records in evidence/ beside the catalog say into evidence/README.md, and the "
-        f"figures of the bench into README.md there, between {BEGIN} and {END} if it has these lines. "
+        f"figures of the bench into README.md there, between {BEGIN} and {END} if it has these lines. What an "
+        "installed package says of its kernels goes into evidence/summary/. "
         "The page says what was found; whether a source has changed since, `skuda check --evidence` says.",
     )
     options.add_out(parser)
@@ -53,7 +55,9 @@ def run(args: argparse.Namespace) -> int:
     readme = records.folder.parent / "README.md"
     if readme.exists():
         wanted[readme] = with_block(readme, records)
+    wanted |= {records.folder / path: text for path, text in summary.texts(records).items()}
     for path, text in wanted.items():
+        path.parent.mkdir(exist_ok=True)
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             print(f"wrote {path}")

@@ -9,6 +9,7 @@ import ast
 import inspect
 import re
 from collections.abc import Mapping
+from textwrap import dedent
 
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.reductions import REDUCTIONS
@@ -25,7 +26,7 @@ def expanded(reference, over: str = "") -> dict[str, str]:
     """Each output's formula with the spec's functions written out, as a row would spell it.
 
     Args:
-        reference: a function of a generated reference module.
+        reference: the `formula` of a generated plan.
         over: what its reductions are over.
     """
     return {name: ast.unparse(node) for name, node in _nodes(reference, over).items()}
@@ -48,8 +49,8 @@ def rules(reference) -> dict[str, str]:
 
 def _nodes(reference, over: str = "") -> Mapping[str, ast.expr]:
     """The formulas: what is computed on the way stands where it is used, unless it is an output."""
-    function = ast.parse(inspect.getsource(reference)).body[0]
-    *steps, returned = [line for line in function.body if not isinstance(line, ast.Expr)]
+    function = ast.parse(dedent(inspect.getsource(reference))).body[0]
+    *steps, returned = [line for line in function.body if not isinstance(line, ast.ImportFrom)]
     outputs = {key.value: value for key, value in zip(returned.value.keys, returned.value.values, strict=True)}
     writer = _AsWritten(over)
     written = {}

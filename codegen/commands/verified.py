@@ -83,9 +83,10 @@ def _statements(records: Records, source: str, symbols: Sequence[str]) -> Iterat
     for symbol in symbols:
         for each in records.current(source, symbol):
             where = f"on {each.gpu} (driver {each.run.driver}, {each.run.date}{carried(each.run)})"
-            found.setdefault((in_words(each.result), where), []).append(each.result.cases)
+            least = "at least " if each.result.fewest else ""
+            found.setdefault((f"{in_words(each.result)} in {least}", where), []).append(each.result.cases)
     for (result, where), cases in found.items():
-        yield f"{len(cases)} of {len(symbols)} kernels {result} in {sum(cases)} calls {where}"
+        yield f"{len(cases)} of {len(symbols)} kernels {result}{sum(cases)} calls {where}"
     states = {symbol: records.state(source, symbol) for symbol in symbols if not records.current(source, symbol)}
     standing = [symbol for symbol, state in states.items() if state is State.COVERED]
     if standing:
@@ -108,7 +109,8 @@ def of_kernel(records: Records, source: str, symbol: str) -> Iterator[str]:
         where = f"{each.gpu}, driver {each.run.driver}, CUDA {each.run.cuda}"
         counted = f", {each.result.finite:,} finite values" if each.result.finite else ""
         when = f"{each.run.date}{carried(each.run)}"
-        yield f"{in_words(each.result)} in {each.result.cases} calls{counted} on {where}, {when}"
+        least = "at least " if each.result.fewest else ""
+        yield f"{in_words(each.result)} in {least}{each.result.cases} calls{counted} on {where}, {when}"
     if not records.current(source, symbol):
         said = explained(records, source, symbol)
         yield f"did not run itself: {said} ({RULE})" if records.covered(source) else f"not verified ({said})"

@@ -253,7 +253,7 @@ def cases(
         InvalidProblem: a name matches no operation, or no operation has an element type.
     """
     # Stages of others are measured with what they are stages of.
-    plans = [p for module in catalog.modules for p in catalog.module(module).PLANS if not p.operation.analysis.stage]
+    plans = [p for module in catalog.modules for p in catalog.own_plans(module) if not p.operation.analysis.stage]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)

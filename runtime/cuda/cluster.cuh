@@ -155,6 +155,13 @@ template <int BYTES, int BLOCKS> struct RowMemory {
   __device__ u8* chunk_at(i32 chunk) const { return memory + chunk * chunk_bytes; }
 };
 
+// The same number, of which the compiler does not know how it came about: it holds it. Otherwise it makes an address
+// from the thread's number again in each turn of a loop, and in branches where predicates would do.
+__device__ inline i32 kept(i32 value) {
+  asm("" : "+r"(value));
+  return value;
+}
+
 // 16-byte words that a share takes.
 template <typename E> constexpr int share_words = (int(sizeof(Lanes<E, GROUP>)) + 15) / 16;
 
@@ -164,37 +171,50 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   using V = Lanes<E, GROUP>;
   using W = typename word<sizeof(V) < 16 ? int(sizeof(V)) : 16>::type;
   static constexpr int width = int(sizeof(W)), words = int(sizeof(V)) / width;
+  static constexpr int chunk_bytes = RowMemory<BYTES, BLOCKS>::chunk_bytes;
   static_assert(FIRST * 16 + int(sizeof(V)) <= BYTES);
-  RowMemory<BYTES, BLOCKS> memory;
+  u8* block;
+  i32 own;     // bytes from there to this lane's share of chunk 0, but for those of what is below
+  i32 copied;  // the same, to the first word that it copies
+  i32 lane;
+
+  ShareBuffer() = default;
+  __device__ ShareBuffer(u8* block, const ClusterThread<BLOCKS>& thread)
+      : block(block), own(thread.warp_share * BYTES + word_at(thread.lane * words)),
+        copied(thread.warp_share * BYTES + word_at(thread.lane)), lane(thread.lane) {
+    if (words > 1) own = kept(own);  // that of one word takes no arithmetic
+  }
 
   static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
-  __device__ u8* chunk_at(i32 chunk) const { return memory.chunk_at(chunk) + FIRST * 16 * 32; }
+  __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
+  // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
+  __device__ W& word(i32 chunk, int i) const {
+    return *reinterpret_cast<W*>(at((own + chunk * chunk_bytes) ^ i * width));
+  }
 
-  // Lanes copy neighbouring words.
-  __device__ void load(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
-    const i32 first = thread.first(chunk) - memory.lane * GROUP;
-    const u8* const from = reinterpret_cast<const u8*>(at<E>(row, first));
+  // Copies the chunk that comes `turn` after another. Lanes copy neighbouring words.
+  __device__ void load(
+      const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk, int turn) const {
+    constexpr int elements = ACCUMULATORS * GROUP;  // of a chunk
+    const i32 first = thread.first(chunk) - lane * GROUP;
+    const u8* const from = reinterpret_cast<const u8*>(::at<E>(row, first)) + lane * width;
+    u8* const to = at(copied + chunk * chunk_bytes);
 #pragma unroll
-    for (int i = 0; i < words; ++i) {
-      const i32 word = i * 32 + memory.lane;
-      if (first + word / words * GROUP < length)
-        copy_async<width>(chunk_at(chunk) + word_at(word), from + word * width);
-    }
+    for (int i = 0; i < words; ++i)
+      if (first + lane / words * GROUP + turn * elements + i * (32 / words * GROUP) < length)
+        copy_async<width>(
+            to + turn * chunk_bytes + i * 32 * width, from + turn * (elements * storage<E>::bits / 8) + i * 32 * width);
   }
 
   __device__ V share(i32 chunk) const {
     V lanes;
 #pragma unroll
-    for (int i = 0; i < words; ++i)
-      reinterpret_cast<W*>(lanes.data)[i] =
-          *reinterpret_cast<const W*>(chunk_at(chunk) + word_at(memory.lane * words + i));
+    for (int i = 0; i < words; ++i) reinterpret_cast<W*>(lanes.data)[i] = word(chunk, i);
     return lanes;
   }
   __device__ void put(i32 chunk, const V& lanes) const {
 #pragma unroll
-    for (int i = 0; i < words; ++i)
-      *reinterpret_cast<W*>(chunk_at(chunk) + word_at(memory.lane * words + i)) =
-          reinterpret_cast<const W*>(lanes.data)[i];
+    for (int i = 0; i < words; ++i) word(chunk, i) = reinterpret_cast<const W*>(lanes.data)[i];
   }
 };
 

@@ -181,7 +181,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
             args.template elements<N>().array, args.rows, position, args.template elements<N>().strides)...},
         outputs{row_of<element_out<P, O>>(
             args.template output<O>().array, args.rows, position, args.template output<O>().strides)...},
-        buffers{Buffer<S>{memory}...} {
+        buffers{Buffer<S>(shared, thread)...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
     (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
   }
@@ -204,9 +204,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += CLUSTER_BATCH, ++copies) {
 #pragma unroll
-        for (i32 chunk = batch; chunk < batch + CLUSTER_BATCH; ++chunk) {
-          if (chunk >= end) break;
-          (get<A>(buffers).load(get<A>(inputs), length, thread, chunk), ...);
+        for (int turn = 0; turn < CLUSTER_BATCH; ++turn) {
+          if (batch + turn >= end) break;
+          (get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn), ...);
         }
         commit_copies();
       }

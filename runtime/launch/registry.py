@@ -16,16 +16,19 @@ from typing import TYPE_CHECKING
 
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types
+from skuda.model.operation import COMPUTE, FORM, SCALE, WEIGHT, Operation, Types, class_stem, section_of
 from skuda.model.records import Record
 from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
 from skuda.names import MODULES, also_operation
 from skuda.schedules import table
 
 if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
+
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
+_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type"}  # by what their names end with
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 
@@ -35,39 +38,54 @@ class Catalog:
     Args:
         package: its import name.
         modules: its plan modules, one a row.
-        forms: of rows with optional inputs, the modules of what these are without some of them.
+        forms: of rows with optional inputs, the operations that they are without some of them.
     """
 
     def __init__(self, package: str, modules: tuple[str, ...], forms: Mapping[str, tuple[str, ...]] = {}):
         self.package = package
         self.modules = modules
-        self.forms = forms
-        every = (*modules, *(name for names in forms.values() for name in names))
-        self._stems = {"".join(word.capitalize() for word in name.split("_")): name for name in every}
+        rows = {form: row for row, of in forms.items() for form in of} | {row: row for row in modules}
+        self._rows = {class_stem(name): row for name, row in rows.items()}
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """Every operation, both directions; imports all plan modules."""
         return tuple(plan.operation for module in self.modules for plan in self.plans(module))
 
-    def plans(self, name: str) -> tuple[type[Plan], ...]:
-        """The plan classes of a row, those of stages and of forms too."""
-        own = self._plans(name)
-        return own + tuple([plan for form in self.forms.get(name, ()) for plan in self._plans(form)])
+    @cached_property
+    def kernels(self) -> dict[KernelSku, Entry]:
+        """Where each of its SKUs comes from; made once, whatever other catalogs are loaded."""
+        return {
+            make_sku(operation, types, variant): Entry(self, operation, types, variant)
+            for operation in self.operations
+            for types in operation.kernel_combinations()
+            for variant in (*table.variants(operation, types), REFERENCE)
+        }
 
-    def _plans(self, name: str) -> tuple[type[Plan], ...]:
-        found = self.module(name).PLANS
-        if any(plan.operation.analysis.alternative for plan in found):
-            found += importlib.import_module(f"{self.package}.plans._{name}").PLANS
-        return found
+    def plans(self, name: str) -> tuple[type[Plan], ...]:
+        """The plan classes of a row, those of stages and of forms too: of each, whole ones come first."""
+        declared = (each for each in vars(self.module(name)).values() if isinstance(each, type))
+        found = [each for each in declared if "operation" in vars(each)]
+        sources = list(dict.fromkeys(plan.operation.source for plan in found))
+
+        def position(plan: type[Plan]) -> tuple:
+            operation = plan.operation
+            return sources.index(operation.source), operation.of_alternative, operation.analysis.stage > 0
+
+        return tuple(sorted(found, key=position))
+
+    def own_plans(self, name: str) -> tuple[type[Plan], ...]:
+        """The plan classes of a row itself, and of stages without which it does not run."""
+        own = (plan for plan in self.plans(name) if not plan.operation.of_alternative)
+        return tuple(plan for plan in own if plan.operation.source == f"{name}.cu")
 
     def module(self, name: str) -> ModuleType:
-        """The plan module of a row, or of a form of one."""
+        """The plan module of a row."""
         return importlib.import_module(f"{self.package}.plans.{name}")
 
     def source(self, name: str) -> str:
-        """The text of a CUDA source, by file name."""
-        return (resources.files(self.package) / "cuda" / name).read_text(encoding="utf-8")
+        """The text of a CUDA source, by the name that operations give it."""
+        return source_text(resources.files(self.package), name)
 
     def attribute(self, name: str):
         """A plan class, descriptor, args or function by its name.
@@ -75,20 +93,30 @@ class Catalog:
         Raises:
             AttributeError: there is none; names the nearest.
         """
-        stem = re.sub(r"(Backward)?(Plan|Args|Descriptor)$", "", name)
-        row = self._stems.get(stem) or name.removesuffix("_backward")
-        if row in self.modules or stem in self._stems:
-            found = getattr(self.module(row), name, None)
+        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor)?", name).groups("")
+        row = self._rows.get(stem) or name.removesuffix("_backward")
+        if row in self.modules:
+            found = vars(self.module(row)).get(f"{stem}{backward}Plan" if kind else name)
             if found is not None:
-                return found
+                return getattr(found, _CLASSES[kind]) if kind in _CLASSES else found
         near = _nearest(name, self.names())
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)
 
     def names(self) -> list[str]:
         """Every public name: functions and classes of forward passes."""
-        classes = [stem + kind for stem in self._stems for kind in ("Plan", "Args", "Descriptor")]
+        classes = [stem + kind for stem in self._rows for kind in ("Plan", "Args", "Descriptor")]
         return [*self.modules, *classes]
+
+
+def source_text(package: Traversable, name: str) -> str:
+    """The text of a CUDA source in the folder of a generated package.
+
+    Raises:
+        FileNotFoundError: it has none of this name.
+    """
+    row = name.removesuffix(".cu").partition(FORM)[0]
+    return section_of((package / "cuda" / f"{row}.cu").read_text(encoding="utf-8"), name)
 
 
 def _nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
@@ -96,6 +124,15 @@ def _nearest(name: str, names: Iterable[str], cutoff: float = 0.6) -> list[str]:
     from difflib import get_close_matches  # nobody pays for its import who makes no mistake
 
     return get_close_matches(name, names, 1, cutoff)
+
+
+def _nearest_symbol(symbol: str, symbols: Iterable[str]) -> str:
+    """The most similar of all symbols: first what stands before `__`, then the variant, of which there are few each."""
+    members: dict[str, list[str]] = {}
+    for each in symbols:
+        members.setdefault(each.partition("__")[0], []).append(each)
+    (kernel,) = _nearest(symbol.partition("__")[0], members, 0)
+    return _nearest(symbol, members[kernel], 0)[0]
 
 
 _CATALOGS: dict[str, Catalog] = {}
@@ -156,10 +193,7 @@ class Entry(Record):
 def _tables() -> tuple[dict[KernelSku, Entry], dict[str, KernelSku]]:
     by_sku: dict[KernelSku, Entry] = {}
     for catalog in _CATALOGS.values():
-        for operation in catalog.operations:
-            for types in operation.kernel_combinations():
-                for variant in (*table.variants(operation, types), REFERENCE):
-                    by_sku[make_sku(operation, types, variant)] = Entry(catalog, operation, types, variant)
+        by_sku.update(catalog.kernels)
     return by_sku, {sku.symbol: sku for sku in by_sku}
 
 
@@ -179,8 +213,8 @@ def entry_of(sku: KernelSku) -> Entry:
     by_sku, by_symbol = _tables()
     found = by_sku.get(sku)
     if found is None:
-        near = _nearest(sku.symbol, by_symbol, 0)
-        raise Unsupported(f"no kernel {sku.symbol} in the catalogs that are loaded; the nearest is {near[0]}")
+        near = _nearest_symbol(sku.symbol, by_symbol)
+        raise Unsupported(f"no kernel {sku.symbol} in the catalogs that are loaded; the nearest is {near}")
     return found
 
 
@@ -191,8 +225,8 @@ def sku_of_symbol(symbol: str) -> KernelSku:
     by_symbol = _tables()[1]
     found = by_symbol.get(symbol)
     if found is None:
-        near = _nearest(symbol, by_symbol, 0)
-        raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near[0]}")
+        near = _nearest_symbol(symbol, by_symbol)
+        raise UnknownSymbol(f"no kernel {symbol} in the catalogs that are loaded; the nearest is {near}")
     return found
 
 

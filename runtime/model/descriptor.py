@@ -10,9 +10,51 @@ import numpy as np
 from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.model.dtypes import DTYPES, DType, word_of
 from skuda.model.operation import Operation, Types
+from skuda.model.records import Args, Record, Written
 
 _MOST = (1 << 63) - 1  # what kernels count with
 _MOST_ELEMENTS = 1 << 60  # whose bytes they can count
+
+
+def descriptor_class(operation: Operation, plan: str, package: str) -> type[Record]:
+    """The class of what plans of an operation are selected by: dimensions, attributes, element types.
+
+    Those without a default come first.
+
+    Args:
+        operation: whose plans.
+        plan: the name of their class.
+        package: what the class is an attribute of.
+    """
+    fields = {dim.name: "int | tuple[int, ...]" if dim.many else "int" for dim in operation.dims}
+    defaults: dict[str, None] = {}
+    for attribute in sorted(operation.attributes, key=lambda each: each.default is not None):
+        if not attribute.names_axes:
+            number = "float" if operation.is_float(attribute.type) else "int"
+            fields[attribute.name] = number if attribute.default is None else f"{number} | None"
+            if attribute.default is not None:
+                defaults[attribute.name] = None
+    for field in operation.element_fields.values():
+        fields[field], defaults[field] = "str | None", None
+
+    def write() -> str:
+        from skuda.model.documentation import of_descriptor
+
+        return of_descriptor(operation, plan)
+
+    own = {"__module__": package, "__doc__": Written(write), "__annotations__": fields}
+    return type(Record)(f"{operation.class_name}Descriptor", (Record,), {**own, **defaults})
+
+
+def args_class(operation: Operation, plan: str, package: str) -> type[Args]:
+    """The class of an operation's operands; arguments are those of `descriptor_class`."""
+
+    def write() -> str:
+        from skuda.model.documentation import of_arguments
+
+        return of_arguments(operation, plan)
+
+    return Args.of(f"{operation.class_name}Args", tuple(o.name for o in operation.operands), package, write)
 
 
 def is_number(value) -> bool:

@@ -19,6 +19,7 @@ COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
 WEIGHT = "W"  # that of a weight's
 FORM = "_without_"  # between the name of a row and the optional inputs that a form of it lacks
+SECTION = "// ---- "  # before the name of a form, where its part of the row's CUDA source begins
 ALL = "all"  # the default of an attribute of axes
 WIDE = "s8"  # holds the codes of both types of 4 bits
 COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
@@ -64,6 +65,16 @@ class Operand(Record):
     def of(name: str, element: str, dims: str) -> Operand:
         """From the spelling of its dimensions: `Operand.of("scale", "S", "*outer, d/group_size")`."""
         return Operand(name, element, tuple(Dim.of(part.strip()) for part in dims.split(",") if part.strip()))
+
+    @staticmethod
+    def each(*spelled: str) -> tuple[Operand, ...]:
+        """From the spellings of a row: `Operand.each("input: T[*n, d]", "scale: S[*n]")`."""
+        found = []
+        for text in spelled:
+            name, _, signature = text.partition(": ")
+            element, _, dims = signature.partition("[")
+            found.append(Operand.of(name, element, dims[:-1]))
+        return tuple(found)
 
     @property
     def scalar(self) -> bool:
@@ -200,10 +211,10 @@ class Operation(Record):
         element_fields: descriptor field that names each letter's type, e.g. {"T": "input_element"}.
         attributes: attributes, in call order.
         requirements: conditions on attributes.
-        source: name of the CUDA source within the generated package.
+        source: name of the CUDA source. That of a form is a part of the row's file.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
-        forms: for each of these, the module of what runs where it and those after it are left out.
+        forms: for each of these, the operation that runs where it and those after it are left out.
         analysis: what follows from the formulas.
     """
 
@@ -253,14 +264,9 @@ class Operation(Record):
         return self.analysis.alternative == 1
 
     @cached_property
-    def reference(self) -> str:
-        """Name of its function in the generated reference."""
-        return self.direction.value + (f"_stage{self.analysis.stage}" if self.analysis.stage else "")
-
-    @cached_property
     def class_name(self) -> str:
         """Stem of the plan's class names: QuantizePerToken."""
-        return "".join(word.capitalize() for word in self.function.split("_"))
+        return class_stem(self.function)
 
     @cached_property
     def kernel_letters(self) -> tuple[str, ...]:
@@ -567,6 +573,21 @@ class Operation(Record):
                 sizes[dim.name] = shape[start]
                 start += 1
         return sizes
+
+
+def section_of(text: str, source: str) -> str:
+    """What is compiled of a CUDA file: the part of the form that a source is named after, or of the row itself."""
+    _, is_form, _ = source.partition(FORM)
+    parts = {part.partition("\n")[0]: part for part in text.split(f"\n{SECTION}")}
+    own = parts.get(source.removesuffix(".cu")) if is_form else next(iter(parts.values()))
+    if own is None:
+        raise FileNotFoundError(source)
+    return own if len(parts) == 1 else (SECTION if is_form else "") + own.rstrip("\n") + "\n"
+
+
+def class_stem(function: str) -> str:
+    """What the names of the classes of a function begin with: QuantizePerToken."""
+    return "".join(word.capitalize() for word in function.split("_"))
 
 
 def may_be_bytes(word: str) -> bool:

@@ -6,9 +6,20 @@ call may take. The functions of that module (`fields`, `replace`, `asdict`) serv
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, dataclass_transform
+from collections.abc import Callable
+from typing import Any, ClassVar, Self, dataclass_transform
 
 import numpy as np
+
+
+class Written:
+    """`__doc__` of a class whose text is written when somebody asks for it."""
+
+    def __init__(self, write: Callable[[], str]):
+        self._write = write
+
+    def __get__(self, instance, cls) -> str:
+        return self._write()
 
 
 def _annotation(cls: type, name: str) -> str:
@@ -100,9 +111,16 @@ class Record:
         return tuple([told_apart(own[name]) for name in self._compared])
 
     def __eq__(self, other):
+        if self is other:
+            return True
         if type(other) is not type(self):
             return NotImplemented
-        return self._key() == other._key()
+        own, others = self.__dict__, other.__dict__
+        for name in self._compared:  # most that differ do so in the first field
+            one, another = own[name], others[name]
+            if one is not another and told_apart(one) != told_apart(another):
+                return False
+        return True
 
     def __hash__(self):
         own = self.__dict__
@@ -114,6 +132,10 @@ class Record:
     def __getstate__(self):
         """For copies and pickles: hashes differ from process to process."""
         return {name: self.__dict__[name] for name in self._fields}
+
+    def but(self, **fields: Any) -> Self:
+        """The same record but for some fields."""
+        return type(self)(**{**self.__getstate__(), **fields})
 
     def __repr__(self):
         shown = ", ".join(f"{name}={self.__dict__[name]!r}" for name in self._compared)
@@ -131,13 +153,13 @@ class Record:
 
 
 class Args:
-    """Base of the generated args classes: the operands of one run, none of which can be replaced.
+    """Base of the args classes: the operands of one run, none of which can be replaced.
 
     It is a dataclass to the functions of `dataclasses`. Fields are properties without setters, which costs less at each
     call than a `__setattr__` that refuses.
 
     Attributes:
-        _values: the operands in order, set by the generated `__init__`.
+        _values: the operands in order, set by `__init__`.
         _ready: what `Plan.run` knows of them (see `launch`).
     """
 
@@ -153,6 +175,22 @@ class Args:
             read_only = property(lambda self, index=index: self._values[index])
             read_only.__set_name__(cls, name)  # for the message of whoever sets it
             setattr(cls, name, read_only)
+
+    @staticmethod
+    def of(name: str, fields: tuple[str, ...], package: str, write: Callable[[], str]) -> type[Args]:
+        """A class of such operands, whose `__init__` takes them as Python's own functions do.
+
+        Args:
+            name: of the class.
+            fields: the operands' names.
+            package: what the class is an attribute of.
+            write: makes its docstring.
+        """
+        made: dict[str, Any] = {}
+        names = ", ".join(fields)
+        exec(f"def __init__(self, {names}):\n    self._values = ({names},)", made)
+        own = {"__module__": package, "__doc__": Written(write), "__init__": made["__init__"]}
+        return type(Args)(name, (Args,), {**own, "__annotations__": dict.fromkeys(fields, "Any")})
 
     def __repr__(self):
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self._values))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from importlib import import_module
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from skuda.arrays.views import View
 from skuda.errors import Unsupported
@@ -20,15 +19,6 @@ if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
 
 
-class StagePlans:
-    """The plan classes of a multi-kernel form's stages, in order. They are imported on demand: most calls need none."""
-
-    def __get__(self, plan, cls: type[Plan]) -> tuple[type[Plan], ...]:
-        operation = cls.operation
-        every = import_module(f"{cls.package}.plans._{operation.name}").PLANS
-        return tuple(each for each in every if each.operation.direction is operation.direction)
-
-
 class PlanWithAlternative(Plan):
     """A plan of rows that runs in stages where blocks which hold rows do badly; the bits are the same.
 
@@ -36,6 +26,7 @@ class PlanWithAlternative(Plan):
     other; and where there are a few rows that no block holds, which several blocks reduce.
 
     Attributes:
+        stages: the plans of its stages, in order.
         much: elements from which on rows that lie so are worth several launches; four times as many where they are
             short, and blocks that hold several do better.
         short: elements of rows that are.
@@ -43,7 +34,7 @@ class PlanWithAlternative(Plan):
         few: blocks that leave most of a GPU idle; a row that a cluster holds has several.
     """
 
-    stages = StagePlans()
+    stages: ClassVar[tuple[type[Plan], ...]]
     much = TUNED.stages_elements
     short = TUNED.stages_short_row
     long = TUNED.stages_long_row

@@ -1,7 +1,7 @@
 """The life of a plan: select by a descriptor, ask what it is, check arguments, run.
 
-A generated module declares, for each direction of each operation, a Descriptor, an Args and a Plan class; everything
-that they do is here.
+A generated module declares a Plan class for each direction of a row, of its forms and of their stages; everything that
+they do is here.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from math import prod
+from threading import RLock
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -19,9 +20,9 @@ from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
 from skuda.launch.prepared import FastPath, Launch, PreparedLaunch, RunOnce, layouts, prepared_launch, refuse, starts
-from skuda.model.descriptor import attributes_of, sizes_of, types_of
+from skuda.model.descriptor import args_class, attributes_of, descriptor_class, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COUNTED, Operation, count, packed_shape
+from skuda.model.operation import COUNTED, FORM, Operation, class_stem, count, packed_shape
 from skuda.model.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.schedules import elementwise, table
 from skuda.schedules.geometry import Geometry
@@ -33,28 +34,68 @@ if TYPE_CHECKING:
 
 _FEW_AXES = 4  # which kernels take however they lie
 _MADE = object()  # stands for a workspace that is to be made
+reference = staticmethod  # how plans mark their formula: an operation may be named like any function of Python
+_making = RLock()  # of what follows: two threads must not have two operations of one plan
 
 
-class _Formula:
-    """A plan class's generated reference, imported when it is asked for: no kernel needs it."""
+class declared:
+    """A class attribute of a plan that is made when it is first asked for, and stays then.
 
-    def __get__(self, plan, cls: type[Plan]) -> Callable[..., Mapping[str, np.ndarray]]:
-        module = import_module(f"{cls.package}.reference.{cls.operation.source.removesuffix('.cu')}")
-        return getattr(module, cls.operation.reference)
+    A module has the plans of stages and of forms of a row, too. A call needs one of them, and pays for that one.
+    """
+
+    def __init__(self, make: Callable[..., Any]):
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str):
+        self._owner, self._name = owner, name
+
+    def __get__(self, plan, cls: type):
+        owner, name = self._owner, self._name
+        with _making:
+            if vars(owner)[name] is self:
+                setattr(owner, name, self._make())
+        return vars(owner)[name]
+
+
+class _OfOperation:
+    """A class that follows from a plan's operation, made when it is first asked for."""
+
+    def __init__(self, make: Callable[[Operation, str, str], type]):
+        self._make = make
+
+    def __set_name__(self, owner: type, name: str):
+        self._name = name
+
+    def __get__(self, plan, cls: type[Plan]) -> type:
+        operation = cls.operation
+        owner = next(each for each in cls.__mro__ if "operation" in vars(each))
+        with _making:
+            if self._name not in vars(owner):
+                setattr(owner, self._name, self._make(operation, owner.__name__, cls.package))
+        return vars(owner)[self._name]
 
 
 class Plan:
     """One operation at fixed sizes, element types and attributes, ready to run any number of times.
 
-    Class attributes are set by the generated subclass: `operation`, `descriptor_type`, `args_type` and `package` (the
-    generated package, whose reference `formula` is).
+    Class attributes are set by the generated subclass: `operation`, and `formula`, its reference. What follows from
+    them is made when it is asked for.
+
+    Attributes:
+        descriptor_type: the class of what `select` takes.
+        args_type: the class of what `run` takes.
+        package: the generated package that it is in.
     """
 
     operation: ClassVar[Operation]
-    descriptor_type: ClassVar[type]
-    args_type: ClassVar[type]
+    formula: ClassVar[Callable[..., Mapping[str, np.ndarray]]]
     package: ClassVar[str]
-    formula = _Formula()
+    descriptor_type = _OfOperation(descriptor_class)
+    args_type = _OfOperation(args_class)
+
+    def __init_subclass__(cls):
+        cls.package = cls.__module__.rpartition(".plans.")[0]
 
     @classmethod
     def select(cls, descriptor, stream=None, preference: BackendKind | None = None):
@@ -93,12 +134,12 @@ class Plan:
         if name not in operation.numbers:
             known = ", ".join(operation.numbers) or "none"
             raise InvalidProblem(f"{cls.__name__}: without {name!r}, expected an optional input ({known})")
-        module = dict(operation.forms).get(name)
-        if module is None:
+        form = dict(operation.forms).get(name)
+        if form is None:
             raise InvalidProblem(f"{cls.__name__}: without {name} there is nothing to compute")
-        plans = import_module(f"{cls.package}.plans.{module}").PLANS
-        whole = (plan for plan in plans if not plan.operation.analysis.stage)
-        return next(plan for plan in whole if plan.operation.direction is operation.direction)
+        module = import_module(f"{cls.package}.plans.{form.partition(FORM)[0]}")
+        function = form + operation.function.removeprefix(operation.name)
+        return getattr(module, f"{class_stem(function)}Plan")
 
     def __init__(self, descriptor, stream, backend: BackendKind):
         operation = self.operation

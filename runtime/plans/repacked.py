@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from skuda.arrays.views import View, contiguous_strides
 from skuda.errors import Unsupported
@@ -16,7 +16,6 @@ from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import WIDE, count
 from skuda.model.sku import BackendKind
-from skuda.plans.alternative import StagePlans
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
 from skuda.schedules.table import STAGES
@@ -66,7 +65,7 @@ def _again(plan: Plan, other: type[Plan], types: dict[str, str]) -> Plan:
 class RepackedPlan(Plan):
     """A plan of rows whose codes are packed by a second kernel, where they are of 4 bits and rows share their bytes."""
 
-    stages = StagePlans()
+    stages: ClassVar[tuple[type[Plan], ...]]
 
     @cached_property
     def alternative(self) -> Repacked:

@@ -89,7 +89,7 @@ _FAMILIES = {
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
 
-# What a generated reference module imports by one line.
+# What generated references import by one line.
 FORMULA_NAMES = (
     "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
     "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where", *_MODULE_OF,

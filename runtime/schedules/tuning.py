@@ -239,10 +239,6 @@ class Tuning(Launch):
     split_room: int
     split_room_light: int
 
-    def but(self, **sizes) -> Tuning:
-        """The same record but for some sizes: how one for another GPU is written."""
-        return Tuning(**{**self.__getstate__(), **sizes})
-
 
 SM_90 = Tuning(  # measured on an H200
     elementwise_threads=128,

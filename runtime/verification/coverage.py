@@ -34,6 +34,16 @@ LONG = 4096  # elements of the rows whose schedule is the preferred one
 Feature = tuple
 
 
+def turn_of(commit: str, count: int) -> int:
+    """Which of some turns a commit takes, by its hash in hexadecimal digits."""
+    return int(commit, 16) % count
+
+
+def group_of(name: str, count: int) -> int:
+    """In which of some turns a kernel or a test is, by a checksum of its name."""
+    return crc32(name.encode()) % count
+
+
 @dataclass(frozen=True)
 class Candidate:
     """One CUDA kernel of a catalog.
@@ -64,8 +74,8 @@ class Division:
     turns: tuple[tuple[str, ...], ...]
 
     def turn_of(self, commit: str) -> int:
-        """The turn of a commit, by its hash in hexadecimal digits."""
-        return int(commit, 16) % len(self.turns)
+        """The turn of a commit."""
+        return turn_of(commit, len(self.turns))
 
 
 def candidates(operations: Iterable[Operation]) -> Iterator[Candidate]:
@@ -186,7 +196,7 @@ def divide(operations: Iterable[Operation]) -> Division:
         count *= 2
     turns: list[list[str]] = [[] for _ in range(count)]
     for symbol in rest:
-        turns[crc32(symbol.encode()) % count].append(symbol)
+        turns[group_of(symbol, count)].append(symbol)
     return Division(tuple(kernel.symbol for kernel in every if kernel.symbol in chosen), tuple(map(tuple, turns)))
 
 

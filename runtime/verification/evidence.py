@@ -7,7 +7,7 @@ skuda/coverage.py. code-<name>.json has the digests of these kernels' machine co
 part of a wheel. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
 elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
 header is now decides what counts: a record of another text says nothing of it, until `skuda evidence --carry` has found
-that the machine code is the same.
+that the machine code is the same. An installed package has summaries in the place of records (skuda/summary.py).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from skuda.launch.compiler import OPTIONS, included
-from skuda.launch.registry import Catalog, make_sku
+from skuda.launch.registry import Catalog, make_sku, source_text
 from skuda.model.operation import Operation
 from skuda.schedules import table
 from skuda.verification import coverage
@@ -76,12 +76,14 @@ class Result:
             where there is none, because one of the two is NaN or the kernel did not run.
         finite: elements of float outputs that are finite numbers in the reference, over all calls: NaN against NaN says
             little. None in records of runs that did not count them.
+        fewest: whether cases are the fewest of several kernels, as a summary has them.
     """
 
     cases: int
     bit_equal: bool
     worst_ulp: int | None
     finite: int | None = None
+    fewest: bool = False
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,11 @@ def share(row: Mapping[str, Any]) -> float:
     """Time of the floor over ours, of a row of the bench: of a copy, or of a kernel that only reads where outputs are
     small."""
     return row.get("read_us", row["copy_us"]) / row["ours_us"]
+
+
+def shown_row(row: Mapping[str, Any]) -> str:
+    """Shape, layout and attributes of a row of the bench, as the bench prints them."""
+    return f"{row['shape']} {row['variant']}".strip()
 
 
 @dataclass(frozen=True)
@@ -198,7 +205,7 @@ class Records:
         """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
         if source not in self._digests:
             try:
-                text = (self._package / "cuda" / source).read_text(encoding="utf-8")
+                text = source_text(self._package, source)
             except FileNotFoundError:
                 self._digests[source] = None
             else:
@@ -250,13 +257,19 @@ class Records:
         return self._findings[source]
 
     @cached_property
-    def _rows(self) -> dict[str, list[tuple[dict[str, Any], dict[str, Any]]]]:
+    def _shares(self) -> dict[str, list[tuple[dict[str, Any], Share]]]:
         """By symbol: the rows of the bench that it served, each after its record."""
-        found: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {}
+        found: dict[str, list[tuple[dict[str, Any], Share]]] = {}
         for record in self.measured:
+            gpu = record["machine"]["gpu"]
             for row in record.get("rows", ()):
                 if "ours_us" in row:
-                    found.setdefault(row.get("sku"), []).append((record, row))
+                    found.setdefault(row.get("sku"), []).append((record, Share(gpu, shown_row(row), share(row))))
+            for family, variants in record.get("shares", {}).items():
+                for variant, rows in variants.items():
+                    for row in rows.split(", "):
+                        shape, _, each = row.rpartition(" ")
+                        found.setdefault(f"{family}__{variant}", []).append((record, Share(gpu, shape, float(each))))
         return found
 
     def findings(self, source: str, symbol: str) -> list[Finding]:
@@ -265,14 +278,16 @@ class Records:
 
     def current(self, source: str, symbol: str) -> list[Finding]:
         """What was found with the source as it is now."""
-        return [each for each in self.findings(source, symbol) if each.run.digest == self.digest(source)]
+        return [each for each in self.findings(source, symbol) if self._is_now(source, each.run.digest)]
+
+    def _is_now(self, source: str, digest: str) -> bool:
+        """Whether a digest, which may be cut, is that of a source as it is."""
+        return (self.digest(source) or "none").startswith(digest)
 
     def shares(self, source: str, symbol: str) -> list[Share]:
         """The rows of the bench that a kernel served with its source as it is now, in the order of the bench."""
         return [
-            Share(record["machine"]["gpu"], f"{row['shape']} {row['variant']}".strip(), share(row))
-            for record, row in self._rows.get(symbol, ())
-            if record["sources"][source] == self.digest(source)
+            share for record, share in self._shares.get(symbol, ()) if self._is_now(source, record["sources"][source])
         ]
 
     def state(self, source: str, symbol: str) -> State:
@@ -289,7 +304,7 @@ class Records:
         found = []
         for record in self.verified:
             each = record.get("covered", {}).get(source)
-            if each and each["digest"] == self.digest(source):
+            if each and self._is_now(source, each["digest"]):
                 found.append(Covered(record["gpu"], each["date"]))
         return found
 
@@ -393,7 +408,7 @@ class Records:
             source: [
                 {
                     **{name: value for name, value in vars(run).items() if value or name != "carried"},
-                    **{name: value for name, value in vars(result).items() if name != "finite"},
+                    **{name: getattr(result, name) for name in ("cases", "bit_equal", "worst_ulp")},
                     "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
                     **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
                 }
@@ -420,12 +435,17 @@ def _counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:
 
 
 def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Result]]:
-    """What a record of `make test-gpu` says: source, symbol, run, result."""
+    """What a record of `make test-gpu` or its summary says: source, symbol, run, result."""
     for source, listed in record["sources"].items():
         for each in listed:
             run = Run(**{field.name: each[field.name] for field in fields(Run) if field.name in each})
-            result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
-            for family, variants in each["kernels"].items():
+            for alike in each.get("alike", ()):
+                result = Result(alike["fewest"], each["bit_equal"], each["worst_ulp"], fewest=True)
+                for family in alike["types"].split():
+                    for variant in alike["kernels"].split():
+                        yield source, f"{family}__{variant}", run, result
+            for family, variants in each.get("kernels", {}).items():
+                result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
                 counts = each.get("finite", {}).get(family, "").split()
                 for variant, count in zip_longest(variants.split(), counts, fillvalue="-"):
                     counted = result if count == "-" else replace(result, finite=int(count))

@@ -22,6 +22,7 @@ DECODED = [
 ]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("extents", [(6, 64), (5, 35), (3, 150)], ids=str)
 @pytest.mark.parametrize("row", [each for each in DECODED if formulas.maker_of(each.operation)], ids=str)
 def test_composed_formula_is_the_operation(row, extents):

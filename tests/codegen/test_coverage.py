@@ -8,6 +8,7 @@ from functools import cache
 from types import SimpleNamespace
 
 import pytest
+import turns
 from gpu import conftest as gpu_conftest
 
 from skuda.generated import CATALOG
@@ -144,7 +145,7 @@ def config(**options) -> SimpleNamespace:
 
 
 def test_a_run_takes_what_its_options_say(monkeypatch):
-    monkeypatch.setattr(gpu_conftest, "commit", lambda: COMMIT)
+    monkeypatch.setattr(turns, "commit", lambda: COMMIT)
     monkeypatch.setattr(gpu_conftest, "division", chosen)
     own = chosen().turns[int(COMMIT, 16) % len(chosen().turns)]
     assert sorted(gpu_conftest.chosen(config())) == sorted([*chosen().covering, *own])
@@ -157,9 +158,31 @@ def test_a_run_takes_what_its_options_say(monkeypatch):
 
 
 def test_a_tree_without_commits_takes_a_turn_too(monkeypatch, tmp_path):
-    gpu_conftest.commit.cache_clear()
-    assert re.fullmatch("[0-9a-f]{40}", gpu_conftest.commit())
-    gpu_conftest.commit.cache_clear()
-    monkeypatch.setattr(gpu_conftest, "FOLDER", tmp_path)
-    assert re.fullmatch("[0-9a-f]{64}", gpu_conftest.commit())
-    gpu_conftest.commit.cache_clear()
+    turns.commit.cache_clear()
+    assert re.fullmatch("[0-9a-f]{40}", turns.commit())
+    turns.commit.cache_clear()
+    monkeypatch.setattr(turns, "FOLDER", tmp_path)
+    assert re.fullmatch("[0-9a-f]{64}", turns.commit())
+    turns.commit.cache_clear()
+
+
+def test_a_run_takes_the_tests_whose_turn_it_is():
+    """And those without turns; the runs of all turns take every test once, as does one with --all."""
+
+    def test_of(number: int, count: int | None):
+        mark = pytest.mark.turns(count).mark if count else None
+        return SimpleNamespace(name=f"test[{number}]", get_closest_marker=lambda name: mark)
+
+    def taken(items, args=("tests",), **options) -> list[str]:
+        own = config(**options)
+        own.args = args
+        found, waiting = turns.divided(own, items)
+        assert sorted(each.name for each in (*found, *waiting)) == sorted(each.name for each in items)
+        return [each.name for each in found]
+
+    marked, plain = [test_of(number, 4) for number in range(100)], [test_of(100, None)]
+    runs = [taken(marked + plain, turn=number) for number in range(4)]
+    assert sorted(sum(runs, [])) == sorted([*(each.name for each in marked), *4 * ["test[100]"]])
+    assert all(15 < len(each) < 40 for each in runs)
+    assert taken(marked, turn=6) == taken(marked, turn=2)
+    assert len(taken(marked, all=True)) == len(taken(marked, ("tests/x.py::test",))) == 100

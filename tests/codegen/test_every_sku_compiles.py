@@ -2,10 +2,10 @@
 
 For one architecture, a set of them in which each operation occurs, each schedule with each structure of a program (of
 skuda.verification.coverage, but for the roles of operands, which programs have), and each kind of kernel with each
-element type; for the others, in turn, a set of these in which each schedule, and each kind of kernel with each element
-type occurs. A kernel's text is its schedule's body over its operation's program, so this compiles every body over every
-structure, and every program; what depends on the architecture are bodies and conversions, not programs. `skuda build`
-compiles all kernels.
+element type; for the others a set of these in which each schedule, and each kind of kernel with each element type
+occurs. A kernel's text is its schedule's body over its operation's program, so this compiles every body over every
+structure, and every program; what depends on the architecture are bodies and conversions, not programs. A run compiles
+some kernel of each body and element type, and of the others those whose turn it is. `skuda build` compiles all kernels.
 """
 
 from __future__ import annotations
@@ -87,10 +87,22 @@ def name_of(group) -> str:
     return f"{source.removesuffix('.cu')}-{members[0].symbol}"
 
 
-EVERY = groups(SKUS)
+def at_least(sku: KernelSku) -> set[tuple]:
+    """What each run compiles: each schedule's body, and each element type."""
+    found = registry.entry_of(sku)
+    words = {found.operation.word(operand, found.types) for operand in found.operation.operands}
+    return {("body", found.variant.kernel, found.variant.suffix), *(("element", word) for word in words)}
 
 
-@pytest.mark.parametrize("group", EVERY, ids=name_of)
+ALWAYS = covering(SKUS, seen=at_least)
+EVERY = [*groups(ALWAYS), *groups([sku for sku in SKUS if sku not in {*ALWAYS}])]
+MARKED = [
+    pytest.param(group, id=name_of(group), marks=[] if {*group[1]} <= {*ALWAYS} else [pytest.mark.turns(8)])
+    for group in EVERY
+]
+
+
+@pytest.mark.parametrize("group", MARKED)
 def test_every_sku(group, monkeypatch):
     """Each is a kernel of its own; none spills more than a few registers, and nothing is warned of."""
     source, members = group
@@ -163,6 +175,7 @@ def test_the_covering_set_covers():
     assert len(COVERING) < len(SKUS) / 2  # else it would be no choice
 
 
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("index", range(len(IN_TURN)), ids=lambda index: name_of(IN_TURN[index]))
 def test_covering_set_on_other_architectures(index, quickly_compiled):
     """Each on one of them, in turn: of those that can have it."""

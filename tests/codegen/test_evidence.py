@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +22,7 @@ from skuda.generated import CATALOG
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.verification import coverage, evidence, machine_code
+from skuda.verification import coverage, evidence, machine_code, summary
 from skuda.verification.evidence import Records, Result, State
 
 REPOSITORY = Path(__file__).parents[2]
@@ -430,7 +431,7 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     write_bench(catalog, forward[1], 0.98, 0.5, 0.9)
     evidence_command = ("evidence", "--out", "verified_catalog")
     status, out = skuda_command(*evidence_command)
-    assert (status, out.count("wrote ")) == (0, 2)
+    assert (status, out.count("wrote ")) == (0, 4)
     lines = (tmp_path / "evidence" / "README.md").read_text().splitlines()
     digest = records_of(catalog).digest("twice.cu")[:12]
     start = "| [twice](../verified_catalog/docs/twice.md) |"
@@ -477,6 +478,47 @@ def test_what_is_committed_is_what_the_records_give():
     assert (REPOSITORY / "evidence" / "README.md").read_text(encoding="utf-8") == page(records, "generated")
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert readme.partition(f"{BEGIN}\n")[2].partition(END)[0] == block(records)
+    kept = {path.relative_to(records.folder).as_posix(): path for path in (records.folder / summary.FOLDER).iterdir()}
+    wanted = summary.texts(records)
+    assert kept.keys() == wanted.keys()
+    assert all(path.read_text(encoding="utf-8") == wanted[name] for name, path in kept.items())
+
+
+# ---- what a wheel takes along ----
+
+
+def test_a_summary_says_what_the_records_say(catalog, skuda_command, tmp_path):
+    """States and shares of every kernel; of calls the fewest of what was found alike."""
+    forward, backward = symbols_of(catalog, "twice"), symbols_of(catalog, "twice_backward")
+    found = {**dict.fromkeys([*forward, *backward], Result(3, True, 0, 1000)), forward[2]: Result(3, False, 7)}
+    found |= {forward[0]: Result(2, True, 0, 400), forward[1]: Result(5, True, 0)}
+    assert forward[0].partition("__")[0] == forward[1].partition("__")[0]  # of the same types
+    ran = {**dict.fromkeys(covering_of(catalog), EQUAL), **found}
+    records = records_of(catalog)
+    records.merge(catalog, MACHINE, ran)
+    write_bench(catalog, forward[0], 0.984, 0.5, 0.9)
+    skuda_command("evidence", "--out", "verified_catalog")
+    installed = evidence.package_of(catalog) / "evidence"
+    records, every = records_of(catalog), evidence.kernels(catalog.operations)
+    before = {symbol: records.state(each.source, symbol) for symbol, each in every.items()}
+    shutil.copytree(tmp_path / "evidence" / summary.FOLDER, installed)
+    shutil.rmtree(tmp_path / "evidence")
+    records = records_of(catalog)
+    assert records.folder == installed
+    assert {symbol: records.state(each.source, symbol) for symbol, each in every.items()} == before
+    assert set(before.values()) >= {State.VERIFIED, State.DIFFERS}
+    assert [each.share for each in records.shares("twice.cu", forward[0])] == [0.98, 0.5, 0.9]
+    [first] = records.current("twice.cu", forward[0])
+    assert first.result == Result(2, True, 0, fewest=True)
+    assert first.run.driver == "580.1"
+    [other] = records.current("twice.cu", backward[0])
+    assert other.result == Result(3, True, 0, fewest=True)
+    said = "\n".join(verified.of_kernel(records, "twice.cu", backward[0]))
+    assert "bit-equal in at least 3 calls on NVIDIA H200" in said
+    change(catalog, "twice.cu")
+    records = records_of(catalog)
+    assert records.current("twice.cu", forward[0]) == records.shares("twice.cu", forward[0]) == []
+    assert records.state("twice.cu", forward[0]) is State.CHANGED
 
 
 def test_kernels_are_sanitized_by_names_and_patterns():

@@ -99,7 +99,7 @@ def test_a_function_of_the_same_name_is_the_specs_own_and_that_is_said(tmp_path,
     found = loads(spec("silu(x) + silu_slope(y) * gelu(y)", own))
     end = "is a function of this spec, which its formulas call in place of the catalog's"
     assert found.notes == [f"note: `silu(x)` {end}"]
-    assert "x + C(1)" in render(found)["reference/op.py"]
+    assert "x + C(1)" in render(found)["plans/op.py"]
     (tmp_path / "own.yaml").write_text(spec("silu(x) + y", own), encoding="utf-8")
     assert main(["generate", "--spec", str(tmp_path / "own.yaml"), "--out", str(tmp_path / "out")]) == 0
     assert main(["check", "--spec", str(tmp_path / "own.yaml"), "--out", str(tmp_path / "out")]) == 0
@@ -112,7 +112,7 @@ def test_a_function_of_the_same_name_is_the_specs_own_and_that_is_said(tmp_path,
 def test_a_function_of_the_catalog_calls_those_of_the_catalog():
     """gelu_tanh calls gelu_tanh_share: a spec's own of that name does not change it."""
     own = "functions:\n  gelu_tanh_share(x): 7 * x\n"
-    text = render(loads(spec("gelu_tanh(x) + gelu_tanh_share(y)", own)))["reference/op.py"]
+    text = render(loads(spec("gelu_tanh(x) + gelu_tanh_share(y)", own)))["plans/op.py"]
     assert "sigmoid(" in text and "C(7) * y" in text and "C(7) * x" not in text
 
 
@@ -151,7 +151,7 @@ def test_generated_files_follow_the_functions_that_they_call(monkeypatch, tmp_pa
     try:
         after = render(loads(text))
         changed = {name for name in after if after[name] != before[name]}
-        assert changed == {"cuda/op.cu", "plans/op.py", "reference/op.py", "docs/op.md"}
+        assert changed == {"cuda/op.cu", "plans/op.py", "docs/op.md"}
         assert inputs.digest(path) != digest
     finally:
         specs.library.cache_clear()

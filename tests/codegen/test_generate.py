@@ -77,9 +77,9 @@ def inputs_hash(path: Path) -> str:
 
 
 def test_a_catalog_has_one_file_a_row_of_each_sort(catalog):
-    expected = {"__init__.py", "plans/__init__.py", "reference/__init__.py", "ops.schema.json", MANIFEST}
+    expected = {"__init__.py", "plans/__init__.py", "ops.schema.json", MANIFEST}
     for row in ("scaled_add", "square"):
-        expected |= {f"cuda/{row}.cu", f"plans/{row}.py", f"reference/{row}.py", f"docs/{row}.md"}
+        expected |= {f"cuda/{row}.cu", f"plans/{row}.py", f"docs/{row}.md"}
     assert set(tree(catalog)) == expected
 
 
@@ -94,8 +94,7 @@ def test_only_the_files_of_a_changed_row_are_written(spec, catalog):
     edit(spec, "x + alpha * y", "x - alpha * y")
     written = {change.path for change in generate(spec, catalog).changed}
     assert written == {
-        "cuda/scaled_add.cu", "plans/scaled_add.py", "reference/scaled_add.py", "docs/scaled_add.md",
-        MANIFEST,
+        "cuda/scaled_add.cu", "plans/scaled_add.py", "docs/scaled_add.md", MANIFEST,
     }  # fmt: skip
     assert drift(spec, catalog) == {}
 
@@ -177,7 +176,7 @@ def test_an_orphan(spec, catalog):
     spec.write_text(SPEC[: SPEC.index("  square:")])
     found = drift(spec, catalog)
     assert {path for path, kind in found.items() if kind == "orphan"} == {
-        "cuda/square.cu", "plans/square.py", "reference/square.py", "docs/square.md",
+        "cuda/square.cu", "plans/square.py", "docs/square.md",
     }  # fmt: skip
 
 

@@ -323,7 +323,9 @@ def test_conversions_of_sums(ours, backend, shape):
     assert codes_of(spread, "s4", shape) == [saturated(sum(sums), "s4")] * i.size
 
 
-def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("source", ["two_widths", "whole", "saturate_to_s4_it", "wrap_to_u8_it"])
+def test_kernels_give_the_bytes_of_the_reference(ours, source, monkeypatch, tmp_path):
     """By the host's compiler: kernels of each schedule, also where one of two outputs alone has two elements in a byte,
     and its type is no letter.
     """
@@ -332,12 +334,12 @@ def test_kernels_give_the_bytes_of_the_reference(ours, monkeypatch, tmp_path):
     skus = [sku for sku in ours if sku.backend is BackendKind.CUDA]
     sources = emulator.by_source(sku for sku in skus if not registry.entry_of(sku).operation.of_alternative)
     monkeypatch.setattr(registry, "catalogs", lambda: (found,))
-    for name in ("two_widths", "whole", "saturate_to_s4_it", "wrap_to_u8_it"):
-        some = covering(sources[f"{name}.cu"])
-        host = emulator.Host(some, tmp_path)
-        assert [fault for sku in some for fault in host.faults(sku)] == []
+    some = covering(sources[f"{source}.cu"])
+    host = emulator.Host(some, tmp_path)
+    assert [fault for sku in some for fault in host.faults(sku)] == []
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("source", ["squares", "codes_of_reals", "totals", "whole", "twice"])
 def test_every_kernel_compiles(ours, source, quickly_compiled):
     """Operations of integers alone are kernels too, and so are their stages."""

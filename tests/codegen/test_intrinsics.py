@@ -384,7 +384,7 @@ def test_common(catalog, backend, name, element):
     assert not len(wrong), [([column[i] for column in columns], got[i], expected[i]) for i in wrong[:5]]
 
 
-def test_every_cell_compiles_for_cuda(catalog):
+def test_every_cell_compiles_for_cuda(catalog, quickly_compiled):
     """All strided kernels in one module; each generated source includes the same headers once."""
     found = registry._CATALOGS[catalog.__name__]
     texts = [found.source(operation.source) for operation in found.operations]

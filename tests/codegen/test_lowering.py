@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from importlib import resources
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.stages import stages
+from skuda.launch import registry
 
 CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
 PROGRAMS = {
@@ -76,9 +76,7 @@ def rules(program) -> set[tuple[str, str]]:
 def test_the_catalog(function):
     if family(function) in EXAMPLES:
         assert rules(PROGRAMS[function]) == EXAMPLES[family(function)]
-    text = (resources.files("skuda.generated") / "cuda" / PROGRAMS[function].operation.source).read_text(
-        encoding="utf-8"
-    )
+    text = registry.catalogs()[0].source(PROGRAMS[function].operation.source)
     body = text.split(f"struct {function}_program {{")[1].split("\n};")[0]
     for holder in {rule.kind for rule in RULES}:
         assert (f"{holder}<C" in body) == (holder in {used for used, _ in rules(PROGRAMS[function])})

@@ -65,7 +65,7 @@ def test_values(ours, backend, formula, element):
     np.testing.assert_array_equal(actual[~nan].tobytes(), expected.astype(element)[~nan].tobytes())
 
 
-def test_kernels(ours, monkeypatch, tmp_path):
+def test_kernels(ours, quickly_compiled, monkeypatch, tmp_path):
     found = registry._CATALOGS[ours.__name__]
     ops = [operation for operation in found.operations]
     entries = [table.entry(op, types, table.STRIDED) for op in ops for types in op.kernel_combinations()]

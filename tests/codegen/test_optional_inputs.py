@@ -12,6 +12,7 @@ from skuda.codegen.commands import build
 from skuda.codegen.render import render
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
+from skuda.model.operation import SECTION, class_stem, section_of
 from skuda.model.sku import KernelSku
 
 SPEC = """\
@@ -77,7 +78,8 @@ def test_what_a_number_does_not_change_is_not_computed():
         "offset_and_share": "round_to_int(x * gain / C(0.25)), low, high",
         "share": "round_to_int(x * gain / C(0.25)) + offset, low - offset, high - offset",
     }.items():
-        text = files[f"reference/shifted_without_{absent}.py"]
+        form = f"class {class_stem(f'shifted_without_{absent}')}Plan(Plan):"
+        text = files["plans/shifted.py"].partition(form)[2].partition("\n\n\n")[0]
         assert f'"y": to_real(clamp({clamped}), C) * C(0.25) + C(0)' in text
 
 
@@ -143,7 +145,20 @@ def test_symbols(catalog):
             assert KernelSku.parse(sku.symbol) == sku
             entry = registry.entry_of(sku)
             assert entry.operation.row in entry.catalog.modules
-            assert entry.catalog.source(entry.operation.source).startswith(f"// {entry.operation.source[:-3]}: ")
+            source = entry.operation.source
+            assert entry.catalog.source(source).startswith(f"{SECTION}{source.removesuffix('.cu')}\n#include")
+
+
+def test_a_form_has_a_part_of_its_rows_source():
+    """It is compiled alone: neither reads the other's programs."""
+    catalog = registry.catalogs()[0]
+    row, form = (catalog.source(f"quantize_per_token{end}.cu") for end in ("", "_without_zero_point"))
+    assert "_without_" not in row and "struct quantize_per_token_program" in row
+    assert "struct quantize_per_token_program" not in form and form.count("_program {") == 2
+    assert row.endswith("};\n") and form.endswith("};\n")
+    for name in ("quantize_per_token_without_scale.cu", "lerp_without_weight.cu", "no_such_row.cu"):
+        with pytest.raises(FileNotFoundError):
+            catalog.source(name)
 
 
 def test_one_page_and_one_row():
@@ -162,7 +177,8 @@ def test_a_row_s_own_files_do_not_change_for_its_forms():
     """The kernels of the row itself, and so their evidence, are those of a row without optional inputs."""
     plain = SPEC.replace("gain: T[d] = 1", "gain: T[d]").replace("offset: i32[d] = 0", "offset: i32[d]")
     plain = plain.replace("share: C[] = 0.25", "share: C[]")
-    before, after = (render(specs.loads(text))["cuda/shifted.cu"].split("\n", 3)[3] for text in (plain, SPEC))
+    files = (render(specs.loads(text))["cuda/shifted.cu"] for text in (plain, SPEC))
+    before, after = (section_of(text, "shifted.cu").split("\n", 3)[3] for text in files)
     assert before == after
 
 

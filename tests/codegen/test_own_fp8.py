@@ -101,7 +101,7 @@ def test_a_number_in_the_place_of_an_element(ours):
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90"])
-def test_kernels_compile(ours, arch):
+def test_kernels_compile(ours, arch, quickly_compiled):
     kernels = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)

@@ -268,6 +268,7 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
     np.testing.assert_array_equal(y, ours.leaky_relu(x))
 
 
+@pytest.mark.turns(3)
 def test_every_kernel_compiles(ours, quickly_compiled):
     """Every schedule by the first choice of types, some by the next: other tests compile bodies for each type."""
     catalog = registry._CATALOGS[ours.__name__]

@@ -391,7 +391,7 @@ ops:
 """
     (tmp_path / "ops.yaml").write_text(spec, encoding="utf-8")
     generate(tmp_path / "ops.yaml", tmp_path / "out")
-    compile((tmp_path / "out" / "reference" / "named.py").read_text(encoding="utf-8"), "named.py", "exec")
+    compile((tmp_path / "out" / "plans" / "named.py").read_text(encoding="utf-8"), "named.py", "exec")
     text = (tmp_path / "out" / "cuda" / "named.cu").read_text(encoding="utf-8")
     entry = "row<named_program<f32>, 32, 2, true, 0>"
     assert compile_cubin(text, "named.cu", [entry], "sm_90").log == ""
@@ -444,6 +444,7 @@ def test_a_map_may_count(run, element, shape):
     same(run("shares", x, gain=5.0), wide(x) * 5 / wide(x).dtype.type(shape[-1] or 1), element)
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
 def test_every_kernel_compiles(ours, source, quickly_compiled):
     """One schedule of each way in which rows may lie, kept and read again."""

@@ -81,7 +81,7 @@ def test_an_operation_that_reduces(ours):
     np.testing.assert_array_equal(d_x, np.full((3, 5), least("f16"), np.float16))
 
 
-def test_every_kernel_of_it_compiles(ours):
+def test_every_kernel_of_it_compiles(ours, quickly_compiled):
     kernels = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)

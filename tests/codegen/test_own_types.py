@@ -110,7 +110,7 @@ def test_the_header_is_what_the_table_makes(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90", "sm_100"])
-def test_kernels_compile(ours, arch):
+def test_kernels_compile(ours, arch, quickly_compiled):
     """Vectors and single elements; the other schedules run on the host."""
     kernels = {}
     for sku in registry.skus():

@@ -24,6 +24,7 @@ def some_rows(element: str) -> dict[str, list[int]]:
     return unusual_rows(element) | {"random": random_row(element, 300, 2), "where it bends": near}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ACTIVATIONS)
 def test_activations_and_their_gradients(backend, name, element):
@@ -80,6 +81,7 @@ def test_gelu_is_near_the_truth_far_below_zero_too(backend, name, element):
             assert abs(rise - exact_rise) <= slope_units * unit * max(abs(exact_rise), least)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
 @pytest.mark.parametrize("name", ["gelu_quantize", "gelu_tanh_quantize"])
 def test_an_activation_quantized_by_a_given_scale(backend, name, element, scale_element):
@@ -102,6 +104,7 @@ def test_an_activation_quantized_by_a_given_scale(backend, name, element, scale_
     assert closed_codes > 30 * open_codes
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
 @pytest.mark.parametrize("name", ["gelu_quantize", "gelu_tanh_quantize"])
 def test_the_gradient_of_an_activation_quantized_by_a_given_scale(backend, name, element, scale_element):

@@ -47,6 +47,7 @@ def of_reduction(backend, name: str, gradient, x, **options):
     return backend.numpy(getattr(skuda, f"{name}_backward")(*given, **options))
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", REDUCED)
 def test_the_gradients_of_reductions(backend, name, element):

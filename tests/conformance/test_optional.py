@@ -155,6 +155,7 @@ def neutral(name: str, element: str, length: int) -> list[list[int]]:
     return [ones, [FORMATS[element].sign] * length] if name.startswith("layer_norm") else [ones]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_norms_without_weights(backend, name, element):
@@ -171,6 +172,7 @@ def test_norms_without_weights(backend, name, element):
         assert_admitted(actual[::7], expected, element, f"{name} {element} {what}")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_gradients_of_norms_without_weights(backend, name, element):
@@ -185,6 +187,7 @@ def test_gradients_of_norms_without_weights(backend, name, element):
         assert_admitted(d_input.reshape(-1), sum(expected, []), element, f"{name} {element}")
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ["rms_norm", "layer_norm", "add_rms_norm"])
 def test_norms_without_weights_and_codes_in_one_pass(backend, name, element):

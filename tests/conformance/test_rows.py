@@ -149,6 +149,7 @@ def compute(backend, name: str, element: str, *given: list[int], **options) -> n
 # ---- real values ----
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", REAL)
 def test_an_output_for_each_element(backend, name, element):
@@ -165,6 +166,7 @@ def test_an_output_for_each_element(backend, name, element):
     assert said > 600
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", ONE_VALUE)
 def test_an_output_for_each_row(backend, name, element):
@@ -204,6 +206,7 @@ def test_what_the_divisor_of_a_variance_is_corrected_by(backend, name, correctio
         assert_admitted(actual, [expected], "f32", f"{name} {what}")
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize(("name", "length", "element"), LONG)
 def test_long_rows(backend, name, length, element):
     row = random_row(element, length, 6)
@@ -270,6 +273,7 @@ def lines_over(x: np.ndarray, axis) -> tuple[tuple[int, ...], np.ndarray]:
     return shape, x.transpose(*kept, *sorted(reduced)).reshape(int(np.prod(shape)), -1)
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("axis", [0, 1, -1, None, (0, 1), (1, 2), (-1, 1), (2, 0), (0, 1, 2), ()])
 def test_reductions_over_any_axes(backend, axis, element):
@@ -510,6 +514,7 @@ def test_groups_of_packed_codes(backend):
             assert (int(bits_of(scale, "f32")[row, group]), codes[row, part].tolist()) == expected
 
 
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", IN_ONE_PASS)
 def test_quantized_in_one_pass(backend, name, element):

@@ -9,20 +9,17 @@ rule; -k chooses among the rest.
 from __future__ import annotations
 
 import platform
-import subprocess
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
-from hashlib import sha256
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
+import turns
 
 from skuda.launch import kernel, registry
 from skuda.verification import coverage, evidence, machine_code
 
-FOLDER = Path(__file__).parent
 compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
 codes: dict[str, str] = {}  # likewise, of the machine code that ran
 
@@ -33,8 +30,6 @@ collect_ignore = ["test_jax_gpu.py"] if NO_JAX else []
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="every kernel, not a covering set and a turn")
-    parser.addoption("--turn", type=int, metavar="N", help="the turn that is compared, if not the commit's")
     parser.addoption(
         "--unverified", action="store_true",
         help="of the kernels only those that evidence/ does not call verified, or standing by the rule",
@@ -60,18 +55,7 @@ def division() -> coverage.Division:
 
 def turn(config: pytest.Config) -> int:
     """The turn that a run takes."""
-    asked = config.getoption("--turn", default=None)
-    return division().turn_of(commit()) if asked is None else asked % len(division().turns)
-
-
-@cache
-def commit() -> str:
-    """The hash of the commit that is run; of a tree without one that of what was generated."""
-    said = subprocess.run(["git", "rev-parse", "HEAD"], cwd=FOLDER, capture_output=True, text=True)
-    if said.returncode == 0:
-        return said.stdout.strip()
-    package = evidence.package_of(registry.catalogs()[0])
-    return sha256((package / "MANIFEST").read_bytes()).hexdigest()
+    return turns.turn(config, len(division().turns))
 
 
 def pytest_terminal_summary(terminalreporter):
@@ -103,7 +87,7 @@ def write(config: pytest.Config, ran_on: Mapping[str, str]) -> None:
     """Merges what was compared into the records."""
     catalog = registry.catalogs()[0]
     records = evidence.Records(evidence.package_of(catalog))
-    taken = {"commit": commit()[:12]}
+    taken = {"commit": turns.commit()[:12]}
     if not config.getoption("--all", default=False):
         taken |= {"covering": len(division().covering), "turn": turn(config), "turns": len(division().turns)}
     records.merge(catalog, ran_on, compared, taken)

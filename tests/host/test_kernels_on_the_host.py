@@ -37,12 +37,14 @@ def find(symbol: str) -> KernelSku:
     return next(sku for sku in SKUS if sku.symbol == symbol)
 
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
     host = emulator.Host(COVERING[source], tmp_path)
     assert [fault for sku in COVERING[source] for fault in host.faults(sku)] == []
 
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("source", [source for source, skus in COVERING.items() if any(map(narrow, skus))])
 def test_bytes_without_conversions_of_fp8(source, tmp_path):
     chosen = [sku for sku in COVERING[source] if narrow(sku)]
@@ -50,6 +52,7 @@ def test_bytes_without_conversions_of_fp8(source, tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("source", COVERING)
 def test_what_is_expected_tells_right_from_wrong(source):
     """Most of it is finite, no limit of a code, and not all the same."""
@@ -63,14 +66,14 @@ def test_the_covering_set_has_every_kind_of_kernel():
     chosen = [sku for skus in COVERING.values() for sku in skus]
     assert {re.sub(r"\d+", "", sku.variant) for sku in chosen} == kinds
     assert {"cluster8", "cluster16", "tile", "stages"} <= {sku.variant for sku in chosen}
-    calls = {name for sku in chosen for name in compiler.included(source_of(sku))}
-    assert calls == {name for sku in SKUS for name in compiler.included(source_of(sku))}
+    assert headers_of(chosen) == headers_of(SKUS)
     assert any("gelu" in sku.symbol for sku in chosen)
 
 
-def source_of(sku: KernelSku) -> str:
-    found = registry.entry_of(sku)
-    return found.catalog.source(found.operation.source)
+def headers_of(skus: list[KernelSku]) -> set[str]:
+    """The headers that sources of these include."""
+    sources = {(found.catalog, found.operation.source) for found in map(registry.entry_of, skus)}
+    return {name for catalog, source in sources for name in compiler.included(catalog.source(source))}
 
 
 @pytest.mark.parametrize(
@@ -92,6 +95,7 @@ def test_one_element_beside_an_operand_is_seen(header, before, after, expected, 
     assert found and all(expected in fault for fault in found)
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
 def test_index_among_equals(source, tmp_path):
     """The first of equals, whichever element, thread, part or kernel has it."""
@@ -112,16 +116,19 @@ def test_index_among_equals(source, tmp_path):
             assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
-def test_the_order_of_a_sum(tmp_path):
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
+def test_the_order_of_a_sum(element, tmp_path):
     """What is left of a sum that cancels tells one order from another, in half types too, by each kind of kernel."""
     kinds = {}
     for sku in SKUS:
         found = registry.entry_of(sku)
-        if found.operation.function == "sum":
+        if found.operation.function == "sum" and sku.element == element:
             accumulators = getattr(found.variant, "accumulators", 1), min(getattr(found.variant, "threads", 0), 64)
             kinds.setdefault((sku.element, re.sub(r"\d+", "", sku.variant), *accumulators), sku)
     chosen = [*kinds.values()]
-    assert any(registry.entry_of(sku).variant.accumulators == 2 for sku in chosen if sku.variant.startswith("row"))
+    two = any(registry.entry_of(sku).variant.accumulators == 2 for sku in chosen if sku.variant.startswith("row"))
+    assert two == (element in ("f16", "bf16"))
     rng = np.random.default_rng(7)
 
     def some(case):
@@ -135,6 +142,7 @@ def test_the_order_of_a_sum(tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
 def test_the_sign_of_zero(source, tmp_path):
     """+0 is above -0, and a sum of -0 is -0: in each element type, whichever element, thread, part or kernel has it."""
@@ -157,12 +165,19 @@ def test_the_sign_of_zero(source, tmp_path):
         assert [fault for sku in chosen for fault in host.faults(sku, zeros)] == []
 
 
-def test_weights_wider_than_the_input(tmp_path):
-    """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
-    mixed = [sku for sku in SKUS if re.match("layer_norm(_stage._backward)?_f16_weight_f32__", sku.symbol)]
-    chosen = covering(mixed)
-    ways = {(found.kernel, found.suffix) for found in (registry.entry_of(sku).variant for sku in chosen)}
+MIXED = covering([sku for sku in SKUS if re.match("layer_norm(_stage._backward)?_f16_weight_f32__", sku.symbol)])
+
+
+def test_weights_wider_than_the_input_occur_in_each_kind_of_kernel():
+    ways = {(found.kernel, found.suffix) for found in (registry.entry_of(sku).variant for sku in MIXED)}
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
+
+
+@pytest.mark.turns(3)
+@pytest.mark.parametrize("kind", sorted({re.sub(r"\d+", "", sku.variant) for sku in MIXED}))
+def test_weights_wider_than_the_input(kind, tmp_path):
+    """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
+    chosen = [sku for sku in MIXED if re.sub(r"\d+", "", sku.variant) == kind]
     host = emulator.Host(chosen, tmp_path)
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
@@ -170,6 +185,7 @@ def test_weights_wider_than_the_input(tmp_path):
 NOTHING = ("dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor", "observe_min_max_per_channel", "sum")
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", NOTHING)
 def test_rows_without_elements(name, tmp_path):
     """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
@@ -194,11 +210,13 @@ def test_rows_without_elements(name, tmp_path):
 # Of an operation with deviations, and of one that finds a scale: row kernels of each kind, and parts along and across.
 NEAR = {
     "var": r"var(_stage1)?_(f32|f16|f64)__(row8x4|row64x4_unaligned|row16x4_strided|row256x8|along|across\d)$",
-    "layer_norm": r"layer_norm(_stage1_backward)?_(f32|f16)__(row32x4|cluster8|row512_reread|row1024_reread)$",
+    "layer_norm": r"layer_norm(_stage1_backward)?_f32__(row32x4|cluster8|row512_reread|row1024_reread)$",
+    "layer_norm f16": r"layer_norm(_stage1_backward)?_f16__(row32x4|cluster8|row512_reread|row1024_reread)$",
     "dynamic_quantize": r"dynamic_quantize_fp8_per_token_f16_e5m2__(row8x4|row64x4_unaligned)$",
 }
 
 
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("name", NEAR)
 def test_rows_of_elements_near_each_other(name, tmp_path):
     """Equal elements, elements near each other, and elements whose scale underflows."""

@@ -183,6 +183,40 @@ def test_a_source_means_what_it_includes_and_no_more(monkeypatch):
     assert compiler.included("int x;") == {}
 
 
+def test_nvrtc_reads_no_schedule_but_that_of_the_kernel(monkeypatch):
+    texts = {
+        "all.cuh": '#include "vec.cuh"\n#include "groups.cuh"\n#include "columns_unaligned.cuh"',
+        "vec.cuh": '#include "program.cuh"\n#include "flat.cuh"\nint vec;',
+        "groups.cuh": '#pragma once\n#include "program.cuh"\n#include "runs.cuh"\nint groups;',
+        "columns_unaligned.cuh": '#include "row_shares.cuh"\nint columns;',
+        "row_shares.cuh": '#include "program.cuh"\nint rows;',
+        "program.cuh": "",
+        "flat.cuh": "// flat",
+        "runs.cuh": "// runs",
+        "erf.cuh": "// erf",
+    }
+    monkeypatch.setattr(compiler, "headers", lambda: texts)
+    source = '#include "all.cuh"\n#include "erf.cuh"\n'
+
+    def left_out(*entries: str) -> set[str]:
+        given = compiler.needed(source, entries, "sm_90")
+        assert given.keys() == compiler.included(source).keys()
+        changed = {name for name, text in given.items() if text != texts[name]}
+        for name in changed:  # programs that the kernel is not of want what is included there
+            assert "int" not in given[name]
+            assert [*compiler._named(given[name])] == [*compiler._named(texts[name])]
+        return changed
+
+    assert left_out("vec<lerp_program<f16>, 8>") == {"groups.cuh", "columns_unaligned.cuh", "row_shares.cuh"}
+    assert left_out("groups<lerp_program<f16>, 8>") == {"vec.cuh", "columns_unaligned.cuh", "row_shares.cuh"}
+    # What a schedule includes of another one is kept.
+    assert left_out("columns_unaligned<lerp_program<f16>, 8>") == {"vec.cuh", "groups.cuh"}
+    assert left_out("vec<lerp_program<f16>, 8>", "groups<lerp_program<f16>, 8>") == {
+        "columns_unaligned.cuh", "row_shares.cuh"
+    }
+    assert left_out("vec<lerp_program<f16>, 8>", "scale<float>") == set()  # not of this package
+
+
 def test_every_include_of_a_header_is_found(monkeypatch):
     monkeypatch.undo()
     for text in compiler.headers().values():

@@ -35,7 +35,7 @@ from skuda.plans import functions
 from skuda.plans.axis_views import chosen, with_axis_views
 
 PLANS = [
-    plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].module(name).PLANS
+    plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].own_plans(name)
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
 SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a fast path
@@ -315,6 +315,7 @@ def outcome(driver, execute, *arguments):
     return driver.launches[before:]
 
 
+@pytest.mark.turns(3)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # 2**31 as f16 is infinity
 @pytest.mark.parametrize("plan_class", SHORT, ids=lambda plan: plan.operation.function)
 def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):

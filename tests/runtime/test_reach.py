@@ -1,4 +1,5 @@
-"""Every schedule of every operation is reached by some call, which tests/problems.py knows; one choice of types each.
+"""Every schedule of every operation is reached by some call, which tests/problems.py knows; one choice of types each,
+operations in turns.
 
 tests/gpu asks it of every kernel.
 """
@@ -7,21 +8,29 @@ from __future__ import annotations
 
 import re
 
+import pytest
 from problems import calls, each_schedule
 
-from skuda.model.sku import BackendKind
+from skuda.launch import registry
+from skuda.model.sku import BackendKind, KernelSku
 
-SKUS = each_schedule()
+SKUS: dict[str, list[KernelSku]] = {}  # by operation
+for each in each_schedule():
+    SKUS.setdefault(registry.entry_of(each).operation.name, []).append(each)
 
 
-def test_every_kernel_has_a_call_that_reaches_it():
-    assert [sku.symbol for sku in SKUS if not calls(sku)] == []
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("name", SKUS)
+def test_every_kernel_has_a_call_that_reaches_it(name):
+    assert [sku.symbol for sku in SKUS[name] if not calls(sku)] == []
 
 
-def test_the_calls_have_tails():
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("name", SKUS)
+def test_the_calls_have_tails(name):
     """At least one of each kernel's calls has a number of elements that no power of two divides; lines
     and rows of whole vectors have none."""
-    for sku in SKUS:
+    for sku in SKUS[name]:
         whole = re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across\d|cluster\d+", sku.variant)
         if whole or sku.variant.endswith("_pitched"):
             continue

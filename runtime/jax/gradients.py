@@ -23,8 +23,7 @@ def backward_of(plan_class: type[Plan]) -> type[Plan] | None:
     operation = plan_class.operation
     if operation.direction is Direction.BACKWARD:
         return None
-    every = sys.modules[plan_class.__module__].PLANS
-    return next((each for each in every if each.operation.direction is Direction.BACKWARD), None)
+    return getattr(sys.modules[plan_class.__module__], f"{operation.class_name}BackwardPlan", None)
 
 
 def with_gradients(program: Program, attributes: tuple[tuple[str, Any], ...], *arrays) -> list:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -170,6 +171,21 @@ def test_transforms_of_transforms():
     assert same_bits(carried, skuda.softmax(skuda.softmax(skuda.softmax(VALUES))))
     jacobian = jax.jacrev(skuda.softmax)(ARRAY[0, 0])
     assert np.allclose(jacobian, jax.jacrev(jax.nn.softmax)(ARRAY[0, 0]), atol=1e-6)
+
+
+def test_programs_run_where_jit_is_disabled():
+    with jax.disable_jit():
+        assert same_bits(jax.jit(jax.vmap(skuda.softmax))(ARRAY), skuda.softmax(VALUES))
+        gradient = jax.grad(lambda x: skuda.gelu(x).sum())(ARRAY)
+    assert same_bits(gradient, skuda.gelu_backward(np.ones_like(VALUES), VALUES))
+
+
+def test_many_threads_call_at_once():
+    call = jax.jit(lambda x: skuda.softmax(skuda.gelu(x)))
+    wanted = skuda.softmax(skuda.gelu(VALUES))
+    with ThreadPoolExecutor(8) as threads:
+        for found in threads.map(lambda _: call(ARRAY), range(64)):
+            assert same_bits(found, wanted)
 
 
 def test_an_unused_output_gives_no_gradient():

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import jax
-import jaxlib
 import pytest
 
 from skuda.errors import Unsupported
@@ -29,7 +28,7 @@ def changed(pattern: str, by: str) -> str:
 
 
 def test_the_installed_header_is_known():
-    assert xla_ffi.check_header(jax.ffi.include_dir(), jaxlib.__version__)[0] == 0
+    assert xla_ffi.check_header(jax.ffi.include_dir(), jax.lib.__version__)[0] == 0
 
 
 def test_later_names_of_the_same_structs_are_known(tmp_path):

@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from skuda.jax.primitives import call, differentiable, varying_alike
-from skuda.jax.program import Program, program_of
+from skuda.jax.program import Program
 from skuda.jax.selection import select
 from skuda.jax.undeclared import constant, without_gradient
 from skuda.model.sku import Direction
@@ -48,7 +48,7 @@ def with_gradients(program: Program, attributes: tuple[tuple[str, Any], ...], *a
         else constant(array, f"{called} has no gradient for {o.name} ({words[o.name]}), but for {known}; {stop}")
         for o, array in zip(operation.inputs, varying_alike(arrays), strict=True)
     ]  # fmt: skip
-    outputs = _differentiable(program.text, attributes)(*guarded)
+    outputs = _differentiable(program, attributes)(*guarded)
     return [
         each if GRADIENT + name in needed or not differentiable(words[name])
         else without_gradient(each, f"{called} has no declared gradient of its output {name}; {stop}")
@@ -92,9 +92,8 @@ def backward_call(
 
 
 @lru_cache(4096)
-def _differentiable(text: str, attributes: tuple[tuple[str, Any], ...]):
+def _differentiable(program: Program, attributes: tuple[tuple[str, Any], ...]):
     """The function of a call's arrays, with its gradients."""
-    program = program_of(text)
     operation, backward = program.operation, backward_of(program.plan_class)
     inputs, outputs = _names(operation.inputs), _names(operation.outputs)
     needed, made = _names(backward.operation.inputs), _names(backward.operation.outputs)
@@ -112,10 +111,12 @@ def _differentiable(text: str, attributes: tuple[tuple[str, Any], ...]):
         given = {GRADIENT + name: gradient for name, gradient in zip(outputs, gradients, strict=True)}
         found = call(*backward_call(program, backward, attributes, kept | given))
         by_name = dict(zip(made, found, strict=True))
-        wanted = zip((by_name.get(GRADIENT + name) for name in inputs), program.shapes, program.storages)
+        parts = zip(inputs, program.plan.words, program.shapes, program.storages)
         return tuple(
-            None if each is None or each.dtype != element else each.reshape(shape) for each, shape, element in wanted
-        )
+            by_name[GRADIENT + name].reshape(shape).astype(element)
+            if GRADIENT + name in made and differentiable(word) else None
+            for name, word, shape, element in parts
+        )  # fmt: skip
 
     run.defvjp(forward, reverse)
     return run

@@ -31,6 +31,11 @@ def outputs_of(program: Program) -> list[tuple[tuple[int, ...], np.dtype]]:
     return list(zip(program.shapes[inputs:], storages, strict=True))
 
 
+def has_64_bits() -> bool:
+    """Whether JAX has elements of 64 bits now (`jax_enable_x64`)."""
+    return jax.dtypes.canonicalize_dtype(np.int64) == np.int64
+
+
 def abstract(*avals, text: str, **_):
     """The types of the outputs, which vary over the axes of a mesh as the inputs do."""
     like, found = avals[0], []

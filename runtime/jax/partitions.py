@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from skuda.frameworks.sharding import Axes, Rule, factors, rule
 from skuda.jax import on_device
-from skuda.jax.program import Program, program_of
+from skuda.jax.program import Program
 from skuda.model.dtypes import DTYPES
 
 Key = tuple[str, int]  # of a factor
@@ -26,9 +26,9 @@ _ALIKE = ("max", "min", "any", "all")  # reductions that give the same of parts,
 
 
 @lru_cache(4096)
-def partitioned(text: str):
-    """The jaxpr of a call, partitioned."""
-    program, call = program_of(text), _partitions(text)
+def partitioned(program: Program, has_64_bits: bool):
+    """The jaxpr of a call, partitioned; its results depend on whether JAX has elements of 64 bits."""
+    call = _partitions(program)
     inputs = len(program.operation.inputs)
     function = custom_partitioning(lambda *arrays: tuple(on_device.call(program, *arrays)))
     function.def_partition(
@@ -40,19 +40,19 @@ def partitioned(text: str):
     return jax.make_jaxpr(function)(*arrays)
 
 
-def explicit_shardings(text: str, arguments: Sequence) -> tuple[NamedSharding, ...]:
+def explicit_shardings(program: Program, arguments: Sequence) -> tuple[NamedSharding, ...]:
     """The shardings of a call's results where types have shardings: on a mesh with explicit axes.
 
     Args:
-        text: of the call.
+        program: of the call.
         arguments: its inputs, with an attribute `sharding`.
     """
-    return _partitions(text).results(arguments[0].sharding.mesh, arguments, ())
+    return _partitions(program).results(arguments[0].sharding.mesh, arguments, ())
 
 
 @lru_cache(4096)
-def _partitions(text: str) -> _Partitions:
-    return _Partitions(program_of(text))
+def _partitions(program: Program) -> _Partitions:
+    return _Partitions(program)
 
 
 class _Partitions:

@@ -12,7 +12,7 @@ from jax.interpreters import ad, batching, mlir
 
 from skuda.errors import Unsupported
 from skuda.frameworks.batching import leading, repeated
-from skuda.jax.on_device import abstract, compiled
+from skuda.jax import on_device
 from skuda.jax.partitions import explicit_shardings, partitioned
 from skuda.jax.program import Program, program_of
 from skuda.model.dtypes import DTYPES
@@ -24,15 +24,17 @@ call_p.multiple_results = True
 
 @call_p.def_abstract_eval
 def _abstract(*avals, text: str, jaxpr):
-    found = abstract(*avals, text=text)
+    found = on_device.abstract(*avals, text=text)
     if all(each is None for aval in avals for each in aval.sharding.spec):
         return found
-    return [each.update(sharding=own) for each, own in zip(found, explicit_shardings(text, avals), strict=True)]
+    shardings = explicit_shardings(program_of(text), avals)
+    return [each.update(sharding=own) for each, own in zip(found, shardings, strict=True)]
 
 
 def call(program: Program, *arrays) -> list:
     """The outputs of a call, whose arrays have the shapes that its program says."""
-    return call_p.bind(*varying_alike(arrays), text=program.text, jaxpr=partitioned(program.text))
+    jaxpr = partitioned(program, on_device.has_64_bits())
+    return call_p.bind(*varying_alike(arrays), text=program.text, jaxpr=jaxpr)
 
 
 def varying_alike(arrays) -> list:
@@ -55,7 +57,7 @@ def _varying(array) -> frozenset:
 
 @call_p.def_impl
 def _evaluate(*arrays, text: str, jaxpr):
-    return compiled(call_p, text=text, jaxpr=jaxpr)(*arrays)
+    return on_device.compiled(call_p, text=text, jaxpr=jaxpr)(*arrays)
 
 
 def _lower(ctx, *operands, text: str, jaxpr):

@@ -173,6 +173,14 @@ def test_transforms_of_transforms():
     assert np.allclose(jacobian, jax.jacrev(jax.nn.softmax)(ARRAY[0, 0]), atol=1e-6)
 
 
+def test_integers_are_as_wide_as_jax_has_them():
+    for wide in (False, True, False):
+        with jax.enable_x64(wide):
+            for call in (skuda.argmax, skuda.count_nonzero):
+                found = jax.jit(lambda x, f=call: f(x, axis=-1))(VALUES)
+                assert same_bits(found, call(VALUES, axis=-1).astype(np.int64 if wide else np.int32))
+
+
 def test_programs_run_where_jit_is_disabled():
     with jax.disable_jit():
         assert same_bits(jax.jit(jax.vmap(skuda.softmax))(ARRAY), skuda.softmax(VALUES))

@@ -98,6 +98,20 @@ def test_operations_of_a_catalog_of_ones_own(mine):
             assert same_bits(actual, wanted)
 
 
+def test_a_catalog_that_is_made_again_replaces_itself(tmp_path):
+    limit, array = np.full(8, 0.5, np.float32), jnp.asarray(VALUES)
+    for sign in ("", "-"):
+        folder = tmp_path / f"made{len(sign)}"
+        folder.mkdir()
+        catalog = make_catalog(folder, "my_changing_ops", SPEC.replace(" * steepness", f" * ({sign}steepness)"))
+        found = jax.jit(lambda x, made=catalog: made.squash(x, limit))(array)
+        gradient = jax.grad(lambda x, made=catalog: made.squash(x, limit).sum())(array)
+        factor = -0.5 if sign else 0.5
+        assert same_bits(found, np.minimum(VALUES, limit) * np.float32(factor))
+        assert same_bits(gradient, np.where(VALUES < limit, np.float32(factor), np.float32(0)))
+        forget_catalog(catalog)
+
+
 def test_a_catalog_that_is_not_imported_is_named():
     text = select(skuda.SoftmaxPlan, [VALUES], (-1,))[0].text.replace("skuda.generated", "elsewhere.ops")
     with pytest.raises(Unsupported, match="import elsewhere.ops before it runs"):

@@ -203,19 +203,28 @@ class _DLPack(_CuPy):
             return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
 
 
-def tracing_framework(values) -> str | None:
-    """The module whose `call` takes a call of such values, some of which have no memory that could be viewed now: JAX
-    traces them, or they lie on several devices. None where there is none.
+def tracing_framework(values, free: bool) -> str | None:
+    """The module whose `call` takes a call of such values; None where they are viewed.
+
+    JAX takes those that it traces, and arrays on several devices, for these have no memory that could be viewed. It
+    also takes arrays on a GPU where it may: results then lie in its own memory, and it has taken most of a GPU's.
+
+    Args:
+        values: the inputs of a call.
+        free: whether the call says neither what to write nor on which stream.
     """
     for value in values:
-        if type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and _is_traced_by_jax(value):
+        if type(value).__module__.partition(".")[0] in ("jax", "jaxlib") and _is_for_jax(value, free):
             return "skuda.jax"
     return None
 
 
-def _is_traced_by_jax(value) -> bool:
+def _is_for_jax(value, free: bool) -> bool:
     jax = sys.modules["jax"]
-    return isinstance(value, jax.core.Tracer) or (isinstance(value, jax.Array) and len(value.sharding.device_set) > 1)
+    if isinstance(value, jax.core.Tracer):
+        return True
+    devices = value.sharding.device_set if isinstance(value, jax.Array) else ()
+    return len(devices) > 1 or (free and any(device.platform != "cpu" for device in devices))
 
 
 _LIBRARIES: dict[type, Library] = {}

@@ -181,7 +181,7 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
-    if (framework := tracing_framework(inputs)) is not None:
+    if (framework := tracing_framework(inputs, out is None and stream is None)) is not None:
         traced = import_module(framework).call
         return traced(plan_class, inputs, attributes, out, stream, dtypes, input_dtype, shape, keepdims)
     views = _values(plan_class, inputs)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import skuda
+from skuda.arrays.libraries import tracing_framework
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, Unsupported
 
 from ..drawn_calls import same_bits
@@ -269,3 +271,13 @@ def test_concrete_arrays_do_not_wait_for_jax_to_compile():
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.split() == ["jaxlib._jax", "False"]
+
+
+def test_who_takes_an_array(monkeypatch):
+    """JAX takes one that lies on a GPU, where the call says neither what to write nor on which stream."""
+    assert tracing_framework([ARRAY], True) is None
+    place = SimpleNamespace(device_set=[SimpleNamespace(platform="gpu")])
+    monkeypatch.setattr(type(ARRAY), "sharding", place, raising=False)
+    assert tracing_framework([VALUES, ARRAY], True) == "skuda.jax"
+    assert tracing_framework([ARRAY], False) is None
+    assert tracing_framework([VALUES], True) is None

@@ -8,6 +8,7 @@ rule; -k chooses among the rest.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from datetime import date
@@ -27,6 +28,7 @@ collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
 # JAX runs on GPUs by a plugin of its own: pip install 'skuda[frameworks]' 'jax[cuda13]'.
 NO_JAX = not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
 collect_ignore = ["test_jax_gpu.py"] if NO_JAX else []
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of the memory from other tests
 
 
 def pytest_addoption(parser):

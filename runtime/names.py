@@ -12,7 +12,7 @@ from types import ModuleType
 PUBLIC = frozenset(
     (
         "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError",
-        "errors", "generated", "plans", "reference", "torch",
+        "errors", "generated", "jax", "plans", "reference", "torch",
     )  # fmt: skip
 )
 # Names of modules that are not public mean nothing to those who call operations, so an operation may have one.

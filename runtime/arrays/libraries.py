@@ -244,6 +244,36 @@ class _DLPack(_CuPy):
             return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
 
 
+FRAMEWORKS = ("torch", "jax")  # subpackages of skuda carry calls through these: see `plans.functions.CARRIERS`
+_FRAMEWORKS: dict[type, str | None] = {}
+
+
+def framework_of(value, free: bool) -> str | None:
+    """The framework that may have to know of a call with a value; None where the value is viewed.
+
+    JAX takes those that it traces, and arrays on several devices, for these have no memory that could be viewed. It
+    also takes arrays on a GPU where it may: results then lie in its own memory, and it has taken most of a GPU's.
+
+    Args:
+        value: an input of the call.
+        free: whether the call says neither what to write nor on which stream.
+    """
+    cls = type(value)
+    if cls not in _FRAMEWORKS:
+        names = {library_name(cls), cls.__module__.partition(".")[0].removesuffix("lib")}
+        _FRAMEWORKS[cls] = next((each for each in FRAMEWORKS if each in names), None)
+    found = _FRAMEWORKS[cls]
+    return None if found == "jax" and not _is_for_jax(value, free) else found
+
+
+def _is_for_jax(value, free: bool) -> bool:
+    jax = sys.modules["jax"]
+    if isinstance(value, jax.core.Tracer):
+        return True
+    devices = value.sharding.device_set if isinstance(value, jax.Array) else ()
+    return len(devices) > 1 or (free and any(device.platform != "cpu" for device in devices))
+
+
 _LIBRARIES: dict[type, Library] = {}
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
@@ -11,7 +13,6 @@ from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
 from skuda.plans.results import made_by
 from skuda.torch.described import described
-from skuda.torch.gradients import record
 from skuda.torch.operators import operator_of
 
 
@@ -63,5 +64,19 @@ def _is_carried(value) -> bool:
     return value is None or is_number(value)
 
 
+_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
+
+
+def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
+    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
+    chosen = dict(zip(_OPTIONS, options))
+
+    def compute(*inputs):
+        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
+
+    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
+
+
 functions.CARRIERS["torch"] = carry
 functions.tracing = torch.compiler.is_dynamo_compiling
+functions.RECORDERS["torch"] = record

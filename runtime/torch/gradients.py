@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._C import (
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _GRADIENT = "d_"  # before the name of what an operand is the gradient of
 _DIFFERENTIABLE = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
-_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
 
 
 class Gradient:
@@ -188,18 +187,3 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
             return operator.gradient.function.apply(below, (call.attributes, call.options), *call.inputs)
 
     return record
-
-
-def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
-    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
-    from skuda.torch.operators import operator_of
-
-    chosen = dict(zip(_OPTIONS, options))
-
-    def compute(*inputs):
-        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
-
-    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
-
-
-functions.RECORDERS["torch"] = record

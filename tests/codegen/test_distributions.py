@@ -160,9 +160,9 @@ def imported() -> set[str]:
     return found - own - {"skuda"} - sys.stdlib_module_names
 
 
-def test_the_test_extra_brings_what_the_tests_import():
-    """CuPy too, in one of its builds: on a machine without a GPU its arrays are made around other memory. The tests of
-    frameworks have an extra of their own."""
+def test_the_test_extras_bring_what_the_tests_import():
+    """Frameworks too, which `make test-frameworks` installs, and CuPy, in one of its builds: on a machine without a GPU
+    its arrays are made around other memory."""
     brought, providers = required("skuda", {"test", "frameworks"}), metadata.packages_distributions()
     lacking = {}
     for module in imported():

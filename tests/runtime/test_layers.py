@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import skuda
-from skuda.plans.functions import FRAMEWORKS
+from skuda.arrays.libraries import FRAMEWORKS
 
 # From the lowest room to the highest; ARCHITECTURE.md says what is in each. Modules of the package itself are rooms.
 ROOMS = (
-    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "torch", "onnx",
-    "verification", "bench", "checkpoints", "demo", "__init__",
+    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "torch", "jax",
+    "onnx", "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
 CODEGEN = "skuda.codegen."  # no part of the runtime: prints formulas, which ONNX's functions are made of

@@ -23,8 +23,8 @@ test: $(VENV)/.test ## check the generated files, then run what this machine can
 	$(BIN)/skuda check
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-test-frameworks: $(VENV)/.frameworks $(VENV)/.model ## test models of transformers and the examples, with what these need
-	$(BIN)/python -m pytest tests/frameworks/transformers $(ARGS)
+test-frameworks: $(VENV)/.frameworks $(VENV)/.model ## test with frameworks and models that need no GPU: JAX, ONNX Runtime, Ray, transformers
+	$(BIN)/python -m pytest -n auto --dist worksteal $(patsubst %,tests/frameworks/%,jax onnx ray transformers) $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate
@@ -87,7 +87,7 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 $(VENV)/.demo: EXTRAS = demo$(CUDA)
 $(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
 $(VENV)/.test: EXTRAS = $(if $(CUDA),test-base$(CUDA),test)
-$(VENV)/.frameworks: EXTRAS = $(if $(CUDA),test-base$(CUDA),test),models
+$(VENV)/.frameworks: EXTRAS = $(if $(CUDA),test-base$(CUDA),test),frameworks
 
 $(VENV)/.demo $(VENV)/.build $(VENV)/.test $(VENV)/.frameworks: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'

@@ -186,7 +186,7 @@ class DescribedProgram:
             rows.append(("without", "str", meaning))
         if op.told:
             words = op.words_of(op.told)
-            what = "packed codes, which travel as uint8" if self.operation.reads_packed else "codes in an array of uint8"
+            what = "packed codes, which travel as uint8" if op.reads_packed else "codes in an array of uint8"
             names = " or ".join(filter(may_be_bytes, words)) + ("; u8 if not given" if "u8" in words else "")
             rows.append(("input_dtype", "str", f"element type of {what}: {names}."))
         if self.operation.reads_packed:

@@ -61,8 +61,9 @@ def run(device: str = "cpu") -> dict:
         differences = {name: off(after[name], before[name]) for name in before}
         gradients = max(value for name, value in differences.items() if name != "logits")
         same = all(torch.equal(undone[name], before[name]) for name in before)
-        print(f"{str(dtype):<15} logits {differences['logits']:.1e}  gradients {gradients:.1e}  undone to the bit: {same}")
-        found[dtype] = {"replaced": replaced, "logits": differences["logits"], "gradients": gradients, "undone": same}
+        logits = differences["logits"]
+        print(f"{str(dtype):<15} logits {logits:.1e}  gradients {gradients:.1e}  undone to the bit: {same}")
+        found[dtype] = {"replaced": replaced, "logits": logits, "gradients": gradients, "undone": same}
         for code in ("s8", "e4m3"):
             report = skuda.torch.patch(model.eval(), linear=code, keep=("lm_head",))
             with torch.no_grad():

@@ -20,6 +20,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.libraries import (
+    WATCHERS,
     cupy_dtype,
     device_of,
     library_of_plain,
@@ -182,6 +183,7 @@ class _Maker:
                     "below": -sizes[index],
                     "above": sizes[index],
                     "mask": storage.itemsize - 1,
+                    "single": prod(shapes[index]) == 1,
                     "strides": contiguous_strides(shapes[index]),
                 }
             elif kind == _INTEGER:
@@ -305,13 +307,14 @@ class _Text:
         if several:
             given = [*self._refused(["type(out) is not tuple", f"len(out) != {len(self.outputs)}"]), *given]
         given += self._refused(self._types(self.outputs))
-        given += [*self._read([*self.outputs], None), *self._apart()]
+        given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
         new = []
         for index in self.outputs:
             new += [f"v{index} = empty(shape{index}, strides{index}, element{index})", *self._pointer(index)]
         followed = []
+        watched = " or ".join([f"{name}()" for name in WATCHERS])
         if self.is_torch:
-            followed = ["followed = gradients() and (" + gradients + ")", *self._refused(["watched()"])]
+            followed = ["recorded = gradients()", f"followed = recorded and ({gradients})", *self._refused([watched])]
             given = [*self._refused(["followed"]), *given]
             new = ["if followed:", "    return FOLLOWED if stream is None else None", *new]
         body = [
@@ -338,7 +341,7 @@ class _Text:
         names = ["asked", "FOLLOWED", "empty", "wrote", *(f"attribute{index}" for index in range(attributes))]
         names += [f"strides{index}" for index in self.outputs]
         return self._made("def made(values, attributes, options, stream):", body,
-                          [*names, *(["gradients", "watched"] if self.is_torch else [])])  # fmt: skip
+                          [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip
 
     def _made(self, head: str, body: list[str], more: list[str]) -> str:
         names = "block pool stream_handle current grid threads shared home function context".split()
@@ -348,7 +351,7 @@ class _Text:
             if index not in self.arrays:
                 names += [f"real{index}", f"integer{index}"]
         for index in self.arrays:
-            names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "spread")]
+            names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "single", "spread")]
         names += [f"{name}{index}" for index in self.integers for name in ("lowest", "highest")]
         names += [f"{name}{index}" for index in self.reals for name in ("narrow", "last")]
         lasting = [f"nonlocal {', '.join(f'last{index}' for index in self.reals)}"] if self.reals else []
@@ -366,7 +369,9 @@ class _Text:
             return [f"p{index} = v{index}.data_ptr()"]
         return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
 
-    def _read(self, indices: Sequence[int], first: int | None, result: str = "None") -> list[str]:
+    def _read(
+        self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = ""
+    ) -> list[str]:
         """Their pointers, after checks of what they are; `device` is that of one of them, or is known already."""
         device = "v{}.get_device()" if self.is_torch else "m{}.device_id"
         lines = [line for index in indices for line in self._pointer(index)]
@@ -378,12 +383,11 @@ class _Text:
             read.append(f"v{index}.shape != shape{index}{spread}")
         read += [f"not v{index}.{self.contiguous}" for index in indices]
         if self.is_torch:
-            # Of a CPU's tensor the device is -1. What lies contiguous is lazily negated where it is one element alone.
-            read += [f"above{index} == mask{index} + 1 and v{index}.is_neg()" for index in indices]
+            # What is lazily negated is every second number of a complex tensor: contiguous if it is one element alone.
+            read += [f"not v{index}.is_cuda" for index in indices]
+            read += [f"single{index} and v{index}.is_neg()" for index in indices]
             read += [f"not p{index}" for index in indices]
-            read += [f"v{index}.requires_grad" for index in indices if index in self.outputs]
-            if first is not None:
-                read.append("device < 0")
+            read += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
         read += [f"{device.format(index)} != device" for index in indices if index != first]
         full = [f"p{index}" for index in indices if index in self.full]
         if full:

@@ -19,7 +19,17 @@ from skuda.arrays.views import CPU, View, as_numpy
 from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
-from skuda.launch.prepared import FastPath, Launch, PreparedLaunch, Ready, RunOnce, layouts, prepared_launch, refuse, starts
+from skuda.launch.prepared import (
+    FastPath,
+    Launch,
+    PreparedLaunch,
+    Ready,
+    RunOnce,
+    layouts,
+    prepared_launch,
+    refuse,
+    starts,
+)
 from skuda.model.descriptor import args_class, attributes_of, descriptor_class, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COUNTED, FORM, Operation, class_stem, count, packed_shape

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from typing import Any
 
 import torch
 
@@ -13,7 +14,6 @@ from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
 from skuda.plans.results import made_by
 from skuda.torch.described import described
-from skuda.torch.gradients import record
 from skuda.torch.operators import operator_of
 
 
@@ -30,10 +30,11 @@ def carry(call: Call):
     if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
         return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
-    if all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors):
-        if not library_of_plain(torch.Tensor).follows(arrays):
-            return NotImplemented
-    if any(type(tensor).__name__ == "DTensor" for tensor in tensors):
+    library = library_of_plain(torch.Tensor)
+    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    if plain and not library.follows(arrays):
+        return NotImplemented
+    if not plain and any(type(tensor).__name__ == "DTensor" for tensor in tensors):
         import_module("skuda.torch.dtensor").shard()  # and a process without DTensor imports none of it
     name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
@@ -45,7 +46,7 @@ def carry(call: Call):
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
         made_by(call, described)  # the errors of a call that nothing follows
     try:
-        if _is_recorded_alone(call, tensors):
+        if plain and call.out is None and not library.watched():  # autograd alone has to know
             return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -54,12 +55,6 @@ def carry(call: Call):
         with torch.no_grad():
             call.run()  # which says what is wrong with an attribute
         raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
-
-
-def _is_recorded_alone(call: Call, tensors: list) -> bool:
-    """Whether autograd has to know of a call, and nothing else of torch."""
-    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
-    return plain and call.out is None and not library_of_plain(torch.Tensor).followers["watched"]()
 
 
 _SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes
@@ -72,5 +67,19 @@ def _is_carried(value) -> bool:
     return value is None or is_number(value)
 
 
+_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
+
+
+def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
+    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
+    chosen = dict(zip(_OPTIONS, options))
+
+    def compute(*inputs):
+        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
+
+    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
+
+
 functions.CARRIERS["torch"] = carry
 functions.tracing = torch.compiler.is_dynamo_compiling
+functions.RECORDERS["torch"] = record

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch._C import (
@@ -20,6 +20,8 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd.function import _SingleLevelFunction
 
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE
 from skuda.plans import functions
 
 if TYPE_CHECKING:
@@ -27,7 +29,6 @@ if TYPE_CHECKING:
 
 _GRADIENT = "d_"  # before the name of what an operand is the gradient of
 _DIFFERENTIABLE = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
-_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
 
 
 class Gradient:
@@ -82,23 +83,31 @@ class Gradient:
         return [operand.name for operand in self.operation.inputs].index(name)
 
     @cached_property
+    def _has_codes(self) -> bool:
+        """Whether some output may be of a type that has no gradient."""
+        elements = [operand.element for operand in self.operation.outputs]
+        words = {word for each in elements for word in self.operation.words_of(each) or [each]} - {COMPUTE}
+        return any(DTYPES[word].kind != "float" or DTYPES[word].narrow_float for word in words)
+
+    @cached_property
     def _scalars(self) -> list[int]:
         return [index for index, operand in enumerate(self.operation.inputs) if operand.scalar]
 
     def _forward(self, ctx, compute, said, *inputs):
         made = compute(*inputs)
         outputs = made if isinstance(made, tuple) else (made,)
-        fixed = [output for output in outputs if output.dtype not in _DIFFERENTIABLE]
-        if fixed:
-            ctx.mark_non_differentiable(*fixed)
+        if self._has_codes:
+            ctx.mark_non_differentiable(*[output for output in outputs if output.dtype not in _DIFFERENTIABLE])
         operands = (*inputs, *outputs)
         kept = [operands[index] for index in self._kept]
-        ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in kept]
-        ctx.save_for_backward(*[value for value in kept if isinstance(value, torch.Tensor)])
         ctx.said = said
         if self._shaped is not None:
             ctx.shape = tuple(inputs[self._shaped].shape)
-        ctx.scalar_shapes = [getattr(inputs[index], "shape", None) for index in self._scalars]
+        if self._scalars:
+            ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in kept]
+            ctx.scalar_shapes = [getattr(inputs[index], "shape", None) for index in self._scalars]
+            kept = [value for value in kept if isinstance(value, torch.Tensor)]
+        ctx.save_for_backward(*kept)
         return made
 
     def _backward(self, ctx, *gradients):
@@ -110,13 +119,14 @@ class Gradient:
         ]
         if missing:
             raise Unsupported(self._undeclared(missing))
-        saved = iter(ctx.saved_tensors)
-        kept = iter([next(saved) if number is None else number for number in ctx.numbers])
+        kept = iter(ctx.saved_tensors)
+        if self._scalars:
+            kept = iter([next(kept) if number is None else number for number in ctx.numbers])
         operands = [gradients[index] if of_gradient else next(kept) for of_gradient, index in self._read]
         made = self._call(operands, ctx)
         outputs = made if isinstance(made, tuple) else (made,)
         found = [outputs[index] if needed and index is not None else None for needed, index in zip(wanted, self._made)]
-        for index, shape in zip(self._scalars, ctx.scalar_shapes):
+        for index, shape in zip(self._scalars, ctx.scalar_shapes if self._scalars else ()):
             if found[index] is not None and found[index].shape != shape:
                 found[index] = found[index].reshape(shape)  # one value, as the caller gave it
         return None, None, *found
@@ -177,18 +187,3 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
             return operator.gradient.function.apply(below, (call.attributes, call.options), *call.inputs)
 
     return record
-
-
-def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
-    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
-    from skuda.torch.operators import operator_of
-
-    chosen = dict(zip(_OPTIONS, options))
-
-    def compute(*inputs):
-        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
-
-    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
-
-
-functions.RECORDERS["torch"] = record

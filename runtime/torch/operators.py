@@ -103,7 +103,7 @@ class Operator:
         return {name: options[name] for name in self._options}
 
     def call_by_name(self, values: Mapping[str, Any]) -> Call:
-        """The call with these inputs, attributes and options; an attribute or option that is not there is the default."""
+        """The call with these inputs, attributes and options; the others have their defaults."""
         return self.call_of(tuple(values.get(argument.name, argument.default) for argument in self.arguments))
 
     def values_of(self, call: Call) -> list:
@@ -154,7 +154,8 @@ class Operator:
 
     def meta(self, *values):
         """Tensors without memory, as `compute` would make them."""
-        made = [torch.empty(shape, dtype=torch_dtypes()[storage], device="meta") for shape, storage in self._made(values)]
+        dtypes = torch_dtypes()
+        made = [torch.empty(shape, dtype=dtypes[storage], device="meta") for shape, storage in self._made(values)]
         return tuple(made) if len(made) > 1 else made[0]
 
     def meta_write(self, *values) -> None:

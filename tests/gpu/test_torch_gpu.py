@@ -14,8 +14,8 @@ from skuda.torch import operator_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "pytorch"))
 
-from operations import call_of, plans, same  # noqa: E402
-from test_functions import chain, gradients, rows  # noqa: E402
+from operations import call_of, plans, same
+from test_functions import chain, gradients, rows
 
 
 def moved(call, device="cuda"):

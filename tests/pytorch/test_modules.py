@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 import torch
@@ -325,3 +326,14 @@ def test_a_patched_model_learns_as_before():
         results.append([parameter.grad for parameter in model.parameters() if parameter.grad is not None])
     for expected, actual in zip(*results, strict=True):
         assert torch.allclose(actual, expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_page_of_frameworks(capsys):
+    """Its first program of torch runs as it stands."""
+    page = (Path(__file__).parents[2] / "docs" / "frameworks.md").read_text(encoding="utf-8")
+    program = page.partition("## PyTorch")[2].partition("```python\n")[2].partition("```")[0]
+    found: dict = {}
+    exec(program, found)
+    assert found["x"].grad.shape == (8, 512)
+    assert torch.allclose(found["z"], 2 * torch.nn.functional.gelu(found["x"]), atol=1e-5)
+    assert "LayerNorm  1      LayerNorm" in capsys.readouterr().out

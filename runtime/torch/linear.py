@@ -151,7 +151,8 @@ class Linear8Bit(torch.nn.Module):
             sums = rows.float() @ self.weight.float().t()
         else:
             left, right = self._padded(rows, torch.uint8)
-            if dtype == torch.bfloat16 and right.shape == self.weight.shape:  # which row-wise scales give alone
+            as_they_are = left.shape == rows.shape and right.shape == self.weight.shape
+            if dtype == torch.bfloat16 and as_they_are:  # the only type that row-wise scales give
                 return torch._scaled_mm(
                     left, right.t(), scale_a=scale[:, None], scale_b=self.weight_scale[None],
                     bias=None if self.bias is None else self.bias.to(dtype),

@@ -172,7 +172,7 @@ class Linear8Bit(torch.nn.Module):
             bits: a type of as many bits as a code, which can be padded.
         """
         weight, multiple, least = self.weight, _MULTIPLE[self.code], _LEAST_ROWS[self.code]
-        if weight.device.type == "cpu":
+        if takes_any_extent(weight.device):
             return rows, weight
         more = -self.in_features % multiple
         below, columns = max(0, least - rows.shape[0]), -self.out_features % multiple
@@ -214,3 +214,8 @@ def _weight_codes(weight: torch.Tensor, code: str) -> tuple[torch.Tensor, torch.
 def has_scaled_product(device: torch.device) -> bool:
     """Whether torch multiplies floats of 8 bits there."""
     return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
+
+
+def takes_any_extent(device: torch.device) -> bool:
+    """Whether torch's products of codes take matrices of all sizes there."""
+    return device.type == "cpu"

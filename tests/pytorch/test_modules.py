@@ -146,6 +146,33 @@ def test_what_is_before_a_linear_layer_is_in_its_kernel(before, operation):
         assert same(tuple(of_floats[:2]), tuple(skuda.dynamic_quantize_fp8_per_token(before(x), dtype="e4m3")))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows_, inputs, outputs", [(5, 20, 50), (20, 32, 48), (0, 32, 48), (1, 32, 50)])
+def test_the_products_of_gpus(monkeypatch, rows_, inputs, outputs, dtype):
+    """torch's own, of padded matrices, which the CPU has too: s8 gives the same bits, e4m3 nearly the same values."""
+    x, bias = rows(rows_, inputs).to(dtype), rows_ != 20
+    linear = filled(torch.nn.Linear(inputs, outputs, bias=bias)).to(dtype)
+    layers = {code: nn.Linear8Bit.of(linear, code) for code in ("s8", "e4m3")}
+    wanted = {code: layer(x) for code, layer in layers.items()}
+    shapes = []
+    for name in ("_int_mm", "_scaled_mm"):
+        function = getattr(torch, name)
+
+        def noted(left, right, function=function, **options):
+            shapes.append((*left.shape, right.shape[1]))
+            return function(left, right, **options)
+
+        monkeypatch.setattr(torch, name, noted)
+    monkeypatch.setattr("skuda.torch.linear.has_scaled_product", lambda device: True)
+    monkeypatch.setattr("skuda.torch.linear.takes_any_extent", lambda device: False)
+    assert same(layers["s8"](x), wanted["s8"])
+    found = layers["e4m3"](x)
+    assert found.dtype == dtype and found.shape == wanted["e4m3"].shape
+    assert torch.allclose(found.float(), wanted["e4m3"].float(), rtol=0.02, atol=0.02)
+    (m, k, n), (few, deep, wide) = shapes
+    assert m >= 17 and k % 8 == 0 and n % 8 == 0 and few >= 1 and deep % 16 == 0 and wide % 16 == 0
+
+
 def test_codes_have_no_gradient():
     layer, x = nn.Linear8Bit.of(filled(torch.nn.Linear(24, 40))), rows(5, 24, requires_grad=True)
     with pytest.raises(Unsupported, match="no gradient is declared"):

@@ -23,8 +23,8 @@ test: $(VENV)/.test ## check the generated files, then run what this machine can
 	$(BIN)/skuda check
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
 
-test-frameworks: $(VENV)/.frameworks ## test with frameworks that need no GPU: JAX, ONNX Runtime, Ray
-	$(BIN)/python -m pytest -n auto --dist worksteal tests/frameworks/jax tests/frameworks/onnx tests/frameworks/ray $(ARGS)
+test-frameworks: $(VENV)/.frameworks $(VENV)/.model ## test with frameworks and models that need no GPU: JAX, ONNX Runtime, Ray, transformers
+	$(BIN)/python -m pytest -n auto --dist worksteal $(patsubst %,tests/frameworks/%,jax onnx ray transformers) $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate

@@ -7,13 +7,28 @@ goes to the kernel at once. Both give the same bits.
 
 `torch.ops.skuda.softmax(x, axis)` takes the arguments of `skuda.softmax` in the order of its schema, and writes a new
 tensor; `torch.ops.skuda.softmax_out(x, axis, out)` writes one that it is given.
+
+`skuda.torch.nn` has modules, `skuda.torch.patch(model)` puts them into a model, and `skuda.torch.shard()` tells DTensor
+how operators are split over devices. These are imported when they are first asked for.
 """
 
 from __future__ import annotations
+
+from importlib import import_module
 
 from skuda.torch.carrier import carry
 from skuda.torch.operators import Operator, operator_of, register_operators
 
 __all__ = ["Operator", "carry", "operator_of", "register_operators"]
+
+_LATER = {"nn": "nn", "patch": "patching", "Report": "patching", "shard": "dtensor"}  # the module of each name
+
+
+def __getattr__(name: str):
+    if name not in _LATER:
+        raise AttributeError(f"module 'skuda.torch' has no attribute {name!r}")
+    module = import_module(f"skuda.torch.{_LATER[name]}")
+    return module if name == _LATER[name] else getattr(module, name)
+
 
 register_operators()

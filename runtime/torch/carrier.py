@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -33,6 +34,8 @@ def carry(call: Call):
     plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
     if plain and not library.follows(arrays):
         return NotImplemented
+    if not plain and any(type(tensor).__name__ == "DTensor" for tensor in tensors):
+        import_module("skuda.torch.dtensor").shard()  # and a process without DTensor imports none of it
     name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
         raise InvalidProblem(

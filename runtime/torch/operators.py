@@ -200,6 +200,12 @@ def operator_of(plan_class: type[Plan]) -> Operator:
     return found
 
 
+def operators() -> tuple[Operator, ...]:
+    """The operators of all catalogs that are loaded."""
+    register_operators()
+    return tuple(_OPERATORS.values())
+
+
 def register_operators() -> None:
     """Registers the operations of all catalogs that are loaded, as far as they are not."""
     for catalog in registry.catalogs():

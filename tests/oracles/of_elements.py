@@ -7,7 +7,7 @@ from fractions import Fraction
 from . import affine, fp8, learned, rows
 from . import lerp as interpolation
 from .binding import oracle
-from .floats import FP8, compute_format, decode
+from .floats import FORMATS, FP8, add, compute_format, decode, encode, integer, multiply
 
 
 def number(bits: int, word: str) -> Fraction:
@@ -32,6 +32,18 @@ def quantize_backward(d_output, input, scale, zero_point=0, *, q_min, q_max, T, 
 @oracle
 def dequantize(input, scale, zero_point=0, *, T, S):
     return affine.dequantize(input, scale, zero_point, **kinds(T, S))
+
+
+@oracle
+def dequantize_sums(input, row_scale, scale, bias=None, *, T, W=None):
+    """Rounded to the compute type, and once more after each step; without a bias nothing is added."""
+    compute = compute_format(T)
+    value = integer(input, compute)
+    for factor in (row_scale, scale):
+        value = multiply(value, decode(factor, compute), compute)
+    if bias is not None:
+        value = add(value, decode(bias, FORMATS[W]), compute)
+    return encode(value, FORMATS[T])
 
 
 @oracle

@@ -1,0 +1,113 @@
+"""Modules of skuda's operations, with the arguments and the state of torch.nn's.
+
+Each takes part in autograd, torch.compile, torch.export and autocast as the functions of skuda do. Modules that
+torch.nn has are subclasses of torch's: `isinstance` holds, and state_dicts are the same.
+"""
+
+from __future__ import annotations
+
+import torch
+
+import skuda
+from skuda.errors import InvalidProblem
+from skuda.torch.fake_quantize import LSQ, FakeQuantize
+from skuda.torch.linear import Codes, Linear8Bit, quantized
+
+__all__ = [
+    "GELU", "LSQ", "Codes", "FakeQuantize", "LayerNorm", "Linear8Bit", "RMSNorm", "Softmax", "SwiGLU", "quantized",
+]  # fmt: skip
+
+
+def _last_axes(module: torch.nn.Module, x: torch.Tensor) -> tuple[int, ...]:
+    """The axes of a norm without a weight, which says nowhere else how many there are.
+
+    Raises:
+        InvalidProblem: x does not end with `normalized_shape`.
+    """
+    shape = tuple(module.normalized_shape)
+    if tuple(x.shape[-len(shape) :]) != shape:
+        raise InvalidProblem(f"{type(module).__name__}: input is {tuple(x.shape)}, expected [..., {str(shape)[1:-1]}]")
+    return tuple(range(-len(shape), 0))
+
+
+class RMSNorm(torch.nn.RMSNorm):
+    """`torch.nn.RMSNorm` by `skuda.rms_norm`: [..., *normalized_shape] to the same shape and type.
+
+    The sum, the quotient and the product with the weight are computed in f32 (f64 of f64), and rounded once. Without
+    `eps` it is that of the input's type, as torch has it.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        if self.weight is None:
+            return skuda.rms_normalize(x, axis=_last_axes(self, x), eps=eps)
+        return skuda.rms_norm(x, self.weight, eps=eps)
+
+
+class LayerNorm(torch.nn.LayerNorm):
+    """`torch.nn.LayerNorm` by `skuda.layer_norm`: [..., *normalized_shape] to the same shape and type."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.weight is None:
+            return skuda.standardize(x, axis=_last_axes(self, x), eps=self.eps)
+        if self.bias is None:
+            return skuda.layer_norm(x, self.weight, eps=self.eps)
+        return skuda.layer_norm(x, self.weight, self.bias, eps=self.eps)
+
+
+class Softmax(torch.nn.Softmax):
+    """`torch.nn.Softmax` by `skuda.softmax`. Without `dim` it is the axis that torch guesses from their number."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.dim is not None:
+            return skuda.softmax(x, axis=self.dim)
+        return skuda.softmax(x, axis=0 if x.ndim in (0, 1, 3) else 1)
+
+
+class GELU(torch.nn.GELU):
+    """`torch.nn.GELU` by `skuda.gelu`, or by `skuda.gelu_tanh` where `approximate="tanh"`."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return skuda.gelu_tanh(x) if self.approximate == "tanh" else skuda.gelu(x)
+
+
+class SwiGLU(torch.nn.Module):
+    """A gated feed-forward layer: `down_proj(silu(gate_proj(x)) * up_proj(x))`.
+
+    The names are those of Llama in transformers, whose state_dict it loads. Where `down_proj` is a `Linear8Bit`, the
+    product is quantized in the kernel that makes it; where the others are, x is quantized once for both.
+
+    Args:
+        in_features: of x and, unless `out_features` is given, of the result.
+        hidden_features: between them.
+        out_features: of the result.
+        bias: of all three layers.
+    """
+
+    def __init__(
+        self, in_features: int, hidden_features: int, out_features: int | None = None, bias: bool = False,
+        device=None, dtype=None,
+    ):  # fmt: skip
+        super().__init__()
+        made = {"bias": bias, "device": device, "dtype": dtype}
+        self.gate_proj = torch.nn.Linear(in_features, hidden_features, **made)
+        self.up_proj = torch.nn.Linear(in_features, hidden_features, **made)
+        self.down_proj = torch.nn.Linear(hidden_features, out_features or in_features, **made)
+
+    @classmethod
+    def of(cls, module: torch.nn.Module) -> SwiGLU:
+        """Of a module that has `gate_proj`, `up_proj` and `down_proj`, which both then have."""
+        made = cls.__new__(cls)
+        torch.nn.Module.__init__(made)
+        made.gate_proj, made.up_proj, made.down_proj = module.gate_proj, module.up_proj, module.down_proj
+        return made.train(module.training)
+
+    def forward(self, x: torch.Tensor | Codes) -> torch.Tensor:
+        layers = (self.gate_proj, self.up_proj)
+        codes = {layer.code if isinstance(layer, Linear8Bit) else None for layer in layers}
+        if isinstance(x, torch.Tensor) and len(codes) == 1 and (code := codes.pop()) is not None:
+            x = quantized(x, code)
+        gate, up = (layer(x) for layer in layers)
+        if isinstance(self.down_proj, Linear8Bit):
+            return self.down_proj(quantized((gate, up), self.down_proj.code, before="silu_mul"))
+        return self.down_proj(skuda.silu_mul(gate, up))

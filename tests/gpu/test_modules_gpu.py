@@ -1,0 +1,84 @@
+"""Modules of skuda.torch.nn on a GPU: layers of 8-bit codes beside the CPU's, padded and not, eager and compiled."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+
+import skuda
+import skuda.torch.nn as nn
+from skuda.torch.linear import has_scaled_product
+
+SHAPES = [  # rows, features before and after: what torch's products take, and what has to be padded
+    (32, 64, 128), (1, 64, 128), (17, 64, 128), (16, 64, 128), (33, 20, 50), (0, 64, 128), (300, 384, 1536),
+]  # fmt: skip
+
+
+def layer_of(inputs: int, outputs: int, code: str, dtype, bias: bool = True):
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(inputs, outputs, bias=bias).to(dtype)
+    with torch.no_grad():
+        linear.weight.copy_(torch.randn(outputs, inputs) / math.sqrt(inputs))
+    return nn.Linear8Bit.of(linear, code)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows, inputs, outputs", SHAPES)
+def test_s8_has_the_bits_of_the_cpu(rows, inputs, outputs, dtype, bias):
+    layer, x = layer_of(inputs, outputs, "s8", dtype, bias), torch.randn(rows, inputs).to(dtype)
+    with torch.no_grad():
+        wanted, found = layer(x), layer.cuda()(x.cuda()).cpu()
+    assert found.dtype == wanted.dtype and torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("rows, inputs, outputs", SHAPES)
+def test_e4m3_is_near_the_cpu(rows, inputs, outputs, dtype, bias):
+    layer, x = layer_of(inputs, outputs, "e4m3", dtype, bias), torch.randn(rows, inputs).to(dtype)
+    with torch.no_grad():
+        wanted, found = layer(x), layer.cuda()(x.cuda()).cpu()
+    assert has_scaled_product(torch.device("cuda")) == (torch.cuda.get_device_capability() >= (8, 9))
+    assert found.dtype == wanted.dtype and found.shape == wanted.shape
+    if rows:
+        bound = 0.02 * wanted.double().abs().max()  # sums of fewer bits, and a rounding to bf16
+        assert (found.double() - wanted.double()).abs().max() <= bound
+
+
+@pytest.mark.parametrize("code", ["s8", "e4m3"])
+def test_compiled(code):
+    torch._dynamo.reset()
+    layer = layer_of(64, 128, code, torch.bfloat16).cuda()
+    layer.before = nn.RMSNorm(64).cuda().bfloat16()
+    compiled = torch.compile(layer, fullgraph=True)
+    with torch.no_grad():
+        for rows in (32, 5):
+            x = torch.randn(rows, 64, device="cuda").bfloat16()
+            assert torch.equal(compiled(x), layer(x))
+
+
+def test_lsq_learns_as_on_the_cpu():
+    results = []
+    for device in ("cpu", "cuda"):
+        torch.manual_seed(0)
+        module, x = nn.LSQ(4, channels=6), torch.randn(6, 500)
+        module(x)
+        module, x = module.to(device), x.to(device).requires_grad_()
+        module(x).square().sum().backward()
+        results.append((x.grad.cpu(), module.scale.grad.cpu()))
+    assert all(torch.equal(first, second) for first, second in zip(*results))
+
+
+def test_a_patched_model():
+    torch.manual_seed(0)
+    layers = torch.nn.Linear(64, 128), torch.nn.LayerNorm(128), torch.nn.GELU(), torch.nn.Softmax(-1)
+    model, x = torch.nn.Sequential(*layers).cuda(), torch.randn(9, 64, device="cuda")
+    wanted = model(x)
+    report = skuda.torch.patch(model, linear="s8")
+    assert len(report.replaced) == 4 and not report.kept
+    assert torch.allclose(model(x), wanted, atol=1e-2)
+    report.undo()
+    assert torch.equal(model(x), wanted)

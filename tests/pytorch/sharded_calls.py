@@ -1,0 +1,123 @@
+"""What two processes of gloo run: calls of every operation with DTensors, each beside the call on whole tensors.
+
+    python sharded_calls.py RANK FILE [NAME ...]
+
+It prints a line for each operation, `NAME ways`, after it has compared them, and raises where they differ.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+import torch.distributed as dist
+from operations import call_of, plans, same
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
+from torch.distributed.tensor._op_schema import OpSpec, OpStrategy
+
+import skuda
+from skuda.torch import operator_of, shard
+from skuda.torch.dtensor import placements
+
+PARTS = 2
+
+
+def strategy_of(value, mesh):
+    """What DTensor says of a tensor that is whole everywhere."""
+    if not isinstance(value, torch.Tensor):
+        return value
+    meta = TensorMeta(value.shape, value.stride(), value.dtype)
+    return OpStrategy([OpSpec(DTensorSpec(mesh, (Replicate(),), meta))])
+
+
+def part_of(value: torch.Tensor, mesh, placement) -> torch.Tensor:
+    """What this process has of a tensor. Collectives would do it, but gloo's know no floats of 8 bits."""
+    if not isinstance(placement, Shard):
+        return value
+    parts = torch.chunk(value, PARTS, placement.dim)
+    rank = mesh.get_local_rank()
+    return (parts[rank] if rank < len(parts) else parts[0].narrow(placement.dim, 0, 0)).contiguous()
+
+
+def split(value: torch.Tensor, mesh, placement) -> DTensor:
+    """A tensor over the processes."""
+    own = part_of(value, mesh, placement)
+    return DTensor.from_local(own, mesh, [placement], run_check=False, shape=value.shape, stride=value.stride())
+
+
+def compare(made: DTensor, expected: torch.Tensor, mesh, what) -> None:
+    """Raises where a result is not that of whole tensors: to the bit, but for sums and products of parts' results."""
+    (placement,) = made.placements
+    if not isinstance(placement, Partial):
+        assert same(made.to_local(), part_of(expected, mesh, placement)), what
+    elif placement.reduce_op in ("sum", "product") and expected.dtype.is_floating_point:
+        assert torch.allclose(made.full_tensor(), expected, rtol=1e-5, atol=1e-5), what
+    else:
+        assert same(made.full_tensor(), expected), what
+
+
+def each_way(name: str, mesh) -> int:
+    """Calls an operation with its tensors placed in each way that a rule allows; says in how many."""
+    call = call_of(plans()[name])
+    operator = operator_of(call.plan_class)
+    values = operator.values_of(call)
+    ways = placements(operator, tuple(strategy_of(value, mesh) for value in values), PARTS, 1)
+    count = len(operator.operation.outputs)
+    wanted = call.run()
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for way in ways:
+        outputs, inputs = way[:count], way[count:]
+        tensors = iter(inputs)
+        placed = [split(value, mesh, next(tensors)) if isinstance(value, torch.Tensor) else value for value in values]
+        found = operator.overloads[False, False](*placed)
+        found = found if isinstance(found, tuple) else (found,)
+        for made, expected, placement in zip(found, wanted, outputs, strict=True):
+            if any(each != Replicate() for each in inputs):  # else DTensor may split what it computes everywhere
+                assert made.placements == (placement,), (name, way, made.placements)
+            compare(made, expected, mesh, (name, way))
+    return len(ways) - 1
+
+
+def attributes_of_axes(mesh) -> None:
+    """Calls that differ in their axes alone, one after the other: what was kept of the first is not taken again."""
+    x = torch.arange(16.0).reshape(4, 4)
+    split = distribute_tensor(x, mesh, [Shard(0)])
+    for axis, placement in ((0, Partial("sum")), (1, Shard(0)), ((0, 1), Partial("sum")), (0, Partial("sum"))):
+        found = skuda.sum(split, axis=axis)
+        assert found.placements == (placement,), (axis, found.placements)
+        assert same(found.full_tensor(), skuda.sum(x, axis=axis)), axis
+    for axis in (0, 1, -1, 0):
+        found = skuda.softmax(split, axis=axis)
+        assert same(found.full_tensor(), skuda.softmax(x, axis=axis)), axis
+
+
+def a_layer(mesh) -> None:
+    """Forward and backward passes of a layer whose rows are split, and rows that do not split evenly."""
+    for count in (4, 5):
+        x, weight = torch.randn(count, 6, generator=torch.Generator().manual_seed(0)), torch.linspace(1, 2, 6)
+        results = []
+        for place in (lambda each, _: each.clone(), lambda each, how: distribute_tensor(each, mesh, [how])):
+            rows, scale = place(x, Shard(0)).requires_grad_(), place(weight, Replicate()).requires_grad_()
+            y = skuda.softmax(skuda.gelu(skuda.rms_norm(rows, scale)), axis=-1)
+            y.backward(place(x + 1, Shard(0)))
+            made = (y, rows.grad, scale.grad)
+            results.append([each.full_tensor() if isinstance(each, DTensor) else each for each in made])
+        assert same(*results)
+
+
+def main(rank: int, file: str, names: list[str]) -> None:
+    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=PARTS)
+    mesh = init_device_mesh("cpu", (PARTS,))
+    torch.set_num_threads(1)
+    shard()
+    attributes_of_axes(mesh)
+    a_layer(mesh)
+    for name in names or plans():
+        print(name, each_way(name, mesh), flush=True)
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])

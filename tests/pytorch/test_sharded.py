@@ -1,0 +1,53 @@
+"""Operators on tensors that DTensor splits over two processes: the bits of a call on whole tensors."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from operations import plans
+
+from skuda.torch import operator_of
+
+# What every part would need of the others, or would give only a sum of: gradients of parameters beside those of rows,
+# and scales of a whole tensor.
+WHOLE = (
+    "learnable_fake_quantize_per_tensor_backward", "learnable_fake_quantize_per_tensor_without_zero_point_backward",
+    "dynamic_quantize_per_tensor", "dynamic_quantize_fp8_per_tensor", "dynamic_quantize_asymmetric_per_tensor",
+    "observe_min_max_per_tensor", "observe_absmax_per_tensor", "observe_moving_average_per_tensor",
+    "rms_norm_backward", "add_rms_norm_backward", "layer_norm_backward", "layer_norm_without_bias_backward",
+)  # fmt: skip
+
+
+def test_every_operation_on_two_processes(tmp_path):
+    program, file = str(Path(__file__).with_name("sharded_calls.py")), str(tmp_path / "meeting")
+    piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    runs = [subprocess.Popen([sys.executable, program, str(rank), file], **piped) for rank in range(2)]
+    try:
+        texts = [run.communicate(timeout=300) for run in runs]
+    finally:
+        for run in runs:
+            run.kill()
+    for run, (_, errors) in zip(runs, texts, strict=True):
+        assert run.returncode == 0, errors[-3000:]
+    ways = dict(line.split() for line in texts[0][0].splitlines() if line.count(" ") == 1)
+    assert ways.keys() == plans().keys()
+    assert {name for name, count in ways.items() if count == "0"} == {*WHOLE}
+
+
+def test_the_cache_of_dtensor_is_told_of_every_attribute():
+    """Of each overload, what is no tensor is behind what DTensor keys its cache by."""
+    from torch.distributed.tensor import DTensor
+
+    from skuda.torch import shard
+
+    shard()
+    infos = DTensor._op_dispatcher.sharding_propagator.op_to_schema_info
+    for plan in plans().values():
+        for (_, out), overload in operator_of(plan).overloads.items():
+            if out:
+                continue
+            for position, argument in enumerate(overload._schema.arguments):
+                if str(argument.type) != "Tensor":
+                    assert infos[overload].static_argnum <= position, (overload, argument.name)

@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test site test-site generate check build host mutate golden lint growth test-gpu conformance sanitize bench evidence clean
+.PHONY: help demo test site test-site generate check build host mutate golden lint growth test-gpu conformance sanitize bench chart evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -65,6 +65,9 @@ sanitize: $(VENV)/.test ## on a machine with a GPU and compute-sanitizer: its fo
 
 bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/ and docs/bench.png
 	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status
+
+chart: $(VENV)/.demo ## draw docs/bench.png from the bench's record; needs no GPU
+	$(BIN)/skuda bench --from $(lastword $(sort $(wildcard evidence/bench-*.json))) --plot docs/bench.png
 
 evidence: $(VENV)/.base ## write what the records in evidence/ say: its page, and README's table
 	$(BIN)/skuda evidence

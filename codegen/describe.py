@@ -98,29 +98,15 @@ class DescribedProgram:
 
     # ---- Python ----
 
-    @cached_property
-    def options(self) -> list[str]:
+    @property
+    def options(self) -> tuple[str, ...]:
         """Keyword arguments that the function hands on, `stream` aside."""
-        names = []
-        names += self.operation.asked.values()
-        if self.operation.told:
-            names.append("input_dtype")
-        if self.reads_packed or self.operation.shaped:
-            names.append("shape")
-        if self.operation.analysis.keeps:
-            names.append("keepdims")
-        return names
+        return self.operation.options
 
     @cached_property
     def output_dtypes(self) -> list[str]:
         """Keywords beside `dtype` that name the element type of an output."""
         return list(self.operation.asked.values())[1:]
-
-    @cached_property
-    def reads_packed(self) -> bool:
-        """Whether some input may hold two elements to a byte."""
-        op = self.operation
-        return any(op.may_be_packed(operand.element) for operand in op.inputs)
 
     @cached_property
     def signature(self) -> str:
@@ -200,10 +186,10 @@ class DescribedProgram:
             rows.append(("without", "str", meaning))
         if op.told:
             words = op.words_of(op.told)
-            what = "packed codes, which travel as uint8" if self.reads_packed else "codes in an array of uint8"
+            what = "packed codes, which travel as uint8" if op.reads_packed else "codes in an array of uint8"
             names = " or ".join(filter(may_be_bytes, words)) + ("; u8 if not given" if "u8" in words else "")
             rows.append(("input_dtype", "str", f"element type of {what}: {names}."))
-        if self.reads_packed:
+        if self.operation.reads_packed:
             rows.append(("shape", "tuple", "logical shape of packed codes, where the last axis is odd."))
         if op.analysis.keeps:
             names = " and ".join(op.analysis.keeps) if self.backward else "the output"

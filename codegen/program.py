@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.intrinsics import COMMON_HEADER, CONVERSIONS, INTRINSICS
@@ -123,6 +123,23 @@ class Program:
 def analysed(operation: Operation, **found) -> Operation:
     """An operation of whose analysis more is known."""
     return replace(operation, analysis=replace(operation.analysis, **found))
+
+
+def whole_dims(formulas: Collection[Node]) -> tuple[str, ...]:
+    """The dimensions that formulas reduce or count, as they name them: `d`, or `d/group_size` for blocks."""
+    found = [each.text for node in formulas for each in (*node.reductions(), *node.counts())]
+    return tuple(sorted({name for text in found for name in text.split(", ")}))
+
+
+def partial_results(formulas: Mapping[str, Node]) -> tuple[str, ...]:
+    """The reduction that the formula of each output is, if every one makes its result of its results of parts."""
+    names = [node.op.removeprefix(REDUCE) for node in formulas.values()]
+    for node, name in zip(formulas.values(), names, strict=True):
+        if not node.op.startswith(REDUCE) or REDUCTIONS[name].gives_index or "/" in node.text:
+            return ()
+        if len(node.reductions()) > 1 or node.counts() or node.names() & formulas.keys():
+            return ()
+    return tuple(names)
 
 
 def _unguarded(node: Node, guarded: frozenset[str]) -> Iterator[Node]:

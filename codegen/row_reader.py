@@ -13,7 +13,7 @@ from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
-from skuda.codegen.program import Program, Row, analysed
+from skuda.codegen.program import Program, Row, analysed, partial_results, whole_dims
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_analysis import saved_of
@@ -507,7 +507,9 @@ class RowReader(Declarations):
             analysis=Analysis(
                 exact=exact,
                 attributes=tuple(name for name in names if name in used),
-                over=Over.of(over.pop()) if len(over) == 1 else None,
+                over=Over.of(*over) if len(over) == 1 else None,
+                whole=whole_dims([node for _, node in formulas.values()]),
+                partial=partial_results({name: node for name, (_, node) in formulas.items()}),
                 counted=Over.of(counted.pop()).dims if counted else (),
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
-from skuda.codegen.program import Program, analysed
+from skuda.codegen.program import Program, analysed, partial_results, whole_dims
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
@@ -205,7 +205,13 @@ class _Splitter:
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         converts = any(node.op in CONVERSIONS for node in formulas.values())
-        operation = analysed(operation, chained=bool(used & formulas.keys()), converts=converts)
+        operation = analysed(
+            operation,
+            whole=whole_dims(formulas.values()),
+            partial=partial_results(formulas),
+            chained=bool(used & formulas.keys()),
+            converts=converts,
+        )
         stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)
         operation = analysed(operation, split=stage.split_reductions, reductions=many)

@@ -102,9 +102,8 @@ def block(records: Records) -> str:
     parts = parts or ["Nothing has been measured."]
     for record in records.verified:
         equal = [result.bit_equal for *_, result in statements(record)]
-        parts.append(
-            f"On {record['gpu']}, {len(equal):,} kernels were compared with the reference: {sum(equal):,} gave the same bits."
-        )
+        said = f"{len(equal):,} kernels were compared with the reference: {sum(equal):,} gave the same bits."
+        parts.append(f"On {record['gpu']}, {said}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -114,8 +113,8 @@ def speed_page(records: Records) -> str:
         "<!-- Written by `skuda evidence` from the records in this folder. Do not edit. -->",
         "# Speed by operation and type",
         "",
-        "Odd: widths that no vector divides, and misaligned operands. Small: under 16 MB. The rows of sum, mean, norm and",
-        "logsumexp among the elementwise operations are their gradients.",
+        "Odd: widths that no vector divides, and misaligned operands. Small: under 16 MB. The rows of sum, mean, norm",
+        "and logsumexp among the elementwise operations are their gradients.",
     ]
     for record in records.measured:
         if record.get("rows"):

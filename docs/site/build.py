@@ -34,10 +34,15 @@ SOURCE, SITE = REPOSITORY / "build" / "site-src", REPOSITORY / "build" / "site"
 # The navigation: of each section the pages by their paths on the site, and the files that they are made of. A page
 # without a file is written from tables. Other pages of docs/ follow after the guides, so a new one needs no entry.
 START = {"index.md": "README.md", "start.md": "docs/start.md", "concepts.md": "docs/concepts.md"}
-GUIDES = {"numerics.md": "docs/numerics.md", "frameworks.md": "docs/frameworks.md"}
+GUIDES = {
+    "numerics.md": "docs/numerics.md",
+    "frameworks.md": "docs/frameworks.md",
+    "checkpoints.md": "docs/checkpoints.md",
+}
 CHOICE = {"alternatives.md": "docs/alternatives.md", "support.md": "docs/support.md"}
 SPEED = {
-    "evidence/speed.md": "docs/speed.md",
+    "evidence/index.md": "docs/speed.md",
+    "evidence/speed.md": "evidence/speed.md",
     "evidence/kernels.md": "evidence/README.md",
     "evidence/limits.md": "evidence/limits.md",
     "evidence/tried.md": "evidence/tried.md",
@@ -49,7 +54,7 @@ HOUSE = {
     "house/caches.md": "docs/caches.md",
     "house/glossary.md": "docs/glossary.md",
 }
-WIDE = {"evidence/speed.md"}  # pages that take the width of the navigation too
+WIDE = {"evidence/index.md"}  # pages that take the width of the navigation too
 
 
 def main() -> int:

@@ -73,9 +73,9 @@ def brief(result: Mapping[str, Any]) -> Iterator[str]:
     found = targets.verdicts(rows)
     median = statistics.median(map(share, rows))
     yield from _wrapped(
-        f"{machine['gpu']}, {machine['date']}: {len(rows):,} measurements, the median at {median:.2f} of a copy's speed. "
-        f"{sum(each.median >= each.least_median for each in found)} of {len(found)} classes of shapes have the median that "
-        f"was wanted, {sum(each.met for each in found)} the worst row too."
+        f"{machine['gpu']}, {machine['date']}: {len(rows):,} measurements, the median at {median:.2f} of a copy's "
+        f"speed. {sum(each.median >= each.least_median for each in found)} of {len(found)} classes of shapes have the "
+        f"median that was wanted, {sum(each.met for each in found)} the worst row too."
     )
     yield ""
     yield "| peer | its time over ours, geometric mean | faster than ours in |"

@@ -156,6 +156,11 @@ def catalogs() -> tuple[Catalog, ...]:
     return tuple(_CATALOGS.values())
 
 
+def catalog_of(package: str) -> Catalog:
+    """The catalog that a package registered."""
+    return _CATALOGS[package]
+
+
 def make_sku(operation: Operation, types: Types, variant: table.Variant) -> KernelSku:
     """The SKU of an operation at some types, as one variant runs it."""
     words = [types[letter] for letter in operation.kernel_letters if letter not in (SCALE, WEIGHT)]

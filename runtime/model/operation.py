@@ -79,7 +79,7 @@ class Operand(Record):
     @property
     def scalar(self) -> bool:
         """Whether it is one value: a Python number or a one-element array."""
-        return not self.dims
+        return self.dims == ()
 
     @property
     def signature(self) -> str:
@@ -101,6 +101,11 @@ class Attribute(Record):
     type: str
     default: int | float | str | None = None
     axis_of: str | None = None
+
+    @property
+    def absent(self):
+        """What stands for it in a call that does not say it."""
+        return self.default if self.names_axes and self.default != ALL else None
 
     @property
     def names_axes(self) -> bool:
@@ -154,6 +159,10 @@ class Analysis(Record):
         exact: whether every intrinsic is correctly rounded, or made of such steps on CPU and GPU alike.
         attributes: names of the attributes that the formulas use, which kernels and references take.
         over: what the reductions are over; None where there are none, or several things.
+        whole: the dimensions that a part of an operation's index space has to have all elements of, for the same
+            elements of its outputs: those of reductions and counts, `d/group_size` where all of a block is enough.
+        partial: of an operation whose outputs are reductions and nothing else, the name of each (`sum`): results of
+            parts of a row make the row's by the same reduction, a sum up to its order. Else empty.
         counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
             take that number after the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
@@ -177,6 +186,8 @@ class Analysis(Record):
     exact: bool = True
     attributes: tuple[str, ...] = ()
     over: Over | None = None
+    whole: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
     counted: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     chained: bool = False
@@ -290,6 +301,18 @@ class Operation(Record):
         return found
 
     @cached_property
+    def reads_packed(self) -> bool:
+        """Whether some input may hold two elements to a byte."""
+        return any(self.may_be_packed(operand.element) for operand in self.inputs)
+
+    @cached_property
+    def options(self) -> tuple[str, ...]:
+        """Keyword arguments of the function form beside the attributes, `out` and `stream`."""
+        told = ("input_dtype",) if self.told else ()
+        shaped = ("shape",) if self.reads_packed or self.shaped else ()
+        return (*self.asked.values(), *told, *shaped, *(("keepdims",) if self.analysis.keeps else ()))
+
+    @cached_property
     def space(self) -> tuple[Dim, ...]:
         """The dimensions that a kernel runs over: those of the operand that has most of them."""
         return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
@@ -332,6 +355,12 @@ class Operation(Record):
     def chooses_axes(self) -> bool:
         """Whether a call names any number of axes, wherever they are: the space is `[*kept, *named]`."""
         return self.axis is not None and self.axis.type == "axes"
+
+    @cached_property
+    def space_of_axes(self) -> tuple[Dim, ...]:
+        """The dimensions of an operand whose axes a call names, in a plan's order: `[*kept, *named]`."""
+        of = self.axis.axis_of
+        return next(operand.dims for operand in self.operands if operand.dims[-1:] and operand.dims[-1].name == of)
 
     @cached_property
     def shaped(self) -> Operand | None:

@@ -5,20 +5,28 @@ Every generated function is one line that calls `call`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from operator import itemgetter
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, device_of, library_of, library_of_plain, mark_written
+from skuda.arrays.libraries import (
+    PLAIN,
+    device_of,
+    framework_of,
+    library_of,
+    library_of_plain,
+    mark_written,
+)
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.prepared import FastPath, refuse
+from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
-from skuda.model.records import told_apart
+from skuda.model.records import Record, told_apart
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 
@@ -29,9 +37,68 @@ _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
 # A plan and its fast path, by what an array says cheaply: the first input's element type and shape, and what else the
 # caller chose. The fast path compares all the others, so it launches only what this plan was selected for.
-_FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
+_FAST_PATHS: dict[tuple, tuple[Plan, FastPath, Ready | None]] = {}
+# Of each operation, what serves a call that repeats the last one: it needs no key.
+_READY: dict[type[Plan], Ready] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
+_FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
+# Of a framework that has transforms, gradients or a compiler of its own: what carries a call through them. It takes a
+# `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
+# `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
+CARRIERS: dict[str, Callable[[Call], Any]] = {}
+RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
+
+
+class Call:
+    """A call of a function form, for what carries it through a framework.
+
+    A plain class: torch.compile traces where one is made.
+
+    Attributes: as of `call`; `dtypes` are `dtype` and `output_dtypes`, `inputs` and `out` its values.
+    """
+
+    _fields = "plan_class inputs out attributes stream dtypes input_dtype shape keepdims".split()
+
+    def __init__(self, plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims):
+        self.plan_class: type[Plan] = plan_class
+        self.inputs: tuple[Any, ...] = inputs
+        self.out = out
+        self.attributes: tuple[Any, ...] = attributes
+        self.stream = stream
+        self.dtypes: tuple[str | None, ...] = dtypes
+        self.input_dtype: str | None = input_dtype
+        self.shape: tuple[int, ...] | None = shape
+        self.keepdims: bool = keepdims
+
+    @property
+    def options(self) -> tuple:
+        """`dtype`, `output_dtypes`, `input_dtype`, `shape` and `keepdims` of `call`."""
+        first, *others = self.dtypes or (None,)
+        return first, tuple(others), self.input_dtype, self.shape, self.keepdims
+
+    def run(self):
+        """The call on the arrays themselves, whatever their framework follows."""
+        return _run(*(getattr(self, name) for name in self._fields))
+
+
+def tracing() -> bool:
+    """Whether torch.compile traces this call, and so no array is there. `skuda.torch` puts torch's own in its place."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.compiler.is_dynamo_compiling()
+
+
+def _traced(call: Call):
+    """A call that torch.compile traces."""
+    import skuda.torch  # noqa: F401  (torch.compile traces this statement, and no import_module)
+
+    if call.plan_class.operation.optional:
+        left_out = _without_numbers(call.plan_class, call.inputs)
+        if left_out is not None:
+            options = {"dtype": call.dtypes[0], "output_dtypes": call.dtypes[1:], "input_dtype": call.input_dtype}
+            options |= {"shape": call.shape, "keepdims": call.keepdims}
+            return call_without(call.plan_class, (*left_out, call.out), call.attributes, call.stream, **options)
+    return CARRIERS["torch"](call)
 
 
 def call(
@@ -64,11 +131,21 @@ def call(
     Returns:
         The output, or a tuple of outputs in the row's order.
     """
+    if tracing():
+        asked = (dtype, *output_dtypes), input_dtype, shape, keepdims
+        return _traced(Call(plan_class, values[:-1], values[-1], attributes, stream, *asked))
+    options = dtype, output_dtypes, input_dtype, shape, keepdims
+    ready = _READY.get(plan_class)
+    if ready is not None:
+        made = ready(values, attributes, options, stream)
+        if made is FOLLOWED:
+            return RECORDERS["torch"](plan_class, values, attributes, options)
+        if made is not None:
+            return made
     key = None
     if type(values[0]) in PLAIN:
         try:
-            asked = dtype, *output_dtypes, input_dtype, shape, keepdims
-            key = plan_class, values[0].dtype, values[0].shape, attributes, asked
+            key = plan_class, values[0].dtype, values[0].shape, attributes, options
             if attributes:
                 types = (*map(type, attributes),)
                 key += types  # 1.0 == 1, but is no integer
@@ -80,21 +157,25 @@ def call(
         except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
             key = known = None
         if known is not None:
-            plan, fast_path = known
+            plan, fast_path, ready = known
+            if ready is not None:
+                _READY[plan_class] = ready
             out = values[-1]
-            if out is None:
-                device = device_of[PLAIN[type(values[0])]](values[0])
+            library = library_of_plain(type(values[0]))
+            if library.follows(values):  # as a carrier understands it
+                pass
+            elif out is None:
+                device = device_of[library.name](values[0])
                 if device != CPU:
-                    outputs = _outputs(plan, library_of(values[0]), device, None)
+                    outputs = _outputs(plan, library, device, None)
                     try:
                         plan.execute((*values[:-1], *outputs), stream)
                         return tuple(outputs) if len(outputs) > 1 else outputs[0]
                     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
                         pass
             elif fast_path(values, stream):
-                library = type(values[0])
-                if PLAIN[library] == "torch":
-                    library_of_plain(library).wrote(out if type(out) is tuple else (out,))
+                if library.name == "torch":
+                    library.wrote(out if type(out) is tuple else (out,))
                 return out
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
@@ -113,41 +194,68 @@ def call_without(plan_class: type[Plan], values, attributes, stream, without: st
     """
     key = plan_class, without, *map(type, values[:-1])
     try:
-        found = _FORMS.get(key)
+        found = None if tracing() else _FORMS.get(key)
     except TypeError:  # `without` has no hash
         found = None
     if found is None:
         *inputs, out = values
         if (left_out := _without_numbers(plan_class, inputs)) is not None:  # beside one that is None
             return call_without(plan_class, (*left_out, out), attributes, stream, without, **options)
-        found = _form(plan_class, inputs, without)
-        if len(_FORMS) >= _MOST_PLANS:
-            _FORMS.clear()
-        _FORMS[key] = found
+        found = form_of(plan_class, _first_left_out(plan_class, inputs, without))
+        if not tracing():
+            if len(_FORMS) >= _MOST_PLANS:
+                _FORMS.clear()
+            _FORMS[key] = found
     form, kept, chosen = found
     if chosen is not None:
         attributes = tuple([attributes[each] if type(each) is int else each.default for each in chosen])
-    return call(form, kept(values), attributes, stream, **options)
+    return call(form, (*[values[each] for each in kept], values[-1]), attributes, stream, **options)
 
 
-def _form(plan_class: type[Plan], inputs, without: str | None):
-    """The plan of a form, what takes its operands out of the operation's, and where its attributes are among the
-    operation's: one that is not there stands for its default; None where they are the same."""
+def _first_left_out(plan_class: type[Plan], inputs, without: str | None) -> str:
+    """The first optional input that a call leaves out.
+
+    Raises:
+        InvalidProblem: one after it is given, or `without` names no optional input.
+    """
     operation, name = plan_class.operation, plan_class.__name__
     numbers = [*operation.numbers]
     if without is not None and not isinstance(without, str):
         raise InvalidProblem(f"{name}: without is {without!r}, expected {', '.join(map(repr, numbers))} or None")
     given = {operand.name: value is not None for operand, value in zip(operation.inputs, inputs, strict=True)}
     first = next((each for each in numbers if not given.get(each, True) or each == without), without)
-    form = plan_class.without(first)
+    if first not in numbers:
+        return first  # which `form_of` refuses
     there = next((each for each in numbers[numbers.index(first) :] if given.get(each)), None)
+    if there is not None:
+        form_of(plan_class, first)  # which refuses an operation that does nothing without it
     if there == first:
         raise InvalidProblem(f"{name}: without is {first!r}, but {first} is given")
     if there is not None:
         later = "what comes after an input that is left out must be left out too"
         raise InvalidProblem(f"{name}: {there} is given, but {first} is not: {later}")
+    return first
+
+
+def form_of(plan_class: type[Plan], first: str) -> tuple[type[Plan], tuple[int, ...], tuple | None]:
+    """The plan of an operation without an optional input and those after it, where its operands are among the
+    operation's, and where its attributes are: one that is not there stands for its default; None where they are the
+    same.
+
+    Raises:
+        InvalidProblem: there is no such plan.
+    """
+    found = _FORM_PLANS.get((plan_class, first))
+    if found is None:
+        found = _FORM_PLANS[plan_class, first] = _form(plan_class, first)
+    return found
+
+
+def _form(plan_class: type[Plan], first: str) -> tuple[type[Plan], tuple[int, ...], tuple | None]:
+    operation = plan_class.operation
+    form = plan_class.without(first)
     positions = {operand.name: index for index, operand in enumerate(operation.inputs)}
-    kept = itemgetter(*(positions[operand.name] for operand in form.operation.inputs), -1)
+    kept = tuple([positions[operand.name] for operand in form.operation.inputs])
     own = {attribute.name: index for index, attribute in enumerate(operation.attributes)}
     chosen = tuple(own.get(attribute.name, attribute) for attribute in form.operation.attributes)
     return form, kept, None if chosen == tuple(range(len(own))) else chosen
@@ -173,16 +281,24 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
-    shape = _checked_shape(plan_class, shape)
-    keepdims = _checked_flag(plan_class, keepdims)
-    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
-    attributes = tuple(map(_plain, attributes))
+    framework = next(filter(None, (framework_of(value, out is None and stream is None) for value in inputs)), None)
+    if framework is not None:
+        if framework not in CARRIERS:
+            import_module(f"skuda.{framework}")
+        carried = CARRIERS[framework](
+            Call(plan_class, (*inputs,), out, attributes, stream, dtypes, input_dtype, shape, keepdims)
+        )
+        if carried is not NotImplemented:
+            return carried
+    return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None):
+    """A call on plain arrays, or on tensors that nothing follows."""
     views = _values(plan_class, inputs)
-    first = next((value for value in views if isinstance(value, View)), None)
-    if first is None:
-        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
+    first = next(value for value in views if isinstance(value, View))
     library = library_of(first.owner)
-    plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape, keepdims)
     outputs = _outputs(plan, library, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
@@ -190,13 +306,28 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
         if fast_path is not None and fast_path is not refuse and all(value == value for value in attributes):  # no NaN
             if len(_FAST_PATHS) >= _MOST_PLANS:
                 _FAST_PATHS.clear()
-            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs))
+            *_, given, options = key[:5]
+            ready = plan.ready((*inputs, *outputs), (given, options)) if shape is None else None
+            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs)), ready
     if out is not None:
         mark_written(outputs)
         return out
     handle = 0 if first.device == CPU else plan.stream_of(first, stream)
     outputs = [library.hand_back(output, handle) for output in outputs]
     return tuple(outputs) if len(outputs) > 1 else outputs[0]
+
+
+def normalized(call: Call) -> Call:
+    """A call whose options are checked: element types as words, numbers as Python's, `shape` as a tuple.
+
+    Raises:
+        SkudaError: an option is none of what it may be.
+    """
+    plan_class = call.plan_class
+    dtypes, input_dtype = _checked_words(plan_class, call.dtypes, call.input_dtype)
+    shape, keepdims = _checked_shape(plan_class, call.shape), _checked_flag(plan_class, call.keepdims)
+    attributes = tuple(map(_plain, call.attributes))
+    return Call(plan_class, call.inputs, call.out, attributes, call.stream, dtypes, input_dtype, shape, keepdims)
 
 
 def _of_many(fast_path: FastPath, count: int) -> FastPath:
@@ -217,9 +348,23 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     ]
 
 
-def _plan(
-    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+def plan_for(
+    plan_class: type[Plan], values: Sequence[View | int | float], attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
+    """The plan of a call, found in the cache or selected.
+
+    Args:
+        plan_class, attributes, input_dtype, shape, keepdims: as of `call`.
+        values: the inputs as views and numbers.
+        dtypes: the element types that the call names, in the order of `Operation.asked`.
+    """
+    shape = _checked_shape(plan_class, shape)
+    keepdims = _checked_flag(plan_class, keepdims)
+    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
+    attributes = tuple(map(_plain, attributes))
+    first = next((value for value in values if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
@@ -271,6 +416,46 @@ def _select(
     plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
     operation = plan_class.operation
+    found = resolve(plan_class, values, attributes, dtypes, input_dtype, shape)
+    descriptor = plan_class.descriptor_type(
+        **{name: size for name, size in found.sizes.items() if name not in found.blocks},
+        **found.attributes,
+        **{field: found.types[letter] for letter, field in operation.element_fields.items()},
+    )
+    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    plan = plan_class.select(descriptor, preference=backend)
+    if found.axes is None:
+        return plan
+    from skuda.plans.axis_views import with_axis_views
+
+    return with_axis_views(plan, found.axes, keepdims)
+
+
+class Resolved(Record):
+    """What a call means: what its plan is selected by.
+
+    Attributes:
+        types: the word of each type letter, and of C.
+        sizes: the extent of each dimension, or extents of a `*name`; the length of each kind of block.
+        blocks: the names of those lengths.
+        attributes: the values of the others, as the call gives them.
+        axes: the axes that the call names, where it names any number of them.
+    """
+
+    types: Mapping[str, str]
+    sizes: Mapping[str, int | tuple[int, ...]]
+    blocks: Mapping[str, int]
+    attributes: Mapping[str, Any]
+    axes: ChosenAxes | None
+
+
+def resolve(plan_class: type[Plan], values, attributes, dtypes, input_dtype, shape) -> Resolved:
+    """What a call means, from the shapes and elements of its inputs.
+
+    Raises:
+        SkudaError: they do not fit together.
+    """
+    operation = plan_class.operation
     name = plan_class.__name__
     attributes = {attribute.name: value for attribute, value in zip(operation.attributes, attributes, strict=True)}
     placing, axis = operation.axis, None
@@ -285,18 +470,7 @@ def _select(
     types = _types(operation, values, dtypes, input_dtype, name)
     sizes, axes = _bound(operation, values, types, shape, axis, name)
     _check_lengths(operation, sizes | blocks, axes)
-    descriptor = plan_class.descriptor_type(
-        **sizes,
-        **attributes,
-        **{field: types[letter] for letter, field in operation.element_fields.items()},
-    )
-    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
-    plan = plan_class.select(descriptor, preference=backend)
-    if axes is None:
-        return plan
-    from skuda.plans.axis_views import with_axis_views
-
-    return with_axis_views(plan, axes, keepdims)
+    return Resolved(types, sizes | blocks, blocks, attributes, axes)
 
 
 def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple[dict, ChosenAxes | None]:
@@ -428,11 +602,12 @@ def _checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:
     if not isinstance(shape, (tuple, list)) or not all(map(_is_extent, shape)):
         expected = "a tuple of non-negative integers" + (f", the shape of {needed.name}" if needed else "")
         raise InvalidProblem(f"{plan_class.__name__}: shape is {shown(shape)}, expected {expected}")
-    return tuple(map(int, shape))
+    return tuple([int(extent) if is_integer(extent) else extent for extent in shape])
 
 
 def _is_extent(value) -> bool:
-    return is_integer(value) and value >= 0
+    """Whether it is a number of elements along an axis; a framework that traces may have a symbol for one."""
+    return is_integer(value) and value >= 0 or type(value).__name__ == "SymInt"
 
 
 def _checked_flag(plan_class: type[Plan], keepdims) -> bool:

@@ -440,7 +440,8 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     assert f"{start} {count} | {3 * count} | - | bit-equal {run}" in lines
     assert f"{start} 1 | 3 | - | not bit-equal (worst: NaN against a number, or no result) {run}" in lines
     text = readme.read_text()
-    assert text.startswith(f"# Mine\n\n{BEGIN}\nNVIDIA H200, 2026-01-02: 3 measurements, the median at 0.90 of a copy's")
+    first = "NVIDIA H200, 2026-01-02: 3 measurements, the median at 0.90 of a copy's speed."
+    assert text.startswith(f"# Mine\n\n{BEGIN}\n{first}")
     said = f"On NVIDIA H200, {count + 1} kernels were compared with the reference: {count} gave the same bits.\n"
     assert text.endswith(f"|\n\n{said}{END}\n\nmore\n")
     speed = (tmp_path / "evidence" / "speed.md").read_text()

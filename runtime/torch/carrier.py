@@ -1,0 +1,82 @@
+"""Carries a call with tensors through torch, wherever torch has to know of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
+from skuda.errors import InvalidProblem, SkudaError
+from skuda.model.descriptor import is_number
+from skuda.plans import functions
+from skuda.plans.functions import Call, normalized
+from skuda.plans.results import made_by
+from skuda.torch.described import described
+from skuda.torch.operators import operator_of
+
+
+def carry(call: Call):
+    """A call through torch's dispatcher; NotImplemented where nothing of torch follows it and its tensors are plain.
+
+    Raises:
+        SkudaError: arguments that do not fit, or a stream: torch's own is the one of what it follows.
+    """
+    if functions.tracing():
+        return operator_of(call.plan_class).apply(normalized(call))
+    outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
+    arrays = [*call.inputs, *outs]
+    if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
+        return NotImplemented  # and the full check says why
+    tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
+    library = library_of_plain(torch.Tensor)
+    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    if plain and not library.follows(arrays):
+        return NotImplemented
+    name = f"skuda.{call.plan_class.operation.function}"
+    if call.stream is not None:
+        raise InvalidProblem(
+            f"{name}: stream= is given where autograd, a transform or a mode of torch follows the call; "
+            "use `with torch.cuda.stream(stream):`"
+        )
+    call = normalized(call)
+    if not torch._C._is_any_autocast_enabled():  # which makes types fit
+        made_by(call, described)  # the errors of a call that nothing follows
+    try:
+        if plain and call.out is None and not library.watched():  # autograd alone has to know
+            return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
+        return operator_of(call.plan_class).apply(call)
+    except (RuntimeError, TypeError, ValueError) as error:
+        if isinstance(error, SkudaError) or _SCHEMA not in str(error):
+            raise
+        with torch.no_grad():
+            call.run()  # which says what is wrong with an attribute
+        raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
+
+
+_SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes
+
+
+def _is_carried(value) -> bool:
+    """Whether an operator can take it: a strided tensor, a number, or no `out`."""
+    if isinstance(value, torch.Tensor):
+        return value.layout is torch.strided and not value.is_quantized and value.dtype in torch_storages()
+    return value is None or is_number(value)
+
+
+_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
+
+
+def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
+    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
+    chosen = dict(zip(_OPTIONS, options))
+
+    def compute(*inputs):
+        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
+
+    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
+
+
+functions.CARRIERS["torch"] = carry
+functions.tracing = torch.compiler.is_dynamo_compiling
+functions.RECORDERS["torch"] = record

@@ -1,0 +1,256 @@
+"""Registers operations with torch: schemas, kernels, meta kernels; gradients and transforms are beside this file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from skuda.arrays.libraries import torch_dtypes
+from skuda.errors import Unsupported
+from skuda.launch import registry
+from skuda.model.operation import Operation
+from skuda.model.sku import Direction
+from skuda.plans.functions import Call, form_of
+from skuda.plans.plan import Plan
+from skuda.plans.results import made_by
+from skuda.torch import gradients, schema, transforms
+from skuda.torch.described import described
+
+NAMESPACE = "skuda"
+TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
+
+
+class Operator:
+    """One operation as operators of torch.
+
+    Attributes:
+        plan_class: the operation's plan.
+        operation: the operation.
+        name: of the operators, in their namespace.
+        arguments: of the schema, in order.
+        inputs, scalars: where the inputs are among the arguments, and those of them that are one value.
+        gradient: what autograd records.
+        overloads: the operators, by whether they take numbers, and whether they are given what they write.
+    """
+
+    def __init__(self, plan_class: type[Plan], name: str):
+        self.plan_class = plan_class
+        self.operation: Operation = plan_class.operation
+        self.name = name
+        self.arguments = schema.arguments(self.operation)
+        positions = {argument.name: index for index, argument in enumerate(self.arguments)}
+        self.inputs = [positions[operand.name] for operand in self.operation.inputs]
+        self._attributes = [positions[attribute.name] for attribute in self.operation.attributes]
+        self._lists = [positions[a.name] for a in self.operation.attributes if a.type == "axes"]
+        self._defaults = [
+            [a.default] if i in self._lists and a.default is not None else a.default
+            for i, a in enumerate(self.arguments)
+        ]
+        self._options = {name: positions[name] for name in self.operation.options}
+        self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
+        self.overloads: dict[tuple[bool, bool], Any] = {}
+        self.gradient = gradients.Gradient(self)
+
+    @cached_property
+    def backward(self) -> Operator | None:
+        """The operator of the gradients; None where the row declares none."""
+        if self.operation.direction is Direction.BACKWARD:
+            return None
+        plans = registry.catalog_of(self.plan_class.package).plans(self.operation.row)
+        whole = [plan for plan in plans if not plan.operation.analysis.stage]
+        for name in dict.fromkeys((self.operation.name, self.operation.row)):  # a form has its own, or the row's
+            for plan in whole:
+                if plan.operation.direction is Direction.BACKWARD and plan.operation.name == name:
+                    return operator_of(plan)
+        return None
+
+    def filled(self, values: tuple, out: bool = False) -> tuple:
+        """All arguments: torch's dispatcher leaves out the last ones where they are defaults."""
+        if out:  # what is written comes last, so nothing is left out
+            return values
+        return (*values, *self._defaults[len(values) :])
+
+    def call_of(self, values: tuple, out=None) -> Call:
+        """The call that an operator's arguments mean.
+
+        Args:
+            values: in the order of the schema.
+            out: what it writes; a tuple if there are several.
+        """
+        values = self.filled(values)
+        options = {name: values[position] for name, position in self._options.items()}
+        asked = tuple(options[name] for name in self.operation.asked.values()) or (None,)
+        shape = options.get("shape")
+        return Call(
+            self.plan_class,
+            tuple(values[position] for position in self.inputs),
+            out,
+            tuple(_plain(values[position]) for position in self._attributes),
+            None,
+            asked,
+            options.get("input_dtype"),
+            None if shape is None else tuple(shape),
+            options.get("keepdims", False),
+        )
+
+    def options_of(self, call: Call) -> dict[str, Any]:
+        """The options of a call by name."""
+        options = dict(zip(self.operation.asked.values(), call.dtypes))
+        options |= {"input_dtype": call.input_dtype, "shape": call.shape, "keepdims": call.keepdims}
+        return {name: options[name] for name in self._options}
+
+    def call_by_name(self, values: Mapping[str, Any]) -> Call:
+        """The call with these inputs, attributes and options; the others have their defaults."""
+        return self.call_of(tuple(values.get(argument.name, argument.default) for argument in self.arguments))
+
+    def values_of(self, call: Call) -> list:
+        """The arguments of an operator for a call: `call_of` turned round."""
+        values: list[Any] = [None] * len(self.arguments)
+        for position, value in zip(self.inputs, call.inputs, strict=True):
+            values[position] = value
+        for position, value in zip(self._attributes, call.attributes, strict=True):
+            if position in self._lists and value is not None:
+                value = [*value] if isinstance(value, (tuple, list)) else [value]
+            values[position] = value
+        for name, value in self.options_of(call).items():
+            values[self._options[name]] = value
+        return values
+
+    def apply(self, call: Call):
+        """The call through torch's dispatcher; returns what was made, or what the call gave to be written."""
+        values = self.values_of(call)
+        numbers = [position for position in self.scalars if not isinstance(values[position], torch.Tensor)]
+        if len(numbers) < len(self.scalars):  # some are tensors: the others become tensors
+            for position in numbers:
+                values[position] = self._tensor_of(values[position], position, call.inputs)
+            numbers = []
+        if call.out is None:
+            return self.overloads[bool(numbers), False](*values)
+        outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
+        self.overloads[bool(numbers), True](*values, *outs)
+        return call.out
+
+    def _tensor_of(self, number, position: int, inputs: tuple):
+        """A number as a tensor of one value: an integer as i32, a float as the compute type."""
+        tensor = next(value for value in inputs if isinstance(value, torch.Tensor))
+        element = self.operation.inputs[self.inputs.index(position)].element
+        wide = torch.float64 in [value.dtype for value in inputs if isinstance(value, torch.Tensor)]
+        real = torch.float64 if wide else torch.float32
+        dtype = real if self.operation.is_float(element) else torch.int32
+        return torch.full((), number, dtype=dtype, device=tensor.device)
+
+    def compute(self, *values):
+        """The kernel, on the CPU and on CUDA."""
+        return self.call_of(values).run()
+
+    def write(self, *values) -> None:
+        """The kernel into tensors that are given."""
+        count = len(self.operation.outputs)
+        out = values[-count:]
+        self.call_of(values[:-count], out if count > 1 else out[0]).run()
+
+    def meta(self, *values):
+        """Tensors without memory, as `compute` would make them."""
+        dtypes = torch_dtypes()
+        made = [torch.empty(shape, dtype=dtypes[storage], device="meta") for shape, storage in self._made(values)]
+        return tuple(made) if len(made) > 1 else made[0]
+
+    def meta_write(self, *values) -> None:
+        """Refuses tensors into which `write` would not write."""
+        count = len(self.operation.outputs)
+        made = self._made(values[:-count])
+        for operand, (shape, storage), out in zip(self.operation.outputs, made, values[-count:], strict=True):
+            if tuple(out.shape) != tuple(shape) or out.dtype != torch_dtypes()[storage]:
+                raise Unsupported(
+                    f"{self.operation.function}: out {operand.name} is {out.dtype} of shape {tuple(out.shape)}, "
+                    f"expected {torch_dtypes()[storage]} of shape {tuple(shape)}"
+                )
+
+    def _made(self, values) -> list:
+        return made_by(self.call_of(values), described)
+
+    def function_name(self) -> str:
+        """What an error calls it."""
+        return f"skuda.{self.operation.function}"
+
+
+def _plain(value):
+    """An attribute as Python's own numbers: a symbol is no longer one, so a program is compiled for its value."""
+    if isinstance(value, (list, tuple)):
+        return tuple(map(int, value))
+    if isinstance(value, torch.SymInt):
+        return int(value)
+    return float(value) if isinstance(value, torch.SymFloat) else value
+
+
+_OPERATORS: dict[type[Plan], Operator] = {}
+_REGISTERED: dict[str, tuple[registry.Catalog, torch.library.Library]] = {}  # by package
+_NAMES: dict[str, str] = {}  # of operators: the package that has each
+
+
+def operator_of(plan_class: type[Plan]) -> Operator:
+    """The operator of an operation, by its plan."""
+    found = _OPERATORS.get(plan_class)
+    if found is None:
+        register_operators()
+        found = _OPERATORS[plan_class]
+    return found
+
+
+def register_operators() -> None:
+    """Registers the operations of all catalogs that are loaded, as far as they are not."""
+    for catalog in registry.catalogs():
+        known = _REGISTERED.get(catalog.package)
+        if known is None or known[0] is not catalog:
+            if known is not None:  # generated anew
+                _forget(catalog.package)
+            _register(catalog)
+
+
+def _forget(package: str) -> None:
+    _REGISTERED.pop(package)[1]._destroy()
+    for plan_class in [each for each in _OPERATORS if each.package == package]:
+        del _OPERATORS[plan_class]
+    for name in [name for name, owner in _NAMES.items() if owner == package]:
+        del _NAMES[name]
+
+
+def _register(catalog: registry.Catalog) -> None:
+    library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    _REGISTERED[catalog.package] = catalog, library
+    for module in catalog.modules:
+        for plan_class in catalog.plans(module):
+            if plan_class.operation.analysis.stage or plan_class in _OPERATORS:
+                continue
+            name = plan_class.operation.function
+            if name in _NAMES:  # another catalog's
+                name = f"{catalog.package.replace('.', '_')}_{name}"
+            _NAMES[name] = catalog.package
+            operator = _OPERATORS[plan_class] = Operator(plan_class, name)
+            for numbers in (False, True) if operator.scalars else (False,):
+                _define(library, operator, numbers)
+            for name in dict(operator.operation.forms):
+                form_of(plan_class, name)  # torch.compile cannot import what this does
+
+
+def _define(library: torch.library.Library, operator: Operator, numbers: bool) -> None:
+    """The two operators of an operation: one that makes its outputs, one that is given them."""
+    suffix = ".Scalar" if numbers else ""
+    kinds = (
+        (False, f"{operator.name}{suffix}", schema.schema, operator.compute, operator.meta),
+        (True, f"{operator.name}_out{suffix}", schema.out_schema, operator.write, operator.meta_write),
+    )
+    for out, name, text, compute, meta in kinds:
+        library.define(text(operator.name, operator.operation, numbers), tags=TAGS)
+        packet = getattr(getattr(torch.ops, NAMESPACE), name.partition(".")[0])
+        operator.overloads[numbers, out] = packet.Scalar if numbers else packet.default
+        library.impl(name, compute, "CPU")
+        library.impl(name, compute, "CUDA")
+        library.impl(name, meta, "Meta")
+        library.impl(name, gradients.kernel(operator, numbers, out), "Autograd", with_keyset=True)
+        for key in ("AutocastCPU", "AutocastCUDA"):
+            library.impl(name, transforms.autocast(operator, numbers, out, key), key)
+        torch.library.register_vmap(f"{NAMESPACE}::{name}", transforms.vmap(operator, numbers, out), lib=library)

@@ -1,0 +1,304 @@
+"""The functions of skuda on tensors that torch follows: gradients, transforms, modes, compiled and exported ones."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+from operations import call_of, plans, same
+from torch.autograd import forward_ad
+from torch.utils.checkpoint import checkpoint
+
+import skuda
+from skuda.errors import InvalidProblem, SkudaError, Unsupported
+
+
+def rows(*shape, seed=0, **options):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), **options)
+
+
+def block(x, weight):
+    """A few functions in a row, with an optional input that is left out and one that is not."""
+    x = skuda.rms_norm(x, weight)
+    x = skuda.layer_norm(x, weight) + skuda.rms_norm(x)
+    x = skuda.silu_mul(x, skuda.gelu(x))
+    x = skuda.fake_quantize_per_tensor(x, 0.1, 3)
+    return skuda.softmax(x, axis=-1) * skuda.mean(x, axis=1, keepdims=True)
+
+
+def chain(x, weight):
+    """Functions of skuda alone: Inductor may contract the arithmetic of torch between them."""
+    x = skuda.layer_norm(skuda.rms_norm(x, weight), weight)
+    return skuda.softmax(skuda.silu_mul(x, skuda.fake_quantize_per_tensor(skuda.gelu(x), 0.1, 3)))
+
+
+def gradients(function, *inputs):
+    leaves = [each.detach().clone().requires_grad_() for each in inputs]
+    made = function(*leaves)
+    made.square().sum().backward()
+    return made.detach(), *[leaf.grad for leaf in leaves]
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
+def test_compiled_functions_and_their_gradients(dynamic, backend):
+    torch._dynamo.reset()
+    program = chain if backend == "inductor" else block
+    compiled = torch.compile(program, fullgraph=True, dynamic=dynamic, backend=backend)
+    for count in (3, 5):
+        x, weight = rows(count, 8), rows(8, seed=1)
+        with torch.no_grad():
+            assert same(compiled(x, weight), program(x, weight))
+        assert same(gradients(compiled, x, weight), gradients(program, x, weight))
+
+
+def test_compiled_without_a_call_before():
+    """The first call of a function may be one that is traced, also where torch came after skuda."""
+    import subprocess
+    import sys
+
+    program = (
+        "import skuda; skuda.softmax; import torch;"
+        "x = torch.ones(2, 4);"
+        "print(torch.compile(lambda x: skuda.softmax(x) * 2, fullgraph=True, backend='aot_eager')(x).tolist())"
+    )
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout == "[[0.5, 0.5, 0.5, 0.5], [0.5, 0.5, 0.5, 0.5]]\n"
+
+
+def test_eager_calls_do_not_make_compiled_ones_compile_again():
+    torch._dynamo.reset()
+    counter = torch._dynamo.testing.CompileCounter()
+    compiled = torch.compile(lambda x: skuda.softmax(x), fullgraph=True, backend=counter)
+    for turn in range(3):
+        compiled(rows(4, 4))
+        skuda.softmax(rows(turn + 2, 3))
+        skuda.sum(rows(turn + 2, 3))
+    assert counter.frame_count == 1
+
+
+def test_compiled_into_given_tensors():
+    torch._dynamo.reset()
+
+    def run(x, out):
+        skuda.softmax(x + 1, out=out)
+        return out * 2
+
+    x, out = rows(3, 4), torch.zeros(3, 4)
+    assert same(torch.compile(run, fullgraph=True, backend="aot_eager")(x, out), skuda.softmax(x + 1) * 2)
+    assert same(out, skuda.softmax(x + 1))
+
+
+class Model(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(rows(8, seed=1))
+
+    def forward(self, x):
+        return block(x, self.weight)
+
+
+@pytest.mark.parametrize("strict", [False, True])
+def test_exported_saved_and_loaded(tmp_path, strict):
+    torch._dynamo.reset()
+    model, x = Model(), rows(3, 8)
+    rows_of = torch.export.Dim("rows", min=2, max=64)
+    program = torch.export.export(model, (x,), dynamic_shapes=({0: rows_of},), strict=strict)
+    torch.export.save(program, tmp_path / "model.pt2")
+    loaded = torch.export.load(tmp_path / "model.pt2").module()
+    for count in (3, 7):
+        assert same(loaded(rows(count, 8)).detach(), model(rows(count, 8)).detach())
+
+
+def test_an_attribute_of_axes_that_differs_between_two_calls():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda x, axis: skuda.sum(x, axis=axis), fullgraph=True, backend="aot_eager")
+    x = rows(4, 4)
+    for axis in (0, 1, (0, 1), None, 0):
+        assert same(compiled(x, axis), skuda.sum(x, axis=axis))
+
+
+# ---- gradients ----
+
+ROUNDS = ("quantize",)  # what rounds has a straight-through gradient, which is no derivative
+SMOOTH = [
+    name for name, plan in plans().items()
+    if not name.endswith("_backward") and not any(word in name for word in ROUNDS)
+    and not name.startswith(("observe", "any", "all", "count", "arg"))
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_gradcheck_in_f64(name):
+    from skuda.torch import operator_of
+
+    call = call_of(plans()[name], wide=True)
+    operator = operator_of(call.plan_class)
+    declared = {operand.name[2:] for operand in operator.backward.operation.outputs}
+    inputs = [
+        value.requires_grad_(operand.name in declared)
+        for operand, value in zip(operator.operation.inputs, call.inputs, strict=True)
+    ]
+    rest = [getattr(call, field) for field in call._fields[2:]]
+    assert torch.autograd.gradcheck(lambda *given: operator.apply(type(call)(call.plan_class, given, *rest)), inputs)
+
+
+def test_a_second_derivative_and_a_forward_one_raise():
+    x = rows(3, 4, requires_grad=True)
+    (first,) = torch.autograd.grad(skuda.softmax(x).square().sum(), x, create_graph=True)
+    with pytest.raises(Unsupported, match="softmax_backward: the gradient of a gradient is not declared"):
+        torch.autograd.grad(first.sum(), x)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.jvp(skuda.softmax, (rows(3, 4),), (rows(3, 4),))
+    with forward_ad.dual_level(), pytest.raises(NotImplementedError, match="jvp"):
+        skuda.softmax(forward_ad.make_dual(rows(3, 4), rows(3, 4)))
+
+
+def test_an_input_without_a_declared_gradient_raises():
+    x, scale = rows(3, 4, requires_grad=True), torch.tensor(0.5, requires_grad=True)
+    with pytest.raises(Unsupported, match="fake_quantize_per_tensor: no gradient is declared for scale; give scale"):
+        skuda.fake_quantize_per_tensor(x, scale, 0).sum().backward()
+    skuda.fake_quantize_per_tensor(x, scale.detach(), 0).sum().backward()
+    assert same(x.grad, torch.ones(3, 4))
+
+
+def test_codes_have_no_gradient():
+    x = rows(3, 4, requires_grad=True)
+    assert not skuda.quantize_per_tensor(x, 0.5, 0).requires_grad
+    assert not skuda.quantize_fp8_per_tensor(x, 0.5).requires_grad
+    scale, codes = skuda.dynamic_quantize_per_token(x)
+    assert scale.requires_grad and not codes.requires_grad
+    with pytest.raises(Unsupported, match="dynamic_quantize_per_token: no gradient is declared for input"):
+        scale.sum().backward()
+
+
+def test_out_records_no_gradient():
+    x = rows(3, 4, requires_grad=True)
+    with pytest.raises(InvalidProblem, match="softmax: out= records no gradient"):
+        skuda.softmax(x, out=torch.empty(3, 4))
+    with torch.no_grad():
+        skuda.softmax(x, out=torch.empty(3, 4))
+
+
+def test_a_stream_where_torch_follows_is_refused():
+    with pytest.raises(InvalidProblem, match="softmax: stream= is given where"):
+        skuda.softmax(rows(3, 4, requires_grad=True), stream=0)
+
+
+def test_gradients_that_lie_otherwise():
+    """Expanded, transposed, of no elements."""
+    for make in (lambda x: skuda.softmax(x).sum(), lambda x: (skuda.softmax(x).T @ torch.ones(3, 2)).sum()):
+        assert same(gradients(make, rows(3, 4))[1].abs() < 1e-6, torch.ones(3, 4, dtype=torch.bool))
+    x = torch.ones(0, 4, requires_grad=True)
+    skuda.rms_norm(x, torch.ones(4)).sum().backward()
+    assert x.grad.shape == (0, 4)
+
+
+def test_what_is_saved_and_then_written_is_noticed():
+    x = rows(3, 4, requires_grad=True)
+    y = skuda.softmax(x)
+    skuda.gelu(torch.ones(3, 4), out=y.detach())
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_only_what_a_gradient_reads_is_saved():
+    x, weight = rows(3, 4, requires_grad=True), rows(4)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        skuda.softmax(x)
+        skuda.rms_norm(x, weight)
+        skuda.sum(x)
+    assert [each.shape for each in saved] == [(3, 4), (3, 4), (4,)]
+
+
+def test_threads_of_the_autograd_engine():
+    def work(found, seed):
+        found[seed] = gradients(block, rows(3, 8, seed=seed), rows(8))
+
+    found = {}
+    threads = [threading.Thread(target=work, args=(found, seed)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for seed in range(4):
+        assert same(found[seed], gradients(block, rows(3, 8, seed=seed), rows(8)))
+
+
+def test_checkpointing_and_hooks():
+    x, weight = rows(3, 8), rows(8, seed=1)
+    again = lambda x, weight: checkpoint(block, x, weight, use_reentrant=False)  # noqa: E731
+    assert same(gradients(again, x, weight), gradients(block, x, weight))
+    model, seen = Model(), []
+    model.weight.register_post_accumulate_grad_hook(lambda parameter: seen.append(parameter.grad.clone()))
+    model(x).square().sum().backward()
+    assert same(seen[0], gradients(block, x, model.weight)[2])
+
+
+# ---- transforms and modes ----
+
+
+def test_function_transforms():
+    x, weight = rows(3, 8), rows(8, seed=1)
+    run = lambda x: block(x, weight).square().sum()  # noqa: E731
+    expected = gradients(block, x, weight)[1]
+    assert same(torch.func.grad(run)(x), expected)
+    batch = torch.stack([x, x + 1])
+    mapped = torch.func.vmap(torch.func.grad(run))(batch)
+    assert same(mapped, torch.stack([torch.func.grad(run)(each) for each in batch]))
+    jacobian = torch.func.jacrev(lambda x: skuda.softmax(x))(x[0])
+    assert torch.allclose(jacobian, torch.func.jacrev(lambda x: torch.softmax(x, -1))(x[0]), atol=1e-6)
+    with pytest.raises(Unsupported, match="gradient of a gradient"):
+        torch.func.grad(lambda x: torch.func.grad(run)(x).sum())(x)
+
+
+def test_autocast_widens_what_must_be_alike_and_nothing_else():
+    a, b = rows(3, 4), rows(3, 4, seed=1).bfloat16()
+    with pytest.raises(SkudaError):
+        skuda.silu_mul(a, b)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert same(skuda.silu_mul(a, b), skuda.silu_mul(a, b.float()))
+        assert same(skuda.silu_mul(a.half(), b), skuda.silu_mul(a.half().float(), b.float()))
+        assert skuda.softmax(b).dtype == torch.bfloat16
+        codes = skuda.quantize_per_tensor(b, torch.tensor(0.5), torch.tensor(0, dtype=torch.int32))
+    assert same(codes, skuda.quantize_per_tensor(b, torch.tensor(0.5), torch.tensor(0, dtype=torch.int32)))
+
+
+def test_modes_see_the_calls():
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Functions(TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    class Dispatches(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(str(function))
+            return function(*args, **(kwargs or {}))
+
+    for mode in (Functions, Dispatches):
+        seen: list[str] = []
+        with mode():
+            skuda.softmax(torch.ones(2, 3))
+        assert "skuda.softmax.default" in seen
+
+
+def test_fake_tensors_have_the_shapes_of_results():
+    from torch._subclasses import FakeTensorMode
+
+    with FakeTensorMode():
+        scale, codes = skuda.dynamic_quantize_per_token(torch.empty(3, 5), dtype="s4")
+    assert (scale.shape, codes.shape, codes.dtype) == ((3,), (3, 3), torch.uint8)
+
+
+def test_a_direct_call_of_the_operator():
+    x = rows(3, 4, requires_grad=True)
+    y = torch.ops.skuda.softmax(x)
+    assert same(torch.autograd.grad(y.square().sum(), x)[0], gradients(skuda.softmax, x)[1])
+    assert same(torch.ops.skuda.sum(x, [0], keepdims=True).detach(), skuda.sum(x.detach(), axis=0, keepdims=True))
+    codes = torch.ops.skuda.quantize_per_tensor.Scalar(x, 0.5, 0, None, None, "u8")
+    assert same(codes, skuda.quantize_per_tensor(x, 0.5, 0, dtype="u8"))

@@ -1,0 +1,105 @@
+"""Every operation as an operator of torch, beside what it is without torch's dispatcher: the same bits."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from operations import call_of, plans, same
+
+from skuda.errors import Unsupported
+from skuda.torch import operator_of
+
+EVERY = pytest.mark.parametrize("name", plans())
+
+
+@EVERY
+def test_the_operator_is_the_function(name):
+    call = call_of(plans()[name])
+    assert same(operator_of(call.plan_class).apply(call), call.run())
+
+
+@EVERY
+def test_opcheck(name):
+    call = call_of(plans()[name])
+    operator = operator_of(call.plan_class)
+    tests = ["test_autograd_registration", "test_faketensor"]
+    if not any(value.dtype.is_floating_point and value.element_size() == 1 for value in call.inputs):
+        tests.append("test_schema")  # which multiplies inputs, and torch multiplies no floats of 8 bits
+    torch.library.opcheck(operator.overloads[False, False], operator.values_of(call), test_utils=tests)
+
+
+@EVERY
+def test_vmap(name):
+    first, second = (call_of(plans()[name], seed=seed) for seed in (0, 1))
+    operator = operator_of(first.plan_class)
+    for mapped in range(len(first.inputs) + 1):  # all inputs, then each alone
+        in_dims = tuple(0 if mapped in (index, len(first.inputs)) else None for index in range(len(first.inputs)))
+        pairs = zip(first.inputs, second.inputs, strict=True)
+        batch = [torch.stack(pair) if dim == 0 else pair[0] for pair, dim in zip(pairs, in_dims)]
+
+        def run(*inputs):
+            return operator.apply(with_inputs(first, inputs))
+
+        found = torch.vmap(run, in_dims)(*batch)
+        each = [run(*(b[i] if dim == 0 else b for b, dim in zip(batch, in_dims))) for i in range(2)]
+        expected = torch.stack(each) if isinstance(each[0], torch.Tensor) else tuple(map(torch.stack, zip(*each)))
+        assert same(found, expected), in_dims
+
+
+def with_inputs(call, inputs):
+    rest = (getattr(call, name) for name in call._fields[2:])
+    return type(call)(call.plan_class, tuple(inputs), *rest)
+
+
+@EVERY
+def test_the_gradient_is_the_declared_one(name):
+    """What is not declared raises, and what cannot be differentiated needs no gradient."""
+    call = call_of(plans()[name])
+    operator = operator_of(call.plan_class)
+    plain = results(operator.apply(call))
+    named = {operand.name: value for operand, value in zip(operator.operation.inputs, call.inputs, strict=True)}
+    declared = set() if operator.backward is None else {o.name[2:] for o in operator.backward.operation.outputs}
+    for wanted, raises in ((declared, False), (named.keys() - declared, True)):
+        leaves = {each: named[each].detach().requires_grad_() for each in wanted if differentiable(named[each])}
+        inputs = [leaves.get(each, value) for each, value in named.items()]
+        recorded = results(operator.apply(with_inputs(call, inputs)))
+        assert same([each.detach() for each in recorded], plain)
+        assert all(each.requires_grad == (bool(leaves) and differentiable(each)) for each in recorded)
+        kept = [each for each in recorded if each.requires_grad]
+        if not kept:
+            continue
+        given = [torch.randn_like(each) for each in kept]
+        if raises:
+            with pytest.raises(Unsupported, match="declared for|gradient of a gradient"):
+                torch.autograd.grad(kept, [*leaves.values()], given)
+            continue
+        found = torch.autograd.grad(kept, [*leaves.values()], given, retain_graph=True)
+        d_outputs = dict(zip((f"d_{each}" for each in differentiable_names(operator, plain)), given, strict=True))
+        expected = declared_gradient(operator, call, named, plain, d_outputs)
+        assert same(found, [expected[f"d_{each}"] for each in leaves])
+
+
+def results(made) -> tuple:
+    return made if isinstance(made, tuple) else (made,)
+
+
+def differentiable(value) -> bool:
+    return value.dtype in (torch.float32, torch.float64)
+
+
+def differentiable_names(operator, outputs):
+    return [o.name for o, value in zip(operator.operation.outputs, outputs, strict=True) if differentiable(value)]
+
+
+def declared_gradient(operator, call, named, outputs, d_outputs) -> dict:
+    """What the function of the backward operation says."""
+    backward = operator.backward
+    everything = named | {o.name: value for o, value in zip(operator.operation.outputs, outputs)} | d_outputs
+    everything |= {a.name: value for a, value in zip(operator.operation.attributes, call.attributes)}
+    everything |= operator.options_of(call)
+    if backward.operation.shaped is not None:
+        everything["shape"] = tuple(named[backward.operation.shaped.name[2:]].shape)
+    for operand, value in zip(operator.operation.outputs, outputs):
+        everything.setdefault(f"d_{operand.name}", torch.zeros_like(value))
+    made = results(backward.call_by_name(everything).run())
+    return {o.name: value for o, value in zip(backward.operation.outputs, made, strict=True)}

@@ -13,8 +13,8 @@ from latex2mathml.converter import convert
 # latex2mathml makes a word an italic letter each, and sets the range of an operator beside it.
 _LETTER = re.compile(r"<mi mathvariant=\"italic\">([^<]*)</mi>")
 _WORD = re.compile(rf"(?:{_LETTER.pattern.replace('(', '(?:')})+")
-_RANGE = re.compile(r"<msub>(<mo>&#x0?22[0-9A-F]{2};</mo>|<mi>(?:max|min|argmax|argmin)</mi>)(.*?)</msub>")
-_FUNCTION = re.compile(r"<mo>([a-z]\w+)</mo>")  # an operator would have gaps on both sides
+_RANGE = re.compile(r"<msub>(<mo>(?:&#x0?22[0-9A-F]{2};|max|min|argmax|argmin)</mo>)(.*?)</msub>")
+_FUNCTION = re.compile(r"(?<!<munder>)<mo>([a-z]\w+)</mo>")  # before its arguments an operator would leave a gap
 _BAR = '<mo stretchy="false">&#x0007C;</mo>'
 
 
@@ -24,8 +24,8 @@ def mathml(latex: str, display: str = "block") -> str:
     text = re.sub(r"\\arg\\(max|min)", r"\\operatorname{arg\1}", latex)
     text = convert(text, display=display)
     text = _WORD.sub(lambda found: f'<mi class="word">{"".join(_LETTER.findall(found[0]))}</mi>', text)
-    text = _FUNCTION.sub(r"<mi>\1</mi>", text).replace(_BAR, _BAR.replace("<mo", '<mo lspace="0" rspace="0"'))
-    return _RANGE.sub(r"<munder>\1\2</munder>", text)
+    text = _FUNCTION.sub(r"<mi>\1</mi>", _RANGE.sub(r"<munder>\1\2</munder>", text))
+    return text.replace(_BAR, _BAR.replace("<mo", '<mo lspace="0" rspace="0"'))
 
 
 def block(latex: str) -> str:

@@ -73,7 +73,7 @@ class OperationPages:
                 parts.append(f"```pycon\n{examples.example(operation)}\n```\n")
             parts += self._speed(operation.function)
         parts += ["## Evidence\n", *self._evidence(row), tail]
-        return "\n".join(parts)
+        return "\n".join(parts).replace("docs/numerics.md", "[the numbers](../../docs/numerics.md)")
 
     def _row(self, row: Row) -> Iterator[str]:
         source = textwrap.indent(textwrap.dedent(row.source), "    ")

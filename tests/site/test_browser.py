@@ -117,10 +117,14 @@ def test_colours_can_be_read(browser, address, scheme):
 
 def test_the_switch_of_colours_works(browser, address):
     browser.get(f"{address}/index.html")
-    before = browser.execute_script("return getComputedStyle(document.body).backgroundColor")
-    switches = browser.find_elements(By.CSS_SELECTOR, "form[data-md-component=palette] label")
-    next(each for each in switches if each.is_displayed()).click()
-    wait(browser, lambda each: each.execute_script("return getComputedStyle(document.body).backgroundColor") != before)
+    browser.execute_script("localStorage.clear()")
+    browser.get(f"{address}/index.html")
+    for scheme in ("default", "slate"):  # from the system's colours to light ones, then to dark ones
+        switches = browser.find_elements(By.CSS_SELECTOR, "form[data-md-component=palette] label")
+        next(each for each in switches if each.is_displayed()).click()
+        wait(browser, lambda each: each.execute_script("return document.body.dataset.mdColorScheme") == scheme)
+    grounds = browser.execute_script(_CONTRAST, "article h1")
+    assert grounds[0] < 0.1 and grounds[1] > 4.5
 
 
 def rows(browser) -> list[list[str]]:

@@ -122,7 +122,8 @@ def test_the_switch_of_colours_works(browser, address):
     for scheme in ("default", "slate"):  # from the system's colours to light ones, then to dark ones
         switches = browser.find_elements(By.CSS_SELECTOR, "form[data-md-component=palette] label")
         next(each for each in switches if each.is_displayed()).click()
-        wait(browser, lambda each: each.execute_script("return document.body.dataset.mdColorScheme") == scheme)
+        chosen = f"body[data-md-color-scheme={scheme}]"
+        wait(browser, lambda each, chosen=chosen: each.find_elements(By.CSS_SELECTOR, chosen))
     grounds = browser.execute_script(_CONTRAST, "article h1")
     assert grounds[0] < 0.1 and grounds[1] > 4.5
 

@@ -66,13 +66,13 @@ conformance: $(VENV)/.test ## on a machine with GPUs: compile and compare a cove
 sanitize: $(VENV)/.test ## on a machine with a GPU and compute-sanitizer: its four tools over kernels of each schedule
 	$(BIN)/python tests/gpu/sanitizers.py $(OP)
 
-bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/ and docs/bench.png
+bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/, docs/bench.png
 	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status
 
 chart: $(VENV)/.demo ## draw docs/bench.png from the bench's record; needs no GPU
 	$(BIN)/skuda bench --from $(lastword $(sort $(wildcard evidence/bench-*.json))) --plot docs/bench.png
 
-evidence: $(VENV)/.base ## write what the records in evidence/ say: its page, and README's table
+evidence: $(VENV)/.base ## write what the records in evidence/ say: its pages, and README's lines
 	$(BIN)/skuda evidence
 
 clean: ## remove what tools leave behind; the environment in $(VENV) stays

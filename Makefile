@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-frameworks generate check build host mutate golden lint growth test-gpu conformance sanitize bench evidence clean
+.PHONY: help demo test test-frameworks site test-site generate check build host mutate golden lint growth test-gpu conformance sanitize bench chart evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -25,6 +25,12 @@ test: $(VENV)/.test ## check the generated files, then run what this machine can
 
 test-frameworks: $(VENV)/.frameworks $(VENV)/.model ## test with frameworks and models that need no GPU: JAX, ONNX Runtime, Ray, transformers
 	$(BIN)/python -m pytest -n auto --dist worksteal $(patsubst %,tests/frameworks/%,jax onnx ray transformers) $(ARGS)
+
+site: $(VENV)/.docs ## write the documentation as a site that needs no network: build/site/index.html
+	$(BIN)/python docs/site/build.py
+
+test-site: site $(VENV)/.docs-test ## read the site in headless Chromium: links, search, formulas, small screens, dark mode
+	$(BIN)/python -m pytest tests/site $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate
@@ -60,10 +66,13 @@ conformance: $(VENV)/.test ## on a machine with GPUs: compile and compare a cove
 sanitize: $(VENV)/.test ## on a machine with a GPU and compute-sanitizer: its four tools over kernels of each schedule
 	$(BIN)/python tests/gpu/sanitizers.py $(OP)
 
-bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/ and docs/bench.png
+bench: $(VENV)/.test ## on a machine with a GPU: measure the kernels; writes evidence/, docs/bench.png
 	$(BIN)/skuda bench --record --plot docs/bench.png; status=$$?; $(BIN)/skuda evidence; exit $$status
 
-evidence: $(VENV)/.base ## write what the records in evidence/ say: its page, and README's table
+chart: $(VENV)/.demo ## draw docs/bench.png from the bench's record; needs no GPU
+	$(BIN)/skuda bench --from $(lastword $(sort $(wildcard evidence/bench-*.json))) --plot docs/bench.png
+
+evidence: $(VENV)/.base ## write what the records in evidence/ say: its pages, and README's lines
 	$(BIN)/skuda evidence
 
 clean: ## remove what tools leave behind; the environment in $(VENV) stays
@@ -88,8 +97,10 @@ $(VENV)/.demo: EXTRAS = demo$(CUDA)
 $(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
 $(VENV)/.test: EXTRAS = $(if $(CUDA),test-base$(CUDA),test)
 $(VENV)/.frameworks: EXTRAS = $(if $(CUDA),test-base$(CUDA),test),frameworks
+$(VENV)/.docs: EXTRAS = docs
+$(VENV)/.docs-test: EXTRAS = docs-test
 
-$(VENV)/.demo $(VENV)/.build $(VENV)/.test $(VENV)/.frameworks: pyproject.toml $(VENV)/.made
+$(VENV)/.demo $(VENV)/.build $(VENV)/.test $(VENV)/.frameworks $(VENV)/.docs $(VENV)/.docs-test: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $(VENV)/.base $@

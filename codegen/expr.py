@@ -37,7 +37,7 @@ from skuda.model.dtypes import DTYPES
 _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dimension"}
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
-_BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ARGUMENTS = {"where": "condition, a, b", "clamp": "x, low, high"} | {
     name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
 }
@@ -46,7 +46,7 @@ _OF_BOOLEANS = {
     "==": "write `(a and b) or not (a or b)`, or `a` for `a == True`",
     "!=": "write `(a or b) and not (a and b)`",
 }
-_COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
+COMPARE = {ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">=", ast.Eq: "==", ast.NotEq: "!="}
 
 
 class _Refused(Exception):
@@ -223,7 +223,7 @@ class _Reader:
             kinds = {value.kind for value in self.all((node.left, node.right), depth)}
             help = OF_INTEGERS.get(type(node.op), help) if kinds == {INT} else help
             raise self.refuse(node, f"`{sign}` is not part of the formula language", help)
-        sign = _BINARY[type(node.op)]
+        sign = BINARY[type(node.op)]
         if sign == "/" and (blocks := self.blocks(node)) is not None:
             return blocks
         left, right = self.all((node.left, node.right), depth)
@@ -251,7 +251,7 @@ class _Reader:
         values = self.all(operands, depth)
         parts = []
         for operator, left, right, at in zip(node.ops, values, values[1:], node.comparators, strict=False):
-            sign = _COMPARE.get(type(operator))
+            sign = COMPARE.get(type(operator))
             if sign is None:
                 raise self.refuse(node, "only < <= > >= == != compare", None)
             if sign in _OF_BOOLEANS and left.kind == right.kind == BOOL:

@@ -1,4 +1,4 @@
-"""`skuda evidence`: the records in evidence/ as a page, as the table of README, and short for a wheel."""
+"""`skuda evidence`: the records in evidence/ as pages, as the table of README, and short for a wheel."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from skuda.verification import summary
 from skuda.verification.evidence import Records, Result, Run, package_of, share, statements
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
+SPEED = "speed.md"  # beside it: the bench by operation and type
 BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"
 
 
@@ -26,9 +27,10 @@ def add_parser(subparsers) -> None:
     """Adds `evidence`."""
     parser = subparsers.add_parser(
         "evidence",
-        help="write the records of test-gpu and bench as a page, as README's table, and short for a wheel",
-        description="Write what the records in evidence/ beside the catalog say into evidence/README.md, and the "
-        f"figures of the bench into README.md there, between {BEGIN} and {END} if it has these lines. What an "
+        help="write the records of test-gpu and bench as pages, as README's table, and short for a wheel",
+        description="Write what the records in evidence/ beside the catalog say into evidence/README.md and "
+        "evidence/speed.md, and the bench in a few lines "
+        f"into README.md there, between {BEGIN} and {END} if it has these lines. What an "
         "installed package says of its kernels goes into evidence/summary/. "
         "The page says what was found; whether a source has changed since, `skuda check --evidence` says.",
     )
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> int:
         print(f"no record in {records.folder}: nothing written")
         return 0
     wanted = {records.folder / PAGE: page(records, args.out.name)}
+    if any(record.get("rows") for record in records.measured):
+        wanted[records.folder / SPEED] = speed_page(records)
     readme = records.folder.parent / "README.md"
     if readme.exists():
         wanted[readme] = with_block(readme, records)
@@ -93,13 +97,29 @@ def with_block(readme: Path, records: Records) -> str:
 
 
 def block(records: Records) -> str:
-    """What every record of the bench says, in Markdown."""
-    parts = [
-        "\n".join([*markdown.lines(record), *_changed(record, records)])
-        for record in records.measured
-        if record.get("rows")
+    """What every record says in a few lines, in Markdown."""
+    parts = ["\n".join(markdown.brief(record)) for record in records.measured if record.get("rows")]
+    parts = parts or ["Nothing has been measured."]
+    for record in records.verified:
+        equal = [result.bit_equal for *_, result in statements(record)]
+        said = f"{len(equal):,} kernels were compared with the reference: {sum(equal):,} gave the same bits."
+        parts.append(f"On {record['gpu']}, {said}")
+    return "\n\n".join(parts) + "\n"
+
+
+def speed_page(records: Records) -> str:
+    """What every record of the bench says by operation and type, in Markdown."""
+    lines = [
+        "<!-- Written by `skuda evidence` from the records in this folder. Do not edit. -->",
+        "# Speed by operation and type",
+        "",
+        "Odd: widths that no vector divides, and misaligned operands. Small: under 16 MB. The rows of sum, mean, norm",
+        "and logsumexp among the elementwise operations are their gradients.",
     ]
-    return "".join(f"{part}\n" for part in parts) or "Nothing has been measured.\n"
+    for record in records.measured:
+        if record.get("rows"):
+            lines += ["", f"## {record['machine']['gpu']}", "", *markdown.lines(record), *_changed(record, records)]
+    return "\n".join(lines) + "\n"
 
 
 def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:

@@ -54,7 +54,14 @@ def add_parser(subparsers) -> None:
         help="write the record of this GPU, evidence/bench-<gpu>.json and .txt beside the catalog; with --op, the "
         "rows of these operations in it; with --host, what calls cost",
     )  # fmt: skip
-    parser.add_argument("--plot", metavar="FILE", type=Path, help="draw the share of the copy by shape (PNG)")
+    parser.add_argument(
+        "--plot", metavar="FILE", type=Path,
+        help="draw the share of a copy's speed by family of operations, ours and the best peer's (PNG)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--from", metavar="RECORD", type=Path, dest="record_file",
+        help="measure nothing: draw --plot from a record of an earlier run; needs no GPU",
+    )  # fmt: skip
     parser.add_argument(
         "--gpus", metavar="N", type=int, default=1,
         help="share the rows out to N GPUs, which must be alike; a row, its copy and its peers run on one of them",
@@ -79,6 +86,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
     if args.record and (args.elements or args.quick):
         raise InvalidProblem("--record is for all rows of operations: give none of --dtype and --quick with it")
+    if args.record_file:
+        return plot_of(args)
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
@@ -109,12 +118,37 @@ def run(args: argparse.Namespace) -> int:
         path.write_text(text, encoding="utf-8")
         print(f"wrote {path}")
     if args.plot and whole:
-        from skuda.bench import plot  # matplotlib takes a while to import
-
-        plot.draw(args.plot, result)
-        print(f"wrote {args.plot}")
+        _draw(args.plot, result)
     print(f"{time.perf_counter() - begun:.0f} s in all")
     return int(not whole or any("error" in row for row in result.get("rows", ())))
+
+
+def plot_of(args: argparse.Namespace) -> int:
+    """Draws the picture of a record.
+
+    Raises:
+        InvalidProblem: --plot is missing, or the file is no record of the bench.
+        MissingDependency: matplotlib is not installed.
+    """
+    if not args.plot:
+        raise InvalidProblem("--from draws a picture: say where to by --plot")
+    try:
+        result = json.loads(args.record_file.read_text(encoding="utf-8"))
+        known = bool(result["rows"] and result["machine"])
+    except (ValueError, KeyError, TypeError):
+        known = False
+    if not known:
+        raise InvalidProblem(f"{args.record_file}: expected a record that `skuda bench --json` or --record wrote")
+    _draw(args.plot, result)
+    return 0
+
+
+def _draw(path: Path, result: dict[str, Any]) -> None:
+    _require("matplotlib")
+    from skuda.bench import plot  # matplotlib takes a while to import
+
+    plot.draw(path, result)
+    print(f"wrote {path}")
 
 
 def joined(known: dict[str, Any], result: dict[str, Any], cases: Sequence[suite.Case]) -> dict[str, Any]:

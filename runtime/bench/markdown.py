@@ -1,4 +1,4 @@
-"""A run in a few lines of Markdown: what README shows of it."""
+"""A run in Markdown: a few lines for README, and tables by operation and type."""
 
 from __future__ import annotations
 
@@ -61,6 +61,29 @@ _REDUCTIONS = _Table(
     (SizeClass.COLUMNS, SizeClass.WHOLE, SizeClass.PER_TENSOR),
     (EAGER, NATIVE, COMPILE, TRITON),
 )
+
+
+def brief(result: Mapping[str, Any]) -> Iterator[str]:
+    """What README shows: the median share, a line for each peer, and how many classes of shapes meet their target.
+
+    Args:
+        result: as `skuda bench --json` writes it, with rows.
+    """
+    rows, machine = targets.measured(result["rows"]), result["machine"]
+    found = targets.verdicts(rows)
+    median = statistics.median(map(share, rows))
+    yield from _wrapped(
+        f"{machine['gpu']}, {machine['date']}: {len(rows):,} measurements, the median at {median:.2f} of a copy's "
+        f"speed. {sum(each.median >= each.least_median for each in found)} of {len(found)} classes of shapes have the "
+        f"median that was wanted, {sum(each.met for each in found)} the worst row too."
+    )
+    yield ""
+    yield "| peer | its time over ours, geometric mean | faster than ours in |"
+    yield "|---|---|---|"
+    for peer in targets.NEVER_SLOWER_THAN:
+        ratios = [ratio for row in rows if (ratio := targets.speedup(row, peer)) is not None]
+        if ratios:
+            yield f"| {peer} | {_mean(rows, peer)} | {sum(ratio < 1 for ratio in ratios)} of {len(ratios):,} rows |"
 
 
 def lines(result: Mapping[str, Any]) -> Iterator[str]:

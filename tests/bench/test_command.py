@@ -135,6 +135,19 @@ def test_a_missing_package_is_named(monkeypatch, capsys, tmp_path):
     assert "needs the package matplotlib: pip install 'skuda[demo]'" in capsys.readouterr().err
 
 
+def test_the_picture_of_a_record_needs_no_gpu(result, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(cli, "cuda_available", lambda: False)
+    record, picture = tmp_path / "run.json", tmp_path / "run.png"
+    record.write_text(cli.as_json(result))
+    assert main(["bench", "--from", str(record), "--plot", str(picture)]) == 0
+    assert picture.read_bytes().startswith(b"\x89PNG")
+    assert main(["bench", "--from", str(record)]) == 1
+    assert "--from draws a picture: say where to by --plot" in capsys.readouterr().err
+    record.write_text("{}")
+    assert main(["bench", "--from", str(record), "--plot", str(picture)]) == 1
+    assert "run.json: expected a record that `skuda bench --json` or --record wrote" in capsys.readouterr().err
+
+
 def test_without_a_gpu_the_error_is_clear(monkeypatch, capsys):
     monkeypatch.setattr(cli, "cuda_available", lambda: False)
     assert main(["bench", "--quick"]) == 1

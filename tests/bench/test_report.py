@@ -101,16 +101,18 @@ def test_plot(result, tmp_path):
 
     from skuda.bench import plot
 
-    assert plot.points(result["rows"], "torch.compile") == {
-        "16384x4096": [pytest.approx(0.49)],
-        "16384x4095": [pytest.approx(1.25)],
-        "16384x8192": [pytest.approx(76 / 120)],
-    }
-    column = made_row("16384x4096", "columns", 50.0, 40.0) | {"variant": "axis 0", "read_us": 30.0}
-    assert plot.points([column], None) == {"16384x4096 axis 0": [pytest.approx(0.6)]}
+    [line] = plot.lines(result["rows"])
+    assert (line.name, line.peer) == ("quantize", "torch.compile")
+    assert line.ratio == pytest.approx(math.cbrt(2 * 0.8 * 1.5))  # though torch eager is faster in a row
+    assert line.peers == pytest.approx(line.ours / line.ratio)
+    gradient = made_row("16384x4096", "64 MB and more", 50.0, 40.0) | {"operation": "sum_backward", "peers": {}}
+    [line] = plot.lines([gradient])
+    assert (line.name, line.shares, line.peer, line.peers) == ("sum, gradient", (pytest.approx(0.8),), "", 0)
+    eager = gradient | {"peers": {"torch eager": {"us": 100.0}}}
+    assert [(each.peer, each.peers) for each in plot.lines([eager])] == [("torch eager", pytest.approx(0.4))]
     assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
     assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
     result["rows"].append(reduced_row("softmax", "softmax", "16384x4096", "rows of 64 to 16384", 50.0, 48.0))
     plot.draw(tmp_path / "share.png", result)
     picture = imread(tmp_path / "share.png")[..., :3]
-    assert picture.shape[1] > 600 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4
+    assert picture.shape[1] == 1000 and len(np.unique(picture.reshape(-1, 3), axis=0)) > 4

@@ -165,9 +165,10 @@ def imported() -> set[str]:
 
 
 def test_the_test_extras_bring_what_the_tests_import():
-    """Frameworks too, which `make test-frameworks` installs, and CuPy, in one of its builds: on a machine without a GPU
-    its arrays are made around other memory."""
-    brought, providers = required("skuda", {"test", "frameworks"}), metadata.packages_distributions()
+    """Those of `make test-frameworks` and `make test-site` too, and CuPy, in one of its builds: on a machine without a
+    GPU its arrays are made around other memory."""
+    extras = {"test", "frameworks", "docs-test"}
+    brought, providers = required("skuda", extras), metadata.packages_distributions()
     lacking = {}
     for module in imported():
         of = {normal(name) for name in providers.get(module, [module])}

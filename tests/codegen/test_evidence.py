@@ -17,7 +17,7 @@ import skuda.launch.compiler as compiler
 from skuda.bench import suite
 from skuda.codegen.cli import main
 from skuda.codegen.commands import carry, verified
-from skuda.codegen.commands.evidence import BEGIN, END, block, page
+from skuda.codegen.commands.evidence import BEGIN, END, block, page, speed_page
 from skuda.generated import CATALOG
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -431,7 +431,7 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     write_bench(catalog, forward[1], 0.98, 0.5, 0.9)
     evidence_command = ("evidence", "--out", "verified_catalog")
     status, out = skuda_command(*evidence_command)
-    assert (status, out.count("wrote ")) == (0, 4)
+    assert (status, out.count("wrote ")) == (0, 5)
     lines = (tmp_path / "evidence" / "README.md").read_text().splitlines()
     digest = records_of(catalog).digest("twice.cu")[:12]
     start = "| [twice](../verified_catalog/docs/twice.md) |"
@@ -440,24 +440,27 @@ def test_the_page_and_readme_are_written(catalog, skuda_command, tmp_path):
     assert f"{start} {count} | {3 * count} | - | bit-equal {run}" in lines
     assert f"{start} 1 | 3 | - | not bit-equal (worst: NaN against a number, or no result) {run}" in lines
     text = readme.read_text()
-    assert text.startswith(f"# Mine\n\n{BEGIN}\nNVIDIA H200, 2026-01-02, 3 rows,")
-    assert text.endswith(f"\n{END}\n\nmore\n")
-    assert "| twice | f32 | 0.94 (0.90) | 0.50 (0.50) | - | - | - |\n" in text
-    assert "| measured | 0.90 (0.50) |\n| verdict | missed, 2 of 3 below |\n" in text
+    first = "NVIDIA H200, 2026-01-02: 3 measurements, the median at 0.90 of a copy's speed."
+    assert text.startswith(f"# Mine\n\n{BEGIN}\n{first}")
+    said = f"On NVIDIA H200, {count + 1} kernels were compared with the reference: {count} gave the same bits.\n"
+    assert text.endswith(f"|\n\n{said}{END}\n\nmore\n")
+    speed = (tmp_path / "evidence" / "speed.md").read_text()
+    assert "\n## NVIDIA H200\n\nNVIDIA H200, 2026-01-02, 3 rows," in speed
+    assert "| twice | f32 | 0.94 (0.90) | 0.50 (0.50) | - | - | - |\n" in speed
+    assert "| measured | 0.90 (0.50) |\n| verdict | missed, 2 of 3 below |\n" in speed
     assert skuda_command(*evidence_command) == (0, "")
 
 
 def test_rows_of_older_sources_are_said_to_be_so(catalog, skuda_command, tmp_path):
-    (tmp_path / "README.md").write_text(f"{BEGIN}\n{END}\n")
     forward, backward = symbols_of(catalog, "twice"), symbols_of(catalog, "twice_backward")
     write_bench(catalog, forward[0], 0.98, 0.5)
     records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward], EQUAL))
     skuda_command("evidence", "--out", "verified_catalog")
-    assert "before the last change" not in (tmp_path / "README.md").read_text()
+    assert "other sources" not in (tmp_path / "evidence" / "speed.md").read_text()
     change(catalog, "twice.cu")
     records_of(catalog).merge(catalog, MACHINE, dict.fromkeys([*forward, *backward], EQUAL))
     skuda_command("evidence", "--out", "verified_catalog")
-    text = (tmp_path / "README.md").read_text()
+    text = (tmp_path / "evidence" / "speed.md").read_text()
     assert "\n2 of these 2 rows are of other sources than those whose kernels were compared last.\n" in text
     assert "0.98" not in (tmp_path / "evidence" / "README.md").read_text()
 
@@ -476,6 +479,7 @@ def test_a_readme_with_half_a_block_is_left_alone(catalog, capsys, tmp_path, tex
 def test_what_is_committed_is_what_the_records_give():
     records = Records(REPOSITORY / "generated")
     assert (REPOSITORY / "evidence" / "README.md").read_text(encoding="utf-8") == page(records, "generated")
+    assert (REPOSITORY / "evidence" / "speed.md").read_text(encoding="utf-8") == speed_page(records)
     readme = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     assert readme.partition(f"{BEGIN}\n")[2].partition(END)[0] == block(records)
     kept = {path.relative_to(records.folder).as_posix(): path for path in (records.folder / summary.FOLDER).iterdir()}

@@ -1,0 +1,65 @@
+"""What README.md and docs/start.md show is true: their Python runs, their spec generates, their error is the error."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from catalogs import forget_catalog
+
+from skuda.codegen.cli import main
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+PAGES = ("README.md", "docs/start.md")
+DOCS = [path.relative_to(REPOSITORY) for path in sorted((REPOSITORY / "docs").glob("*.md"))]
+
+
+def read(page: str) -> str:
+    return (REPOSITORY / page).read_text(encoding="utf-8")
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", read(page), flags=re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_python_of_a_page_runs(page, capsys, monkeypatch, tmp_path):
+    """Also the call of the operation that the page defines; its catalog is made from the page's spec first."""
+    own = f"page_{Path(page).stem.lower()}"
+    [spec] = blocks(page, "yaml")
+    (tmp_path / "my_ops.yaml").write_text(spec, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["generate", "--spec", "my_ops.yaml", "--out", f"{own}/generated"]) == 0
+    names: dict = {}
+    try:
+        for block in blocks(page, "python"):
+            exec(block.replace("my_package", own), names)
+    finally:
+        forget_catalog(sys.modules[f"{own}.generated"])
+    printed = capsys.readouterr().out
+    assert "torch.Size([8, 4096])" in printed and "False" not in printed
+    assert names["y"].shape == names["x"].shape
+
+
+def test_the_error_of_the_page_is_the_error(capsys, monkeypatch, tmp_path):
+    [spec] = blocks("docs/start.md", "yaml")
+    (tmp_path / "my_ops.yaml").write_text(spec.replace("alpha + tanh", "alfa + tanh"), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    assert main(["generate", "--spec", "my_ops.yaml", "--out", "my_package/generated"]) == 1
+    assert f"```\n{capsys.readouterr().err.strip()}\n```\n" in read("docs/start.md")
+
+
+def test_readme_is_read_in_a_minute():
+    text = read("README.md")
+    assert len(text.split()) <= 900
+    assert sum(line.startswith("|") for line in text.splitlines()) <= 30
+    assert re.findall(r"!\[[^]]*\]\(([^)]*)\)", text) == ["docs/bench.png"]
+
+
+def test_links_of_pages_at_the_root_lead_somewhere():
+    for page in ("README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", *map(str, DOCS)):
+        for link in re.findall(r"\]\(([^)\s#]+)[^)\s]*\)", read(page)):
+            assert "://" in link or (REPOSITORY / page).parent.joinpath(link).exists(), (page, link)

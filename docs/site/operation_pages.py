@@ -8,9 +8,9 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 import charts
-import examples
 import formulas
 
+import examples
 from skuda.bench import targets
 from skuda.codegen.program import Row
 from skuda.model.sku import Direction, split_symbol

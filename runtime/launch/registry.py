@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
-_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type"}  # by what their names end with
+_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}  # by what their names end with
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 
@@ -93,12 +93,14 @@ class Catalog:
         Raises:
             AttributeError: there is none; names the nearest.
         """
-        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor)?", name).groups("")
+        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor|Results)?", name).groups("")
         row = self._rows.get(stem) or name.removesuffix("_backward")
         if row in self.modules:
             found = vars(self.module(row)).get(f"{stem}{backward}Plan" if kind else name)
+            if found is not None and kind in _CLASSES:
+                found = getattr(found, _CLASSES[kind])  # None: there are no results of one output
             if found is not None:
-                return getattr(found, _CLASSES[kind]) if kind in _CLASSES else found
+                return found
         near = _nearest(name, self.names())
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
-_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}  # by what their names end with
+# By what their names end with.
+_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 

@@ -1,4 +1,4 @@
-"""Named tuples of several outputs in torch: through its compiler, its transforms, its trees and its exported programs."""
+"""Named tuples of several outputs in torch: its compiler, its transforms, its trees and its exported programs."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ _HOMES = {
     "KernelSku": "launch.registry",
     "PrecisionGuarantee": "model.sku",
     "SkudaError": "errors",
+    "define": "codegen.define",  # reads rows as the generator does, and imports it
 }
 
 

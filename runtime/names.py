@@ -10,7 +10,10 @@ from types import ModuleType
 
 # The public names of the package, and of a package that is generated: an operation has another name.
 PUBLIC = frozenset(
-    ("BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "errors", "generated", "plans", "reference", "torch")
+    (
+        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define", "errors", "generated", "plans",
+        "reference", "torch",
+    )  # fmt: skip
 )
 # Names of modules that are not public mean nothing to those who call operations, so an operation may have one.
 MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__))) - PUBLIC

@@ -152,6 +152,14 @@ def register(catalog: Catalog) -> Catalog:
     return catalog
 
 
+def forget(catalog: Catalog) -> None:
+    """Takes a catalog out of the table of kernels."""
+    if _CATALOGS.get(catalog.package) is catalog:
+        del _CATALOGS[catalog.package]
+    _tables.cache_clear()
+    kernel.cache_clear()
+
+
 def catalogs() -> tuple[Catalog, ...]:
     """The catalogs that are loaded, skuda's own among them."""
     if "skuda.generated" not in _CATALOGS:

@@ -203,8 +203,11 @@ def operator_of(plan_class: type[Plan]) -> Operator:
 
 
 def register_operators() -> None:
-    """Registers the operations of all catalogs that are loaded, as far as they are not."""
-    for catalog in registry.catalogs():
+    """Registers the operations of all catalogs that are loaded, as far as they are not; takes away those of others."""
+    loaded = registry.catalogs()
+    for package in _REGISTERED.keys() - {catalog.package for catalog in loaded}:
+        _forget(package)
+    for catalog in loaded:
         known = _REGISTERED.get(catalog.package)
         if known is None or known[0] is not catalog:
             if known is not None:  # generated anew

@@ -24,7 +24,7 @@ from skuda.codegen.describe import DescribedProgram
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.names import check_name
 from skuda.codegen.program import Program, Row, Spec
-from skuda.codegen.render import PLANS, SOURCE, render
+from skuda.codegen.render import PLANS, SOURCE, gradients_of, render
 from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError, Unsupported, shown
 from skuda.launch import registry
@@ -228,7 +228,7 @@ class SessionCatalog(registry.Catalog):
     def __init__(self, package: str, spec: Spec):
         (row,) = spec.rows
         forms = {row.name: tuple(form.name for form in row.forms.values())} if row.forms else {}
-        super().__init__(package, (row.name,), forms)
+        super().__init__(package, (row.name,), forms, gradients_of(spec))
         files = render(spec)
         self._source = files[SOURCE.path.format(name=row.name)]
         path = PLANS.path.format(name=row.name)

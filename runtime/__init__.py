@@ -7,10 +7,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skuda.generated import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -43,4 +39,8 @@ def __getattr__(name: str):
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *importlib.import_module("skuda.generated").CATALOG.modules})
+    """What completion shows: every operation, the package's own names, and the public modules that are loaded."""
+    from skuda.names import PUBLIC
+
+    own = [name for name in globals() if name.startswith("__") or name in PUBLIC]
+    return sorted({*own, *_HOMES, *importlib.import_module("skuda.generated").CATALOG.functions()})

@@ -40,11 +40,19 @@ class Catalog:
         package: its import name.
         modules: its plan modules, one a row.
         forms: of rows with optional inputs, the operations that they are without some of them.
+        gradients: the rows and forms that have a backward pass.
     """
 
-    def __init__(self, package: str, modules: tuple[str, ...], forms: Mapping[str, tuple[str, ...]] = {}):
+    def __init__(
+        self,
+        package: str,
+        modules: tuple[str, ...],
+        forms: Mapping[str, tuple[str, ...]] = {},
+        gradients: tuple[str, ...] = (),
+    ):
         self.package = package
         self.modules = modules
+        self.gradients = gradients
         rows = {form: row for row, of in forms.items() for form in of} | {row: row for row in modules}
         self._rows = {class_stem(name): row for name, row in rows.items()}
 
@@ -106,10 +114,15 @@ class Catalog:
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)
 
+    def functions(self) -> list[str]:
+        """The names of its functions, of each row the forward pass and then the backward pass."""
+        gradients = set(self.gradients)
+        return [name + end for name in self.modules for end in ("", "_backward") if not end or name in gradients]
+
     def names(self) -> list[str]:
-        """Every public name: functions and classes of forward passes."""
-        classes = [stem + kind for stem in self._rows for kind in ("Plan", "Args", "Descriptor")]
-        return [*self.modules, *classes]
+        """Every public name: functions, and the classes that all operations have."""
+        stems = [*self._rows, *(f"{class_stem(name)}Backward" for name in self.gradients)]
+        return [*self.functions(), *(stem + kind for stem in stems for kind in ("Plan", "Args", "Descriptor"))]
 
 
 def source_text(package: Traversable, name: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from _collections import _tuplegetter  # the fields of a named tuple
 from math import isinf, prod
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -80,6 +81,7 @@ def results_class(operation: Operation, plan: str, package: str) -> type[tuple]:
     own |= {"__module__": package, "__doc__": Written(write), "__slots__": (), "__match_args__": names}
     own |= {"_fields": names, "_field_defaults": {}, "_make": classmethod(tuple.__new__), "__new__": _new}
     own |= {"_asdict": _asdict, "_replace": _replace, "__repr__": _repr, "__getnewargs__": _values}
+    own["__class_getitem__"] = classmethod(GenericAlias)  # stubs say of which arrays it is
     return type(f"{operation.class_name}Results", (tuple,), own)
 
 

@@ -109,7 +109,7 @@ class Plan:
     args_type = _OfOperation(args_class)
     results_type = _OfOperation(_results)
 
-    def __init_subclass__(cls):
+    def __init_subclass__(cls) -> None:
         cls.package = cls.__module__.rpartition(".plans.")[0]
 
     @classmethod

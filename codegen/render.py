@@ -69,7 +69,7 @@ def render(spec: Spec) -> dict[str, str]:
     listed = "\n".join((*names, *map(str, forms.values()), *gradients))
     files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, listed)
     context = {"stubs": stubs, "origin": spec.file_name}
-    files[STUB.path] = _rendered(STUB, context, "\n".join(_row_inputs(row, spec) for row in spec.rows))
+    files[STUB.path] = _rendered(STUB, context, listed)
     files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))

@@ -29,10 +29,10 @@ from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError, Unsupported, shown
 from skuda.launch import registry
 from skuda.model.operation import section_of
+from skuda.names import SESSION
 from skuda.plans.plan import Plan
 
 _CALLED = "define"  # what messages call a text
-_PACKAGES = "skuda.defined"  # below it is one package for each text
 _SECTIONS = ("types", "inputs", "attrs", "let", "outputs", "backward", "functions")
 
 _lock = threading.RLock()
@@ -258,7 +258,7 @@ def _made(text: str, name: str | None) -> DefinedOperation:
     (row,) = spec.rows
     if name is not None and row.name != name:
         raise SpecError(f"{_CALLED}: the text names the operation {row.name!r}, but name is {name!r}")
-    return DefinedOperation(row, text, name, SessionCatalog(f"{_PACKAGES}.{row.name}_{digest}", spec))
+    return DefinedOperation(row, text, name, SessionCatalog(f"{SESSION}.{row.name}_{digest}", spec))
 
 
 def _check_name(name) -> None:

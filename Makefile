@@ -9,7 +9,7 @@ JOBS ?= $(shell nproc)
 CUDA = $(shell nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\(1[23]\)\..*/,cuda\1/p')
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test generate check build host mutate golden lint growth test-gpu conformance sanitize bench evidence clean
+.PHONY: help demo test test-frameworks generate check build host mutate golden lint growth test-gpu conformance sanitize bench evidence clean
 
 help: ## print this menu
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "%-16s %s\n", $$1, $$2 }'
@@ -22,6 +22,9 @@ demo: $(VENV)/.demo $(VENV)/.model ## quantize the weights and activations of a 
 test: $(VENV)/.test ## check the generated files, then run what this machine can; costly tests in turns, ARGS=--all for all
 	$(BIN)/skuda check
 	$(BIN)/python -m pytest -n auto --dist worksteal $(ARGS)
+
+test-frameworks: $(VENV)/.frameworks ## test with frameworks that need no GPU: JAX, ONNX Runtime, Ray
+	$(BIN)/python -m pytest -n auto --dist worksteal tests/frameworks/jax tests/frameworks/onnx tests/frameworks/ray $(ARGS)
 
 generate: $(VENV)/.base ## write generated/ from ops.yaml and templates/
 	$(BIN)/skuda generate
@@ -84,8 +87,9 @@ $(VENV)/.base: pyproject.toml $(VENV)/.made
 $(VENV)/.demo: EXTRAS = demo$(CUDA)
 $(VENV)/.build: EXTRAS = $(if $(CUDA),$(CUDA:,%=%),cuda13)
 $(VENV)/.test: EXTRAS = $(if $(CUDA),test-base$(CUDA),test)
+$(VENV)/.frameworks: EXTRAS = $(if $(CUDA),test-base$(CUDA),test),frameworks
 
-$(VENV)/.demo $(VENV)/.build $(VENV)/.test: pyproject.toml $(VENV)/.made
+$(VENV)/.demo $(VENV)/.build $(VENV)/.test $(VENV)/.frameworks: pyproject.toml $(VENV)/.made
 	@echo 'installing skuda[$(EXTRAS)] into $(VENV); the first time, this takes minutes'
 	$(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
 	@touch $(VENV)/.base $@

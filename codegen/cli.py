@@ -23,6 +23,7 @@ COMMANDS = {
     "build": ("skuda.codegen.commands.build", "compile kernels ahead of time into the cache"),
     "evidence": ("skuda.codegen.commands.evidence", "write the records of test-gpu and bench as a page"),
     "new": ("skuda.codegen.commands.new", "print a row to start a new operation from"),
+    "quantize": ("skuda.checkpoints.command", "quantize a checkpoint of any size, file by file"),
     "demo": ("skuda.demo.cli", "quantize a real checkpoint and show what it costs"),
     "bench": ("skuda.bench", "measure the kernels against a copy of the same bytes"),
     "doctor": ("skuda.codegen.commands.doctor", "what is installed here, what is missing, and how to get it"),

@@ -59,6 +59,10 @@ class BadFile(SkudaError, ValueError):
     """A data file (a safetensors checkpoint) is truncated or broken; the message says where."""
 
 
+class WorkerLost(SkudaError, RuntimeError):
+    """A process that did a part of the work ended before it was done, or cannot be reached."""
+
+
 _MOST_SHOWN = 80  # characters of a value in a message
 
 

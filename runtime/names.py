@@ -11,8 +11,8 @@ from types import ModuleType
 # The public names of the package, and of a package that is generated: an operation has another name.
 PUBLIC = frozenset(
     (
-        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define", "errors", "generated", "plans",
-        "reference", "torch",
+        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define",
+        "errors", "generated", "jax", "plans", "reference", "torch",
     )  # fmt: skip
 )
 # Names of modules that are not public mean nothing to those who call operations, so an operation may have one.

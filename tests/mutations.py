@@ -571,4 +571,33 @@ MUTATIONS = (
         where("tests/codegen/test_build.py", "named_for_each"),
         "sm_90 has no clusters",
     ),
+    # ---- batches and shards ----
+    Mutation(
+        "runtime/frameworks/batching.py",
+        "        if not has_lead and (not is_input or has_batch[operand.name]):",
+        "        if not has_lead and is_input and has_batch[operand.name]:",
+        where("tests/frameworks/test_batching.py"),
+        "a batch is one call though an output has no entry for each",
+    ),
+    Mutation(
+        "runtime/frameworks/batching.py",
+        "        found[placing.name] = tuple(int(axis) % rank + 1 for axis in axes)",
+        "        found[placing.name] = tuple(int(axis) + 1 for axis in axes)",
+        where("tests/frameworks/test_batching.py"),
+        "negative axes are those of another array in a batch",
+    ),
+    Mutation(
+        "runtime/frameworks/sharding.py",
+        "    multiple = lcm(*units, *[sizes[block] for block in whole if block])",
+        "    multiple = max(units)",
+        where("tests/frameworks/test_sharding.py"),
+        "shards end within blocks",
+    ),
+    Mutation(
+        "codegen/program.py",
+        "    found = [each.text for node in formulas for each in (*node.reductions(), *node.counts())]",
+        "    found = [each.text for node in formulas for each in node.reductions()]",
+        where("tests/frameworks/test_sharding.py"),
+        "what counts elements is split", generate=True,
+    ),
 )

@@ -6,6 +6,7 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from functools import cache, cached_property
 
 import ml_dtypes
@@ -103,6 +104,7 @@ class Library:
 
 class _CuPy(Library):
     name = "cupy"
+    followers: dict[str, Callable] = {}  # nothing follows its arrays
 
     @cached_property
     def current(self):
@@ -112,6 +114,10 @@ class _CuPy(Library):
     @cached_property
     def _cupy(self):
         return import_cupy()
+
+    def contiguous(self, shape, strides, dtype):
+        """An uninitialised contiguous array on the device that is current."""
+        return self._cupy.empty(shape, dtype)
 
     def empty(self, shape, storage, device):
         if device == CPU:
@@ -135,19 +141,21 @@ class _CuPy(Library):
             return self.empty((size,), np.dtype(np.uint8), device)
 
 
-def _follower(torch):
-    """`Library.follows` of torch: gradients to record, a mode, a function transform, autocast or forward gradients."""
-    gradients, some = torch.is_grad_enabled, torch._C._any_requires_grad
-    dispatch_modes, function_modes = torch._C._len_torch_dispatch_stack, torch._C._is_torch_function_mode_enabled
-    transforms, autocast = torch._C._are_functorch_transforms_active, torch._C._is_any_autocast_enabled
-    forward = torch.autograd.forward_ad
+# What asks torch whether something but autograd follows a call, by the names that a fast path calls them by.
+WATCHERS = ("dispatch_modes", "function_modes", "transforms", "autocast", "forward")
 
-    def follows(values) -> bool:
-        if gradients() and some(*values) or dispatch_modes() or function_modes() or transforms() or autocast():
-            return True
-        return forward._current_level >= 0
 
-    return follows
+def _followers(torch) -> dict[str, Callable]:
+    """What asks torch whether gradients are recorded, and each of WATCHERS."""
+    level = torch.autograd.forward_ad
+    asks = (
+        torch._C._len_torch_dispatch_stack,
+        torch._C._is_torch_function_mode_enabled,
+        torch._C._are_functorch_transforms_active,
+        torch._C._is_any_autocast_enabled,
+        lambda: level._current_level >= 0,
+    )
+    return {"gradients": torch.is_grad_enabled, **dict(zip(WATCHERS, asks, strict=True))}
 
 
 class _Torch(Library):
@@ -167,12 +175,25 @@ class _Torch(Library):
             self.wrote = torch._C._increment_version
         except (AttributeError, TypeError):
             pass
-        self.follows = _follower(torch)
+        self.followers = _followers(torch)
+        # What Inductor allocates with: a fifth of the time of torch.empty, on the device that is current.
+        self.contiguous = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", self._contiguous)
 
     def empty(self, shape, storage, device):
         torch = self._torch
         target = torch.device("cpu") if device == CPU else torch.device("cuda", device)
         return torch.empty(shape, dtype=torch_dtypes()[storage], device=target)
+
+    def _contiguous(self, shape, strides, dtype):
+        return self._torch.empty_strided(shape, strides, dtype=dtype, device="cuda")
+
+    def watched(self) -> bool:
+        """Whether a mode, a function transform, autocast or forward gradients are active."""
+        return any(self.followers[name]() for name in WATCHERS)
+
+    def follows(self, values) -> bool:
+        recorded = self.followers["gradients"]() and self._torch._C._any_requires_grad(*values)
+        return recorded or self.watched()
 
     def current_stream(self, device) -> int:
         if device == CPU:
@@ -221,6 +242,36 @@ class _DLPack(_CuPy):
             return self._namespace.from_dlpack(array)
         except (BufferError, RuntimeError, TypeError, ValueError):  # NumPy's DLPack knows no bf16
             return self._namespace.asarray(array) if hasattr(self._namespace, "asarray") else array
+
+
+FRAMEWORKS = ("torch", "jax")  # subpackages of skuda carry calls through these: see `plans.functions.CARRIERS`
+_FRAMEWORKS: dict[type, str | None] = {}
+
+
+def framework_of(value, free: bool) -> str | None:
+    """The framework that may have to know of a call with a value; None where the value is viewed.
+
+    JAX takes those that it traces, and arrays on several devices, for these have no memory that could be viewed. It
+    also takes arrays on a GPU where it may: results then lie in its own memory, and it has taken most of a GPU's.
+
+    Args:
+        value: an input of the call.
+        free: whether the call says neither what to write nor on which stream.
+    """
+    cls = type(value)
+    if cls not in _FRAMEWORKS:
+        names = {library_name(cls), cls.__module__.partition(".")[0].removesuffix("lib")}
+        _FRAMEWORKS[cls] = next((each for each in FRAMEWORKS if each in names), None)
+    found = _FRAMEWORKS[cls]
+    return None if found == "jax" and not _is_for_jax(value, free) else found
+
+
+def _is_for_jax(value, free: bool) -> bool:
+    jax = sys.modules["jax"]
+    if isinstance(value, jax.core.Tracer):
+        return True
+    devices = value.sharding.device_set if isinstance(value, jax.Array) else ()
+    return len(devices) > 1 or (free and any(device.platform != "cpu" for device in devices))
 
 
 _LIBRARIES: dict[type, Library] = {}

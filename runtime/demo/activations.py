@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 import skuda
+from skuda.checkpoints.scheme import Quantized, Scheme
+from skuda.checkpoints.weights import Backend, dequantize
 from skuda.demo.encoder import PARTS, Encoder
 from skuda.demo.measure import Loss, loss
-from skuda.demo.quantize import Backend, Quantized, Scheme, dequantize
 from skuda.model.dtypes import WORD_OF_STORAGE
 
 SENTENCES = (

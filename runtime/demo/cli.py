@@ -8,8 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from skuda.checkpoints import files
+from skuda.checkpoints.scheme import ELEMENTS, GRANULARITIES, Scheme
+from skuda.checkpoints.weights import backend
 from skuda.demo import checkpoint, report
-from skuda.demo.quantize import ELEMENTS, GRANULARITIES, Scheme, backend
 from skuda.demo.run import dequantize_checkpoint, quantize_checkpoint
 from skuda.errors import InvalidProblem
 
@@ -107,13 +109,13 @@ def quantize_command(args: argparse.Namespace) -> int:
     outputs = output_paths(args.out, model, schemes)
     picture = args.plot or (None if args.out else DEFAULT_FOLDER / f"{model}.png")
     for path in outputs:
-        checkpoint.check_output(path, source)
+        files.check_output(path, source)
     if picture:
         checkpoint.require("matplotlib")
-        checkpoint.check_output(picture, source, *outputs)
+        files.check_output(picture, source, *outputs)
 
     start = time.perf_counter()
-    content = checkpoint.read(source)
+    content = files.read(source)
     on = backend(args.device)
     values = sum(array.size for array in content.tensors.values())
     console.print(

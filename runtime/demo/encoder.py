@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from skuda.demo import checkpoint, wordpiece
+from skuda.checkpoints import files
+from skuda.demo import wordpiece
 from skuda.errors import BadFile
 
 # What the linear layers of a block read.
@@ -46,7 +47,7 @@ class Encoder:
         for path in beside:
             if not path.is_file():
                 raise BadFile(f"{path}: expected this file beside {file.name}, found nothing")
-        content = checkpoint.read(file)
+        content = files.read(file)
         try:
             config = json.loads(beside[0].read_text(encoding="utf-8"))
             if config["model_type"] != "bert" or config["hidden_act"] != "gelu":

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from skuda.demo.quantize import Quantized, Scheme, widened
+from skuda.checkpoints.scheme import Quantized, Scheme
+from skuda.checkpoints.weights import widened
 
 # The histogram of errors, in units of scale: bins of 1/51, so that one is centred on 0 and the half that
 # bounds an error lies on an edge. What lies outside is counted in the outermost bins.

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from skuda.checkpoints.files import replacing
 from skuda.demo import groups
-from skuda.demo.checkpoint import replacing, require
+from skuda.demo.checkpoint import require
 from skuda.demo.measure import HISTOGRAM_EDGES
 from skuda.demo.report import lost, size_text
 from skuda.demo.run import Entry, Report

@@ -6,9 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from skuda.demo import archive, checkpoint, groups
+from skuda.checkpoints import files, layout
+from skuda.checkpoints.scheme import FLOATS, Scheme
+from skuda.checkpoints.weights import Backend, dequantize, quantize
+from skuda.demo import groups
 from skuda.demo.measure import Loss, loss
-from skuda.demo.quantize import FLOATS, Backend, Scheme, dequantize, quantize
 from skuda.errors import BadFile
 
 
@@ -48,7 +50,7 @@ class Report:
 
 def quantize_checkpoint(
     source: Path,
-    content: checkpoint.Checkpoint,
+    content: files.Checkpoint,
     scheme: Scheme,
     output: Path,
     on: Backend,
@@ -58,7 +60,7 @@ def quantize_checkpoint(
 
     Args:
         source: the checkpoint's file, which `output` must not be.
-        content: what `checkpoint.read(source)` gave.
+        content: what `files.read(source)` gave.
         scheme: how.
         output: the file to write; its folder is made. It appears when it is whole.
         on: where skuda runs.
@@ -68,31 +70,34 @@ def quantize_checkpoint(
         BadFile: `source` is quantized already or has no weight, or `output` cannot be written.
         InvalidProblem: `output` is `source` or a folder, or the names of two tensors would collide.
     """
-    checkpoint.check_output(output, source)
-    if archive.is_quantized(content):
+    files.check_output(output, source)
+    header = files.read_header(source)
+    if layout.is_quantized(header):
         raise BadFile(f"{source}: is quantized already, expected an original checkpoint")
-    if not any(map(scheme.applies_to, content.tensors.values())):
+    if not any(layout.is_weight(name, tensor, scheme) for name, tensor in header.tensors.items()):
         raise BadFile(
             f"{source}: has nothing to quantize, expected {' '.join(FLOATS)} tensors of two axes or more"
         )
-    weights, entries = {}, []
-    for name, tensor in content.tensors.items():
-        if scheme.applies_to(tensor):
-            weights[name], seconds = quantize(tensor, scheme, on)
-            lost = loss(tensor, dequantize(weights[name], scheme, on), weights[name], scheme)
-            part, after = groups.part_of(name), weights[name].nbytes
-        else:
-            part, after, seconds, lost = groups.KEPT, tensor.nbytes, 0.0, None
-        layer = groups.layer_of(name)
-        entries.append(Entry(name, part, layer, tensor.size, tensor.nbytes, after, seconds, lost))
-        advance(tensor.size)
-    checkpoint.write(output, *archive.pack(content, weights, scheme))
+    entries = []
+    with files.writing(output, layout.planned(header, scheme)) as writer:
+        for name, tensor in content.tensors.items():
+            if layout.is_weight(name, header.tensors[name], scheme):
+                weight, seconds = quantize(tensor, scheme, on)
+                lost = loss(tensor, dequantize(weight, scheme, on), weight, scheme)
+                arrays, part, after = layout.arrays_of(name, weight), groups.part_of(name), weight.nbytes
+            else:
+                arrays, part, after, seconds, lost = {name: tensor}, groups.KEPT, tensor.nbytes, 0.0, None
+            for key, array in arrays.items():
+                writer.put(key, array)
+            layer = groups.layer_of(name)
+            entries.append(Entry(name, part, layer, tensor.size, tensor.nbytes, after, seconds, lost))
+            advance(tensor.size)
     return Report(scheme, on.name, output, tuple(entries))
 
 
 def dequantize_checkpoint(
     source: Path, output: Path, on: Backend, advance: Callable[[int], None] = lambda tensors: None
-) -> checkpoint.Checkpoint:
+) -> files.Checkpoint:
     """Bring back a quantized checkpoint: every tensor with its own name, shape and type.
 
     Args:
@@ -105,11 +110,13 @@ def dequantize_checkpoint(
         BadFile: `source` is not such a file, or `output` cannot be written.
         InvalidProblem: `output` is `source` or a folder.
     """
-    checkpoint.check_output(output, source)
-    scheme, weights, rest = archive.unpack(checkpoint.read(source), source)
-    tensors = dict(rest.tensors)
-    for name, weight in weights.items():
-        tensors[name] = dequantize(weight, scheme, on)
+    files.check_output(output, source)
+    contents = layout.contents(files.read_header(source), source)
+    stored = files.read(source).tensors
+    tensors = {name: stored[name] for name in contents.kept}
+    for name in contents.weights:
+        weight = contents.weight(name, stored.__getitem__)
+        tensors[name] = dequantize(weight, contents.scheme, on)
         advance(1)
-    checkpoint.write(output, tensors, rest.metadata)
-    return checkpoint.Checkpoint(tensors, rest.metadata)
+    files.write(output, tensors, contents.metadata)
+    return files.Checkpoint(tensors, contents.metadata)

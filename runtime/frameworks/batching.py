@@ -52,6 +52,14 @@ def batched(
         W[*d]`), an input that lacks it has a batch, elements along it depend on each other, or codes of 4 bits would be
         packed along the batch.
     """
+    expanded = repeated(operation, has_batch, ranks, types)
+    return None if expanded is None else Batched(expanded, shifted(operation, attributes, ranks))
+
+
+def repeated(
+    operation: Operation, has_batch: Mapping[str, bool], ranks: Mapping[str, int], types: Types
+) -> tuple[str, ...] | None:
+    """`expanded` of the one call that `batched` describes, whose arguments these are; None where there is none."""
     lead = leading(operation)
     if lead is None:
         return None
@@ -65,7 +73,7 @@ def batched(
             return None
         if has_lead and is_input and not has_batch[operand.name]:
             expanded.append(operand.name)
-    return Batched(tuple(expanded), shifted(operation, attributes, ranks))
+    return tuple(expanded)
 
 
 def leading(operation: Operation) -> str | None:

@@ -29,6 +29,11 @@ if TYPE_CHECKING:
 FastPath = Callable[[Sequence, Any], bool]
 
 
+# What serves a call of a function form that repeats an earlier one: see `launch.fast_path.ready_of`.
+Ready = Callable[[Sequence, tuple, tuple, Any], Any]
+FOLLOWED = object()  # what it returns for a call that autograd has to record, and nothing else has to know of
+
+
 def refuse(values: Sequence, stream) -> bool:
     """The function of a plan that has no fast path."""
     return False

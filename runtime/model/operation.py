@@ -103,6 +103,11 @@ class Attribute(Record):
     axis_of: str | None = None
 
     @property
+    def absent(self):
+        """What stands for it in a call that does not say it."""
+        return self.default if self.names_axes and self.default != ALL else None
+
+    @property
     def names_axes(self) -> bool:
         """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
         return self.axis_of is not None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.views import View, view_of, with_axes
 from skuda.errors import InvalidProblem, Unsupported, shown
-from skuda.launch.prepared import FastPath, refuse
+from skuda.launch.prepared import FastPath, Ready, refuse
 from skuda.model.descriptor import is_integer
 from skuda.model.dtypes import DTYPES
 from skuda.model.records import Record
@@ -88,35 +88,55 @@ class AxisViewPlan:
         plan: what runs.
         operation: the plan's.
         made: of each output, the shape and the element of an array that can hold it, as the caller wants it.
+        axes: the axes that the call names, and the others.
+        keepdims: whether outputs keep the axes that they lack.
+        axis_views: of each operand.
     """
 
-    def __init__(self, plan: Plan, axis_views: tuple[AxisView, ...], spread: tuple[AxisView | None, ...]):
+    def __init__(
+        self,
+        plan: Plan,
+        axis_views: tuple[AxisView, ...],
+        spread: tuple[AxisView | None, ...],
+        axes: ChosenAxes,
+        keepdims: bool,
+    ):
         self.plan = plan
+        self.axes = axes
+        self.keepdims = keepdims
         self.operation = plan.operation
         self.made = tuple(
             (axis_view.shape, DTYPES[word].storage)
             for axis_view, word in list(zip(axis_views, plan.words, strict=True))[len(plan.operation.inputs) :]
         )
         self.stream_of = plan.stream_of
-        self._axis_views = axis_views
+        self.axis_views = axis_views
         self._spread = spread  # where else an operand may lie: in an array that keeps the axes it lacks
         self._fast_path: FastPath = refuse  # the one that served last
 
     def execute(self, values: Sequence, stream=None) -> None:
         """`Plan.execute` on the caller's arrays."""
         if not self._fast_path(values, stream):
-            self.plan.execute([self._operand(index, value) for index, value in enumerate(values)], stream)
+            self.plan.execute(self.operands(values), stream)
+
+    def operands(self, values: Sequence) -> list:
+        """The plan's operands in the caller's arrays, which are the caller's numbers where these are."""
+        return [self._operand(index, value) for index, value in enumerate(values)]
 
     def learn(self, values: Sequence) -> FastPath | None:
         """`Plan.learn` for the caller's arrays."""
-        fast_path = self.plan.learn(values, self._axis_views)
+        fast_path = self.plan.learn(values, self.axis_views)
         if fast_path is not None:
             self._fast_path = fast_path
         return fast_path
 
+    def ready(self, values: Sequence, call: tuple) -> Ready | None:
+        """`Plan.ready` for the caller's arrays."""
+        return self.plan.ready(values, call, self._axis_views)
+
     def _operand(self, index: int, value) -> Any:
         """The operand in a caller's array, or the caller's number."""
-        operand, axis_view = self.operation.operands[index], self._axis_views[index]
+        operand, axis_view = self.operation.operands[index], self.axis_views[index]
         if operand.scalar and not axis_view.shape:
             return value
         view = value if type(value) is View else view_of(value, f"{self.plan.name}: {operand.name}")
@@ -142,7 +162,7 @@ def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | Axis
     axis_views, spread = zip(*found)
     same = all(axis_view.shape == stored and axis_view.axes == tuple(range(len(stored)))
                for axis_view, stored in zip(axis_views, plan.stored, strict=True))  # fmt: skip
-    return plan if same else AxisViewPlan(plan, axis_views, spread)
+    return plan if same else AxisViewPlan(plan, axis_views, spread, axes, keepdims)
 
 
 def axis_views_of(

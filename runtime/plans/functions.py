@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.arrays.libraries import PLAIN, device_of, library_name, library_of, library_of_plain, mark_written
+from skuda.arrays.libraries import (
+    PLAIN,
+    device_of,
+    framework_of,
+    library_of,
+    library_of_plain,
+    mark_written,
+)
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.prepared import FastPath, refuse
+from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
@@ -30,7 +37,9 @@ _PLANS: dict[tuple, Plan] = {}
 _MOST_PLANS = 4096
 # A plan and its fast path, by what an array says cheaply: the first input's element type and shape, and what else the
 # caller chose. The fast path compares all the others, so it launches only what this plan was selected for.
-_FAST_PATHS: dict[tuple, tuple[Plan, FastPath]] = {}
+_FAST_PATHS: dict[tuple, tuple[Plan, FastPath, Ready | None]] = {}
+# Of each operation, what serves a call that repeats the last one: it needs no key.
+_READY: dict[type[Plan], Ready] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
@@ -38,27 +47,37 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 # `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
 # `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
-FRAMEWORKS = ("torch",)  # subpackages of skuda, each of which sets a carrier when it is imported
-_CARRIED: dict[type, Callable[[Call], Any] | None] = {}  # by the type of an array or a number
+RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
 _named = tuple.__new__  # of several outputs; faster than a call of their class
 
 
-class Call(Record):
+class Call:
     """A call of a function form, for what carries it through a framework.
+
+    A plain class: torch.compile traces where one is made.
 
     Attributes: as of `call`; `dtypes` are `dtype` and `output_dtypes`, `inputs` and `out` its values.
     """
 
-    plan_class: type[Plan]
-    inputs: tuple[Any, ...]
-    out: Any
-    attributes: tuple[Any, ...]
-    stream: Any
-    dtypes: tuple[str | None, ...]
-    input_dtype: str | None
-    shape: tuple[int, ...] | None
-    keepdims: bool
+    _fields = "plan_class inputs out attributes stream dtypes input_dtype shape keepdims".split()
+
+    def __init__(self, plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims):
+        self.plan_class: type[Plan] = plan_class
+        self.inputs: tuple[Any, ...] = inputs
+        self.out = out
+        self.attributes: tuple[Any, ...] = attributes
+        self.stream = stream
+        self.dtypes: tuple[str | None, ...] = dtypes
+        self.input_dtype: str | None = input_dtype
+        self.shape: tuple[int, ...] | None = shape
+        self.keepdims: bool = keepdims
+
+    @property
+    def options(self) -> tuple:
+        """`dtype`, `output_dtypes`, `input_dtype`, `shape` and `keepdims` of `call`."""
+        first, *others = self.dtypes or (None,)
+        return first, tuple(others), self.input_dtype, self.shape, self.keepdims
 
     def run(self):
         """The call on the arrays themselves, whatever their framework follows."""
@@ -117,11 +136,18 @@ def call(
     if tracing():
         asked = (dtype, *output_dtypes), input_dtype, shape, keepdims
         return _traced(Call(plan_class, values[:-1], values[-1], attributes, stream, *asked))
+    options = dtype, output_dtypes, input_dtype, shape, keepdims
+    ready = _READY.get(plan_class)
+    if ready is not None:
+        made = ready(values, attributes, options, stream)
+        if made is FOLLOWED:
+            return RECORDERS["torch"](plan_class, values, attributes, options)
+        if made is not None:
+            return made
     key = None
     if type(values[0]) in PLAIN:
         try:
-            asked = dtype, *output_dtypes, input_dtype, shape, keepdims
-            key = plan_class, values[0].dtype, values[0].shape, attributes, asked
+            key = plan_class, values[0].dtype, values[0].shape, attributes, options
             if attributes:
                 types = (*map(type, attributes),)
                 key += types  # 1.0 == 1, but is no integer
@@ -133,7 +159,9 @@ def call(
         except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
             key = known = None
         if known is not None:
-            plan, fast_path = known
+            plan, fast_path, ready = known
+            if ready is not None:
+                _READY[plan_class] = ready
             out = values[-1]
             library = library_of_plain(type(values[0]))
             if library.follows(values):  # as a carrier understands it
@@ -255,40 +283,24 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     if plan_class.operation.optional and (left_out := _without_numbers(plan_class, inputs)) is not None:
         options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
         return call_without(plan_class, (*left_out, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
-    for value in inputs:
-        carrier = _carrier_of(value)
-        if carrier is not None:
-            options = dtypes, input_dtype, shape, keepdims
-            carried = carrier(Call(plan_class, (*inputs,), out, attributes, stream, *options))
-            if carried is not NotImplemented:
-                return carried
-            break
-    return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
-
-
-def _carrier_of(value) -> Callable[[Call], Any] | None:
-    """What carries a call through the framework that a value is of; None where it is of none."""
-    cls = type(value)
-    if cls not in _CARRIED:
-        framework = library_name(cls)
-        if framework in FRAMEWORKS:
+    framework = next(filter(None, (framework_of(value, out is None and stream is None) for value in inputs)), None)
+    if framework is not None:
+        if framework not in CARRIERS:
             import_module(f"skuda.{framework}")
-        _CARRIED[cls] = CARRIERS.get(framework)
-    return _CARRIED[cls]
+        carried = CARRIERS[framework](
+            Call(plan_class, (*inputs,), out, attributes, stream, dtypes, input_dtype, shape, keepdims)
+        )
+        if carried is not NotImplemented:
+            return carried
+    return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
 def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None):
     """A call on plain arrays, or on tensors that nothing follows."""
-    shape = _checked_shape(plan_class, shape)
-    keepdims = _checked_flag(plan_class, keepdims)
-    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
-    attributes = tuple(map(_plain, attributes))
     views = _values(plan_class, inputs)
-    first = next((value for value in views if isinstance(value, View)), None)
-    if first is None:
-        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
+    first = next(value for value in views if isinstance(value, View))
     library = library_of(first.owner)
-    plan = _plan(plan_class, views, first, attributes, dtypes, input_dtype, shape, keepdims)
     outputs = _outputs(plan, library, first.device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
@@ -296,7 +308,9 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
         if fast_path is not None and fast_path is not refuse and all(value == value for value in attributes):  # no NaN
             if len(_FAST_PATHS) >= _MOST_PLANS:
                 _FAST_PATHS.clear()
-            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs))
+            *_, given, options = key[:5]
+            ready = plan.ready((*inputs, *outputs), (given, options)) if shape is None else None
+            _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs)), ready
     if out is not None:
         mark_written(outputs)
         return out
@@ -336,9 +350,23 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     ]
 
 
-def _plan(
-    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+def plan_for(
+    plan_class: type[Plan], values: Sequence[View | int | float], attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
+    """The plan of a call, found in the cache or selected.
+
+    Args:
+        plan_class, attributes, input_dtype, shape, keepdims: as of `call`.
+        values: the inputs as views and numbers.
+        dtypes: the element types that the call names, in the order of `Operation.asked`.
+    """
+    shape = _checked_shape(plan_class, shape)
+    keepdims = _checked_flag(plan_class, keepdims)
+    dtypes, input_dtype = _checked_words(plan_class, dtypes, input_dtype)
+    attributes = tuple(map(_plain, attributes))
+    first = next((value for value in values if isinstance(value, View)), None)
+    if first is None:
+        raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),

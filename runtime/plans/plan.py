@@ -19,7 +19,17 @@ from skuda.arrays.views import CPU, View, as_numpy
 from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
-from skuda.launch.prepared import FastPath, Launch, PreparedLaunch, RunOnce, layouts, prepared_launch, refuse, starts
+from skuda.launch.prepared import (
+    FastPath,
+    Launch,
+    PreparedLaunch,
+    Ready,
+    RunOnce,
+    layouts,
+    prepared_launch,
+    refuse,
+    starts,
+)
 from skuda.model.descriptor import args_class, attributes_of, descriptor_class, results_class, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COUNTED, FORM, Operation, class_stem, count, packed_shape
@@ -341,6 +351,15 @@ class Plan:
         if fast_path is not refuse and not axis_views:
             self._fast_path = fast_path
         return fast_path
+
+    def ready(self, values: Sequence, call: tuple, axis_views: tuple[AxisView, ...] = ()) -> Ready | None:
+        """What serves the calls of the function form that repeat one, for operands as `learn` has had them."""
+        from skuda.launch.fast_path import ready_of
+
+        types = tuple(map(type, values))
+        library = plain_library(types[-1])
+        device = device_of[library](values[-1]) if library else CPU
+        return ready_of(self, types, device, axis_views, call) if device != CPU else None
 
     def _handle(self, ready: PreparedLaunch, stream) -> int:
         if stream is not None:

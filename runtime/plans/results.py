@@ -15,7 +15,7 @@ from skuda.plans.functions import Call, Resolved, normalized, resolve
 
 
 def resolved_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> tuple[Call, list, Resolved]:
-    """The call with checked options, its inputs as `describe` has them, and what it means; arguments as of `made_by`."""
+    """The call with checked options, its inputs as `describe` has them, and what it means; the same as of `made_by`."""
     call = normalized(call)
     name = call.plan_class.__name__
     values = [

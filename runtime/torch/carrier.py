@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
@@ -27,9 +29,10 @@ def carry(call: Call):
     if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
         return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
-    if all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors):
-        if not library_of_plain(torch.Tensor).follows(arrays):
-            return NotImplemented
+    library = library_of_plain(torch.Tensor)
+    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    if plain and not library.follows(arrays):
+        return NotImplemented
     name = f"skuda.{call.plan_class.operation.function}"
     if call.stream is not None:
         raise InvalidProblem(
@@ -40,6 +43,8 @@ def carry(call: Call):
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
         made_by(call, described)  # the errors of a call that nothing follows
     try:
+        if plain and call.out is None and not library.watched():  # autograd alone has to know
+            return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, SkudaError) or _SCHEMA not in str(error):
@@ -59,5 +64,20 @@ def _is_carried(value) -> bool:
     return value is None or is_number(value)
 
 
+_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
+
+
+def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
+    """A call that nothing but autograd follows, recorded without torch's dispatcher."""
+    chosen = dict(zip(_OPTIONS, options))
+
+    def compute(*inputs):
+        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
+
+    operator = operator_of(plan_class)
+    return operator.named(operator.gradient.function.apply(compute, (attributes, options), *values[:-1]))
+
+
 functions.CARRIERS["torch"] = carry
 functions.tracing = torch.compiler.is_dynamo_compiling
+functions.RECORDERS["torch"] = record

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch._C import (
@@ -12,19 +13,147 @@ from torch._C import (
     _are_functorch_transforms_active,
     _AutoDispatchBelowAutograd,
 )
+from torch._functorch.utils import enable_single_level_autograd_function
+
+# What autograd itself makes of a function on one level: an operator's kernel runs below torch.func, which has
+# unwrapped that level's tensors already.
+from torch.autograd.function import _SingleLevelFunction
 
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE
+from skuda.plans import functions
 
 if TYPE_CHECKING:
     from skuda.torch.operators import Operator
 
-# What autograd itself makes of a function on one level: an operator's kernel runs below torch.func, which has
-# unwrapped that level's tensors already.
-from torch._functorch.utils import enable_single_level_autograd_function
-from torch.autograd.function import _SingleLevelFunction
-
 _GRADIENT = "d_"  # before the name of what an operand is the gradient of
 _DIFFERENTIABLE = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
+
+
+class Gradient:
+    """How the gradient of an operation is computed: which operands of its backward operation are which of its own.
+
+    Attributes:
+        function: the autograd function. It takes what computes the outputs from the inputs, what the call says beside
+            them (attributes and options), and the inputs.
+    """
+
+    def __init__(self, operator: Operator):
+        self.operator, self.operation = operator, operator.operation
+        methods = {"forward": staticmethod(self._forward), "backward": staticmethod(self._backward)}
+        doc = f"skuda.{self.operation.function}, recorded."
+        bases = (_SingleLevelFunction,)
+        self.function = type(f"Skuda{self.operation.class_name}", bases, {**methods, "__doc__": doc})
+
+    @cached_property
+    def backward(self):
+        """The operation of the gradients; None where the row declares none."""
+        return None if self.operator.backward is None else self.operator.backward.operation
+
+    @cached_property
+    def _made(self) -> list[int | None]:
+        """Of each input, which output of the backward operation is its gradient."""
+        names = [] if self.backward is None else [operand.name for operand in self.backward.outputs]
+        wanted = [_GRADIENT + operand.name for operand in self.operation.inputs]
+        return [names.index(name) if name in names else None for name in wanted]
+
+    @cached_property
+    def _read(self) -> list[tuple[bool, int]]:
+        """Of each input of the backward operation, which operand it is: of the gradients that come, or of inputs and
+        outputs."""
+        if self.backward is None:
+            return []
+        outputs = [_GRADIENT + operand.name for operand in self.operation.outputs]
+        operands = [operand.name for operand in self.operation.operands]
+        names = [operand.name for operand in self.backward.inputs]
+        return [(True, outputs.index(name)) if name in outputs else (False, operands.index(name)) for name in names]
+
+    @cached_property
+    def _kept(self) -> list[int]:
+        """The operands that a backward pass reads."""
+        return [index for of_gradient, index in self._read if not of_gradient]
+
+    @cached_property
+    def _shaped(self) -> int | None:
+        """The input whose shape the backward operation asks for."""
+        if self.backward is None or self.backward.shaped is None:
+            return None
+        name = self.backward.shaped.name.removeprefix(_GRADIENT)
+        return [operand.name for operand in self.operation.inputs].index(name)
+
+    @cached_property
+    def _has_codes(self) -> bool:
+        """Whether some output may be of a type that has no gradient."""
+        elements = [operand.element for operand in self.operation.outputs]
+        words = {word for each in elements for word in self.operation.words_of(each) or [each]} - {COMPUTE}
+        return any(DTYPES[word].kind != "float" or DTYPES[word].narrow_float for word in words)
+
+    @cached_property
+    def _scalars(self) -> list[int]:
+        return [index for index, operand in enumerate(self.operation.inputs) if operand.scalar]
+
+    def _forward(self, ctx, compute, said, *inputs):
+        made = compute(*inputs)
+        outputs = made if isinstance(made, tuple) else (made,)
+        if self._has_codes:
+            ctx.mark_non_differentiable(*[output for output in outputs if output.dtype not in _DIFFERENTIABLE])
+        operands = (*inputs, *outputs)
+        kept = [operands[index] for index in self._kept]
+        ctx.said = said
+        if self._shaped is not None:
+            ctx.shape = tuple(inputs[self._shaped].shape)
+        if self._scalars:
+            ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in kept]
+            ctx.scalar_shapes = [getattr(inputs[index], "shape", None) for index in self._scalars]
+            kept = [value for value in kept if isinstance(value, torch.Tensor)]
+        ctx.save_for_backward(*kept)
+        return made
+
+    def _backward(self, ctx, *gradients):
+        wanted = ctx.needs_input_grad[2:]
+        missing = [
+            operand.name
+            for operand, needed, made in zip(self.operation.inputs, wanted, self._made, strict=True)
+            if needed and made is None
+        ]
+        if missing:
+            raise Unsupported(self._undeclared(missing))
+        kept = iter(ctx.saved_tensors)
+        if self._scalars:
+            kept = iter([next(kept) if number is None else number for number in ctx.numbers])
+        operands = [gradients[index] if of_gradient else next(kept) for of_gradient, index in self._read]
+        made = self._call(operands, ctx)
+        outputs = made if isinstance(made, tuple) else (made,)
+        found = [outputs[index] if needed and index is not None else None for needed, index in zip(wanted, self._made)]
+        for index, shape in zip(self._scalars, ctx.scalar_shapes if self._scalars else ()):
+            if found[index] is not None and found[index].shape != shape:
+                found[index] = found[index].reshape(shape)  # one value, as the caller gave it
+        return None, None, *found
+
+    def _call(self, operands, ctx):
+        """The backward operation, with the attributes and options of the forward one that it has too."""
+        attributes, options = ctx.said
+        named = {attribute.name: value for attribute, value in zip(self.operation.attributes, attributes)}
+        own = tuple([named.get(attribute.name, attribute.absent) for attribute in self.backward.attributes])
+        words = dict(zip(self.operation.asked.values(), (options[0], *options[1])))
+        first, *others = [words.get(name) for name in self.backward.asked.values()] or [None]
+        has = self.backward.options
+        chosen = {"dtype": first, "output_dtypes": tuple(others)}
+        if "input_dtype" in has:
+            chosen["input_dtype"] = options[2]
+        if self._shaped is not None:
+            chosen["shape"] = ctx.shape
+        if "keepdims" in has:
+            chosen["keepdims"] = options[4]
+        return functions.call(self.operator.backward.plan_class, (*operands, None), own, None, **chosen)
+
+    def _undeclared(self, missing: list[str]) -> str:
+        name = f"skuda.{self.operation.function}"
+        if self.operation.direction.value == "backward":
+            return f"{name}: the gradient of a gradient is not declared; call backward without create_graph"
+        names = ", ".join(missing)
+        return f"{name}: no gradient is declared for {names}; give {names} detached, or without requires_grad"
 
 
 def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
@@ -42,96 +171,19 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
 
         return refuse
 
-    function = _function_of(operator)
+    count = len(operator.operation.inputs)  # which come first
 
     def record(keyset, *values):
         transformed = _are_functorch_transforms_active()
 
-        def below(*inner):
+        def below(*inputs):
             # What autograd calls records nothing; an outer transform of torch.func has to.
             with _AutoDispatchBelowAutograd(), torch.set_grad_enabled(transformed or torch.is_grad_enabled()):
-                return operator.overloads[numbers, False].redispatch(keyset & _after_autograd_keyset, *inner)
+                overload = operator.overloads[numbers, False]
+                return overload.redispatch(keyset & _after_autograd_keyset, *inputs, *values[count:])
 
+        call = operator.call_of(values)
         with enable_single_level_autograd_function():
-            return function.apply(below, *operator.filled(values))
+            return operator.gradient.function.apply(below, (call.attributes, call.options), *call.inputs)
 
     return record
-
-
-def _function_of(operator: Operator) -> type[_SingleLevelFunction]:
-    """The autograd function of an operator. It takes what computes the outputs, then the operator's arguments."""
-
-    def forward(ctx, compute, *values):
-        made = compute(*values)
-        outputs = made if isinstance(made, tuple) else (made,)
-        fixed = [output for output in outputs if output.dtype not in _DIFFERENTIABLE]
-        ctx.mark_non_differentiable(*fixed)
-        save(ctx, operator, values, outputs)
-        return made
-
-    def backward(ctx, *gradients):
-        return (None, *gradients_of(ctx, operator, gradients))
-
-    name = f"Skuda{operator.operation.class_name}"
-    methods = {"forward": staticmethod(forward), "backward": staticmethod(backward)}
-    return type(name, (_SingleLevelFunction,), {**methods, "__doc__": f"{operator.operation.function}, recorded."})
-
-
-def save(ctx, operator: Operator, values: tuple, outputs: tuple) -> None:
-    """Keeps what the gradient's formulas name, and no more."""
-    call = operator.call_of(values)
-    operands = {operand.name: value for operand, value in zip(operator.operation.inputs, call.inputs, strict=True)}
-    operands |= {operand.name: value for operand, value in zip(operator.operation.outputs, outputs, strict=True)}
-    named = _read_by(operator.backward)
-    tensors = {name: value for name, value in operands.items() if name in named and isinstance(value, torch.Tensor)}
-    ctx.kept = tuple(tensors)
-    ctx.save_for_backward(*tensors.values())
-    ctx.numbers = {name: operands[name] for name in named if name in operands and name not in tensors}
-    ctx.said = {attribute.name: value for attribute, value in zip(operator.operation.attributes, call.attributes)}
-    ctx.said |= operator.options_of(call)
-    ctx.shapes = {name: value.shape for name, value in operands.items() if isinstance(value, torch.Tensor)}
-
-
-def _read_by(backward: Operator | None) -> list[str]:
-    """The operands of a forward pass that a backward pass reads."""
-    if backward is None:
-        return []
-    return [operand.name for operand in backward.operation.inputs if not operand.name.startswith(_GRADIENT)]
-
-
-def gradients_of(ctx, operator: Operator, gradients: tuple) -> tuple:
-    """The gradients of an operator's arguments, None where there is nothing to differentiate.
-
-    Raises:
-        Unsupported: one is wanted that no row declares.
-    """
-    operation, backward = operator.operation, operator.backward
-    made = {} if backward is None else {operand.name: None for operand in backward.operation.outputs}
-    wanted = dict(zip((argument.name for argument in operator.arguments), ctx.needs_input_grad[1:], strict=True))
-    missing = [name for name, needed in wanted.items() if needed and _GRADIENT + name not in made]
-    if missing:
-        raise Unsupported(_undeclared(operator, missing))
-    operands = dict(zip(ctx.kept, ctx.saved_tensors, strict=True)) | ctx.numbers
-    operands |= {
-        _GRADIENT + operand.name: gradient for operand, gradient in zip(operation.outputs, gradients, strict=True)
-    }
-    said = ctx.said
-    if (shaped := backward.operation.shaped) is not None:  # its dimensions are those of an input of the forward pass
-        said = said | {"shape": tuple(ctx.shapes[shaped.name.removeprefix(_GRADIENT)])}
-    outputs = backward.apply(backward.call_by_name({**said, **operands}))
-    made = dict(zip(made, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
-    found: list[Any] = []
-    for argument in operator.arguments:
-        gradient = made.get(_GRADIENT + argument.name) if wanted[argument.name] else None
-        if gradient is not None and gradient.shape != ctx.shapes[argument.name]:
-            gradient = gradient.reshape(ctx.shapes[argument.name])  # one value, as the caller gave it
-        found.append(gradient)
-    return tuple(found)
-
-
-def _undeclared(operator: Operator, missing: list[str]) -> str:
-    name = f"skuda.{operator.operation.function}"
-    if operator.operation.direction.value == "backward":
-        return f"{name}: the gradient of a gradient is not declared; call backward without create_graph"
-    names = ", ".join(missing)
-    return f"{name}: no gradient is declared for {names}; give {names} detached, or without requires_grad"

@@ -35,6 +35,7 @@ class Operator:
         arguments: of the schema, in order.
         inputs, scalars: where the inputs are among the arguments, and those of them that are one value.
         results: the class of several outputs; None of one.
+        gradient: what autograd records.
         overloads: the operators, by whether they take numbers, and whether they are given what they write.
     """
 
@@ -55,6 +56,7 @@ class Operator:
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
         self.results = plan_class.results_type
         self.overloads: dict[tuple[bool, bool], Any] = {}
+        self.gradient = gradients.Gradient(self)
 
     @cached_property
     def backward(self) -> Operator | None:
@@ -105,7 +107,7 @@ class Operator:
         return {name: options[name] for name in self._options}
 
     def call_by_name(self, values: Mapping[str, Any]) -> Call:
-        """The call with these inputs, attributes and options; an attribute or option that is not there is the default."""
+        """The call with these inputs, attributes and options; the others have their defaults."""
         return self.call_of(tuple(values.get(argument.name, argument.default) for argument in self.arguments))
 
     def values_of(self, call: Call) -> list:
@@ -130,11 +132,14 @@ class Operator:
                 values[position] = self._tensor_of(values[position], position, call.inputs)
             numbers = []
         if call.out is None:
-            made = self.overloads[bool(numbers), False](*values)
-            return made if self.results is None else self.results(*made)
+            return self.named(self.overloads[bool(numbers), False](*values))
         outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
         self.overloads[bool(numbers), True](*values, *outs)
         return call.out
+
+    def named(self, made):
+        """What a call returns, of what an operator returns."""
+        return made if self.results is None else self.results(*made)
 
     def _tensor_of(self, number, position: int, inputs: tuple):
         """A number as a tensor of one value: an integer as i32, a float as the compute type."""
@@ -157,7 +162,8 @@ class Operator:
 
     def meta(self, *values):
         """Tensors without memory, as `compute` would make them."""
-        made = [torch.empty(shape, dtype=torch_dtypes()[storage], device="meta") for shape, storage in self._made(values)]
+        dtypes = torch_dtypes()
+        made = [torch.empty(shape, dtype=dtypes[storage], device="meta") for shape, storage in self._made(values)]
         return tuple(made) if len(made) > 1 else made[0]
 
     def meta_write(self, *values) -> None:

@@ -7,7 +7,6 @@ from typing import Any
 from skuda.model.operation import ALL, Attribute, Operation
 from skuda.model.records import Record
 
-
 REQUIRED: Any = object()  # stands for a default that is not there
 
 

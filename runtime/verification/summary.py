@@ -9,7 +9,7 @@ times nor peers. Digests are cut: they tell texts of one source apart, and guard
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from skuda.verification.evidence import Records, Result, families, share, shown_row, statements
@@ -21,7 +21,7 @@ _OF_RUN = ("date", "driver", "cuda", "cupy", "python", "carried")
 
 def texts(records: Records) -> dict[str, str]:
     """The summary of each record, by the path of its file below the folder of the records."""
-    made = [("gpu", each["gpu"], of_run(each)) for each in records.verified]
+    made = [("gpu", each["gpu"], of_run(each, records.digest)) for each in records.verified]
     made += [("bench", each["machine"]["gpu"], of_bench(each)) for each in records.measured if each.get("rows")]
     return {
         f"{FOLDER}/{records.path(kind, gpu).name}.json": json.dumps(summary, indent=1) + "\n"
@@ -29,10 +29,18 @@ def texts(records: Records) -> dict[str, str]:
     }
 
 
-def of_run(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary of a record of `make test-gpu`."""
+def of_run(record: Mapping[str, Any], digest: Callable[[str], str | None]) -> dict[str, Any]:
+    """The summary of a record of `make test-gpu`. What ran before a source changed is left out where all of the source
+    stands by the rule now.
+
+    Args:
+        digest: of a source as it is.
+    """
     alike: dict[str, dict[tuple, dict[str, Any]]] = {}
+    by_rule = {source for source, each in record.get("covered", {}).items() if each["digest"] == digest(source)}
     for source, symbol, run, result in statements(record):
+        if source in by_rule and run.digest != digest(source):
+            continue
         key = run, result.bit_equal, result.worst_ulp
         alike.setdefault(source, {}).setdefault(key, {})[symbol] = result
     covered = record.get("covered", {}).items()

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -87,7 +88,7 @@ def test_public_names_are_what_is_exported():
     assert set(skuda._HOMES) <= PUBLIC
     assert PUBLIC.isdisjoint(MODULES)
     for name in PUBLIC - {"plans"}:
-        assert name in skuda._HOMES or importlib.import_module(f"skuda.{name}")
+        assert name in skuda._HOMES or find_spec(f"skuda.{name}")  # which imports no framework
     assert importlib.import_module("skuda.generated.plans")
 
 

@@ -6,8 +6,10 @@ import ml_dtypes
 import numpy as np
 from safetensors.numpy import save_file
 
-from skuda.demo import checkpoint, run
-from skuda.demo.quantize import Scheme, backend
+from skuda.checkpoints import files
+from skuda.checkpoints.scheme import Scheme
+from skuda.checkpoints.weights import backend
+from skuda.demo import run
 from skuda.launch.kernel import cuda_available
 
 FLOATS = {"f64": np.float64, "f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
@@ -42,7 +44,7 @@ def weights(dtype, seed=0):
 
 
 def quantized(source, text, out, group_size=4, on=CPU):
-    content = checkpoint.read(source)
+    content = files.read(source)
     return run.quantize_checkpoint(source, content, Scheme.parse(text, group_size), out, on)
 
 

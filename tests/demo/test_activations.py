@@ -10,9 +10,10 @@ import pytest
 import torch
 from safetensors.numpy import save_file
 
+from skuda.checkpoints.scheme import Scheme
+from skuda.checkpoints.weights import backend
 from skuda.demo import activations, add_parser, checkpoint, encoder, wordpiece
 from skuda.demo.encoder import Encoder, gelu
-from skuda.demo.quantize import Scheme, backend
 from skuda.errors import BadFile, MissingDependency
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] the cafe quan ##ti ##z ##es q ' s ! 2 ##0".split()

@@ -11,7 +11,8 @@ import pytest
 from checkpoints import BACKENDS, CPU, FLOATS, MANTISSA, SCHEMES, expected_scale, made, quantized, slices, weights
 from safetensors import safe_open
 
-from skuda.demo import checkpoint, report, run
+from skuda.checkpoints import files
+from skuda.demo import report, run
 
 
 @pytest.mark.parametrize("on", BACKENDS, ids=lambda on: on.name)
@@ -23,7 +24,7 @@ def test_every_weight_comes_back_within_half_a_step(tmp_path, text, word, on):
     source = made(tmp_path / "model.safetensors", original)
     quantized(source, text, tmp_path / "q.safetensors", on=on)
     run.dequantize_checkpoint(tmp_path / "q.safetensors", tmp_path / "back.safetensors", on)
-    back = checkpoint.read(tmp_path / "back.safetensors").tensors
+    back = files.read(tmp_path / "back.safetensors").tensors
 
     assert back.keys() == original.keys()
     for name, tensor in original.items():
@@ -43,7 +44,7 @@ def test_every_backend_writes_the_same_file(tmp_path, text, on):
     source = made(tmp_path / "model.safetensors", weights(ml_dtypes.bfloat16))
     quantized(source, text, tmp_path / "cpu.safetensors")
     quantized(source, text, tmp_path / "q.safetensors", on=on)
-    first, second = (checkpoint.read(tmp_path / name) for name in ("cpu.safetensors", "q.safetensors"))
+    first, second = (files.read(tmp_path / name) for name in ("cpu.safetensors", "q.safetensors"))
     assert first.metadata.keys() == second.metadata.keys()
     for name, array in first.tensors.items():
         assert second.tensors[name].tobytes() == array.tobytes(), name
@@ -92,12 +93,12 @@ def test_everything_that_is_no_weight_is_kept_to_the_bit(tmp_path):
     result = quantized(source, "per_group:u4", tmp_path / "q.safetensors")
     back = run.dequantize_checkpoint(tmp_path / "q.safetensors", tmp_path / "b.safetensors", CPU)
 
-    for tensors in (checkpoint.read(tmp_path / "q.safetensors").tensors, back.tensors):
+    for tensors in (files.read(tmp_path / "q.safetensors").tensors, back.tensors):
         for name, array in kept.items():
             assert (tensors[name].dtype, tensors[name].shape) == (array.dtype, array.shape)
             assert tensors[name].tobytes() == array.tobytes()
     assert back.tensors["w"].tolist() == weight.tolist()
-    assert checkpoint.read(tmp_path / "b.safetensors").metadata == {"format": "pt", "note": "ours"}
+    assert files.read(tmp_path / "b.safetensors").metadata == {"format": "pt", "note": "ours"}
     assert {entry.name for entry in result.entries if entry.loss} == {"w"}
 
 
@@ -155,7 +156,7 @@ def test_a_file_whose_data_are_not_aligned_is_read(tmp_path):
     header += b" " * ((3 - len(header)) % 8)
     path = tmp_path / "odd.safetensors"
     path.write_bytes(len(header).to_bytes(8, "little") + header + np.array([3, -6], np.float32).tobytes())
-    tensor = checkpoint.read(path).tensors["w"]
+    tensor = files.read(path).tensors["w"]
     assert tensor.tolist() == [[3, -6]]
     assert tensor.flags.aligned
     assert quantized(path, "per_tensor:s8", tmp_path / "q.safetensors").entries[0].loss.worst <= 0.5001

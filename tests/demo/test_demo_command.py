@@ -12,8 +12,10 @@ import pytest
 from checkpoints import CPU, SCHEMES, leftovers, made, quantized, weights
 from PIL import Image
 
-from skuda.demo import add_parser, archive, checkpoint, groups, plot, report, run
-from skuda.demo.quantize import Scheme, backend
+from skuda.checkpoints import files, layout
+from skuda.checkpoints.scheme import Scheme
+from skuda.checkpoints.weights import backend
+from skuda.demo import add_parser, checkpoint, groups, plot, report, run
 from skuda.errors import DeviceMismatch, InvalidProblem, MissingDependency
 from skuda.launch.kernel import cuda_available
 
@@ -67,7 +69,7 @@ def test_the_histogram_counts_every_error(tmp_path):
     tensor = np.random.default_rng(5).normal(0, 1, (64, 300)).astype(np.float32)
     source = made(tmp_path / "m.safetensors", {"w": tensor})
     loss = run.quantize_checkpoint(
-        source, checkpoint.read(source), Scheme.parse("per_tensor:s8"), tmp_path / "q", CPU
+        source, files.read(source), Scheme.parse("per_tensor:s8"), tmp_path / "q", CPU
     ).entries[0].loss  # fmt: skip
     assert loss.histogram.sum() == tensor.size
     inside = slice(31, 82)  # the 51 bins between -1/2 and 1/2
@@ -102,7 +104,7 @@ def test_the_command_writes_a_file_a_scheme_and_a_picture(tmp_path, capsys):
         assert {(0x00, 0x72, 0xB2), (0xD5, 0x5E, 0x00)} <= colours  # those of the two schemes
 
     assert command("dequantize", second, "--out", tmp_path / "b.safetensors", "--device", "cpu") == 0
-    back = checkpoint.read(tmp_path / "b.safetensors").tensors
+    back = files.read(tmp_path / "b.safetensors").tensors
     for name, tensor in weights(ml_dtypes.bfloat16).items():
         assert np.allclose(back[name].astype(float), tensor.astype(float), atol=0.6), name
 
@@ -172,7 +174,7 @@ def test_a_picture_over_the_checkpoint_is_refused(tmp_path):
         command("quantize", source, "--out", tmp_path / "q", "--plot", source)
 
 
-@pytest.mark.parametrize("module", ["safetensors", "rich.console", "matplotlib"])
+@pytest.mark.parametrize("module", ["rich.console", "matplotlib"])
 def test_a_missing_package_is_named_with_its_extra(tmp_path, monkeypatch, module):
     source = made(tmp_path / "m.safetensors", weights(np.float32))
     monkeypatch.setitem(sys.modules, module, None)
@@ -275,9 +277,10 @@ def test_sizes_are_written_for_people():
 def test_archive_keeps_no_zero_points_where_all_are_zero(tmp_path):
     source = made(tmp_path / "m.safetensors", {"w": np.ones((4, 4), np.float32)})
     quantized(source, "per_tensor:s8", tmp_path / "q")
-    scheme, packed, rest = archive.unpack(checkpoint.read(tmp_path / "q"), tmp_path / "q")
-    assert (str(scheme), packed["w"].zero_point, rest.tensors) == ("per_tensor:s8", None, {})
-    assert packed["w"].nbytes == 16 + 4
+    contents = layout.contents(files.read_header(tmp_path / "q"), tmp_path / "q")
+    weight = contents.weight("w", files.read(tmp_path / "q").tensors.__getitem__)
+    assert (str(contents.scheme), weight.zero_point, contents.kept) == ("per_tensor:s8", None, ())
+    assert weight.nbytes == 16 + 4
 
 
 def test_the_output_fits_60_columns(tmp_path, capsys, monkeypatch):

@@ -10,8 +10,9 @@ import pytest
 from checkpoints import CPU, leftovers, made, quantized, weights
 from safetensors.numpy import save
 
-from skuda.demo import checkpoint, run
-from skuda.demo.quantize import Scheme
+from skuda.checkpoints import files
+from skuda.checkpoints.scheme import Scheme
+from skuda.demo import run
 from skuda.errors import BadFile, InvalidProblem, Unsupported
 
 # --- what can be wrong with a file
@@ -57,14 +58,14 @@ def test_a_file_of_something_else_is_refused(tmp_path, content):
     path = tmp_path / "m.safetensors"
     path.write_bytes(content)
     with pytest.raises(BadFile, match=r"m\.safetensors: expected a whole safetensors file"):
-        checkpoint.read(path)
+        files.read(path)
 
 
 def test_no_file_and_a_folder_are_refused(tmp_path):
     with pytest.raises(BadFile, match="found nothing"):
-        checkpoint.read(tmp_path / "none.safetensors")
+        files.read(tmp_path / "none.safetensors")
     with pytest.raises(BadFile, match="found a folder"):
-        checkpoint.read(tmp_path)
+        files.read(tmp_path)
 
 
 def test_an_element_type_without_numpy_array_is_refused(tmp_path):
@@ -72,7 +73,7 @@ def test_an_element_type_without_numpy_array_is_refused(tmp_path):
     header = b'{"w":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[0,4]}}'
     path.write_bytes(len(header).to_bytes(8, "little") + header + bytes(4))
     with pytest.raises(Unsupported, match="tensor w has element type F8_E8M0, expected one of F64 F32"):
-        checkpoint.read(path)
+        files.read(path)
 
 
 def test_a_checkpoint_without_weights_is_refused(tmp_path):
@@ -138,7 +139,7 @@ def test_a_tensor_with_the_name_of_a_scale_is_refused(tmp_path):
 def test_a_quantized_file_that_contradicts_itself_is_refused(tmp_path, change, message):
     source, out = tmp_path / "m.safetensors", tmp_path / "q.safetensors"
     quantized(made(source, {"w": np.ones((2, 9), np.float32)}), "per_group:u4", out)
-    content = checkpoint.read(out)
+    content = files.read(out)
     tensors, metadata = (
         {name: array.copy() for name, array in content.tensors.items()},
         dict(content.metadata),
@@ -178,7 +179,7 @@ def test_an_interrupt_while_quantizing_writes_nothing(tmp_path):
     def interrupt(elements):
         raise KeyboardInterrupt
 
-    content, scheme = checkpoint.read(source), Scheme.parse("per_channel:s8")
+    content, scheme = files.read(source), Scheme.parse("per_channel:s8")
     with pytest.raises(KeyboardInterrupt):
         run.quantize_checkpoint(source, content, scheme, tmp_path / "q", CPU, interrupt)
     assert leftovers(tmp_path, source) == []

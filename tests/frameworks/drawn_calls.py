@@ -88,10 +88,7 @@ def draw(plan_class: type[Plan], types: dict[str, str], many=MANY, single=SINGLE
     """
     operation = plan_class.operation
     rng = np.random.default_rng(crc32(repr((operation.function, sorted(types.items()), many, single)).encode()))
-    sizes: dict[str, Any] = {}
-    for dim in operation.dims:
-        sizes[dim.name] = (many if not sizes else many[-1:]) if dim.many else single
-    sizes |= {attribute.name: block for attribute in operation.attributes if attribute.type == "size"}
+    sizes = sizes_of(operation, many, single, block)
     inputs = {o.name: _elements(rng, operation, o, types, sizes) for o in operation.inputs}
     attributes = {}
     for attribute in operation.attributes:
@@ -101,6 +98,14 @@ def draw(plan_class: type[Plan], types: dict[str, str], many=MANY, single=SINGLE
             attributes[attribute.name] = sizes.get(attribute.name, attribute.default if isinstance(
                 attribute.default, (int, float)) else None)  # fmt: skip
     return DrawnCall(plan_class, dict(types), sizes, inputs, attributes, _options(operation, types, sizes))
+
+
+def sizes_of(operation: Operation, many=MANY, single=SINGLE, block=BLOCK) -> dict[str, Any]:
+    """The sizes of dimensions and blocks, as `draw` has them."""
+    sizes: dict[str, Any] = {}
+    for dim in operation.dims:
+        sizes[dim.name] = (many if not sizes else many[-1:]) if dim.many else single
+    return sizes | {attribute.name: block for attribute in operation.attributes if attribute.type == "size"}
 
 
 def _options(operation: Operation, types, sizes) -> dict[str, Any]:

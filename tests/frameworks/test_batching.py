@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from skuda.frameworks.batching import batched, leading
+from skuda.model.operation import Operand
 
 from .drawn_calls import DrawnCall, draw, plans, same_bits, types_of
 
@@ -81,3 +82,12 @@ def test_a_parameter_that_has_a_batch_is_looped_over():
     ranks = {"d_output": 2, "input": 2, "weight": 1, "d_input": 2, "d_weight": 1}
     has_batch = {"d_output": True, "input": True, "weight": False}
     assert batched(backward, has_batch, ranks, {"eps": 1e-6}, types) is None  # d_weight is one for each entry
+
+
+def test_an_output_without_the_batch_is_made_for_each_entry():
+    norm = next(plan for plan in plans() if plan.operation.function == "rms_norm").operation
+    both = norm.but(outputs=(*norm.outputs, Operand.of("doubled", "W", "*d")))
+    has_batch, ranks = {"input": True, "weight": False}, {"input": 2, "weight": 1, "output": 2, "doubled": 1}
+    types = {"T": "f32", "W": "f32"}
+    assert batched(norm, has_batch, ranks, {"eps": 1e-6}, types).expanded == ()
+    assert batched(both, has_batch, ranks, {"eps": 1e-6}, types) is None

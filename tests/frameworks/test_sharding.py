@@ -83,10 +83,11 @@ def splits_at_all(operation) -> bool:
     return bool(operation.analysis.partial) or any(dim.name not in whole for dim in operation.space)
 
 
-def rules_of(function: str, **types) -> dict:
+def rules_of(function: str, many=(4, 6), block: int = 4, **types) -> dict:
     """The rule of each factor of a drawn call, by its name."""
     plan = next(each for each in plans() if each.operation.function == function)
-    drawn = draw(plan, next(each for each in plan.operation.combinations if types.items() <= each.items()))
+    chosen = next(each for each in plan.operation.combinations if types.items() <= each.items())
+    drawn = draw(plan, chosen, many=many, block=block)
     axes = axes_of(drawn)
     keys = sorted({f.key for own in axes.values() for f in own if f is not None})
     return {key: rule(plan.operation, axes, key, drawn.sizes) for key in keys}
@@ -110,6 +111,7 @@ def test_plain_reductions_come_in_parts():
 def test_parts_end_where_blocks_and_bytes_do():
     assert rules_of("quantize_per_group", T="f32", Q="s8")["d", 0].multiple == 4
     assert rules_of("dynamic_quantize_per_group", T="f32", Q="s8")["d", 0].multiple == 4
+    assert rules_of("quantize_per_group", many=(), block=3, T="f32", Q="s4")["d", 0].multiple == 6
     assert rules_of("quantize_per_token", T="f32", Q="s4")["d", 0].multiple == 2
     assert rules_of("quantize_per_token", T="f32", Q="s8")["d", 0].multiple == 1
 

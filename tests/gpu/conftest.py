@@ -8,10 +8,12 @@ rule; -k chooses among the rest.
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Mapping
 from datetime import date
 from functools import cache
+from importlib.util import find_spec
 
 import pytest
 import turns
@@ -23,6 +25,10 @@ compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' report
 codes: dict[str, str] = {}  # likewise, of the machine code that ran
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
+# JAX runs on GPUs by a plugin of its own: pip install 'skuda[frameworks]' 'jax[cuda13]'.
+NO_JAX = not any(find_spec(f"jax_cuda{version}_plugin") for version in (12, 13))
+collect_ignore = ["test_jax_gpu.py"] if NO_JAX else []
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # or JAX takes most of the memory from other tests
 
 
 def pytest_addoption(parser):
@@ -59,6 +65,8 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.write_line(
             "tests/gpu: not collected, there is no CUDA device (skuda.launch.kernel.cuda_available)"
         )
+    elif NO_JAX:
+        terminalreporter.write_line("tests/gpu/test_jax_gpu.py: not collected, JAX has no GPU ('jax[cuda13]')")
 
 
 def pytest_runtest_logreport(report):

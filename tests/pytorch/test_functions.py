@@ -1,9 +1,8 @@
-"""The functions of skuda on tensors that torch follows: gradients, transforms, compiled and exported programs, modes."""
+"""The functions of skuda on tensors that torch follows: gradients, transforms, modes, compiled and exported ones."""
 
 from __future__ import annotations
 
 import threading
-from itertools import islice
 
 import pytest
 import torch

@@ -34,7 +34,8 @@ def test_vmap(name):
     operator = operator_of(first.plan_class)
     for mapped in range(len(first.inputs) + 1):  # all inputs, then each alone
         in_dims = tuple(0 if mapped in (index, len(first.inputs)) else None for index in range(len(first.inputs)))
-        batch = [torch.stack(pair) if dim == 0 else pair[0] for pair, dim in zip(zip(first.inputs, second.inputs), in_dims)]
+        pairs = zip(first.inputs, second.inputs, strict=True)
+        batch = [torch.stack(pair) if dim == 0 else pair[0] for pair, dim in zip(pairs, in_dims)]
 
         def run(*inputs):
             return operator.apply(with_inputs(first, inputs))
@@ -73,8 +74,9 @@ def test_the_gradient_is_the_declared_one(name):
                 torch.autograd.grad(kept, [*leaves.values()], given)
             continue
         found = torch.autograd.grad(kept, [*leaves.values()], given, retain_graph=True)
-        d_outputs = dict(zip((f"d_{o.name}" for o in operator.operation.outputs if o.name in differentiable_names(operator, plain)), given))
-        assert same(found, [declared_gradient(operator, call, named, plain, d_outputs)[f"d_{each}"] for each in leaves])
+        d_outputs = dict(zip((f"d_{each}" for each in differentiable_names(operator, plain)), given, strict=True))
+        expected = declared_gradient(operator, call, named, plain, d_outputs)
+        assert same(found, [expected[f"d_{each}"] for each in leaves])
 
 
 def results(made) -> tuple:

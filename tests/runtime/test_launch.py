@@ -110,6 +110,7 @@ def driver(monkeypatch):
         monkeypatch.setattr(each, "scratch", made)
     monkeypatch.setattr(functions, "_PLANS", {})
     monkeypatch.setattr(functions, "_FAST_PATHS", {})
+    monkeypatch.setattr(functions, "_READY", {})
     registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
@@ -258,7 +259,7 @@ class Variations:
             ),
             "library": lambda index: np.zeros(plan.stored[index], self.storages[index]),
             "view": lambda index: view_of(self.at(index), "operand"),
-            "negative": lambda index: self.torch_s(index, "negative", True),
+            "negative": self.negated,
             "layout": lambda index: self.torch_s(index, "layout", torch.sparse_coo),
             "requires grad": lambda index: self.torch_s(index, "requires_grad", True),
             "device type": lambda index: self.torch_s(index, "is_cuda", False),
@@ -278,8 +279,12 @@ class Variations:
         storage = self.storages[index] if storage is None else storage
         return self.make(pointer or self.address(index), shape, storage, device, strides)
 
-    def torch_s(self, index, name, value):
-        tensor = self.at(index)
+    def negated(self, index):
+        """As the imaginary part of a conjugate: every second number."""
+        return self.torch_s(index, "negative", True, strides=[2 * step for step in self.dense(index)])
+
+    def torch_s(self, index, name, value, strides=None):
+        tensor = self.at(index, strides=strides)
         if self.make is Tensor:
             setattr(tensor, name, value)
         return tensor

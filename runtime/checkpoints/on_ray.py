@@ -1,0 +1,79 @@
+"""The files of a checkpoint as tasks of a Ray cluster, whose machines see the same folders."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Sequence
+from types import ModuleType
+
+from skuda.checkpoints.weights import backend
+from skuda.checkpoints.workers import Job, Step
+from skuda.errors import MissingDependency, SkudaError, WorkerLost
+
+
+def import_ray() -> ModuleType:
+    """Import ray.
+
+    Raises:
+        MissingDependency: it is not installed; the message names the extra.
+    """
+    try:
+        return importlib.import_module("ray")
+    except ImportError as error:
+        raise MissingDependency("skuda quantize --ray needs the package ray: pip install 'skuda[ray]'") from error
+
+
+def _steps(job: Job) -> Iterator[int]:
+    """What a task does. Ray shows it the GPU that is its own, and no other."""
+    yield from job.steps(backend(job.device))
+
+
+def in_ray(jobs: Sequence[Job], count: int, address: str) -> Iterator[Step]:
+    """Do the jobs as tasks, so many at once, with a GPU each where the cluster has any.
+
+    Args:
+        jobs: what to do.
+        count: tasks at once; Ray starts fewer where it has fewer GPUs or processors.
+        address: of the cluster, as `ray.init` takes it: `auto`, `host:port`, `ray://host:port`; `local` starts one.
+
+    Raises:
+        MissingDependency: ray is not installed.
+        WorkerLost: the cluster cannot be reached, or lost a task.
+        SkudaError: what a task raised. The others are cancelled.
+    """
+    ray = import_ray()
+    try:
+        ray.init(address=address, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise WorkerLost(f"ray cluster {address}: cannot be reached: {error}") from error
+    try:
+        yield from _tasks(ray, list(jobs), count)
+    except ray.exceptions.RayTaskError as error:
+        if isinstance(error.cause, SkudaError):
+            raise error.cause from None
+        raise
+    except ray.exceptions.RayError as error:
+        raise WorkerLost(f"a task of ray ended in the middle of its work: {error}") from error
+    finally:
+        ray.shutdown()
+
+
+def _tasks(ray: ModuleType, waiting: list[Job], count: int) -> Iterator[Step]:
+    gpus = 0 if waiting and waiting[0].device == "cpu" else min(1, ray.cluster_resources().get("GPU", 0))
+    task = ray.remote(num_cpus=1, num_gpus=gpus)(_steps).options(num_returns="streaming")
+    running: dict[object, str] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < count:
+                job = waiting.pop(0)
+                running[task.remote(job)] = job.name
+            (ready,), _ = ray.wait(list(running), num_returns=1)
+            try:
+                done = ray.get(next(ready))
+            except StopIteration:
+                yield running.pop(ready), None
+            else:
+                yield running[ready], done
+    finally:
+        for each in running:
+            ray.cancel(each)

@@ -1,0 +1,30 @@
+"""The function form for arrays of JAX: what `skuda.plans.functions` hands over."""
+
+from __future__ import annotations
+
+from skuda.errors import InvalidProblem
+from skuda.jax.gradients import with_gradients
+from skuda.jax.selection import select
+from skuda.plans.functions import CARRIERS, Call
+
+
+def carry(call: Call):
+    """The outputs of a call, some of whose arrays JAX traces.
+
+    Raises:
+        InvalidProblem: there is an `out` or a `stream`, or a shape does not fit.
+        SkudaError: what the function form raises.
+    """
+    plan_class = call.plan_class
+    for name, why in (("out", "its arrays cannot be written"), ("stream", "XLA chooses streams")):
+        if getattr(call, name) is not None:
+            raise InvalidProblem(f"{plan_class.__name__}: {name} is given, expected None where JAX traces: {why}")
+    asked = call.dtypes, call.input_dtype, call.shape, call.keepdims
+    program, arrays = select(plan_class, call.inputs, call.attributes, *asked)
+    values = [tuple(value) if isinstance(value, list) else value for value in call.attributes]
+    named = zip((attribute.name for attribute in plan_class.operation.attributes), values, strict=True)
+    outputs = with_gradients(program, tuple(named), *arrays)
+    return plan_class.results_type(*outputs) if len(outputs) > 1 else outputs[0]
+
+
+CARRIERS["jax"] = carry

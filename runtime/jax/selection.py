@@ -1,0 +1,93 @@
+"""Which plan a call of traced arrays is: selected and checked while JAX traces, as types and shapes are known then."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from skuda.arrays.libraries import READABLE, type_name
+from skuda.arrays.views import CPU, View, contiguous_strides, view_of
+from skuda.errors import NotAnArray, Unsupported
+from skuda.jax.program import Program
+from skuda.launch.arguments import check
+from skuda.model.descriptor import is_number
+from skuda.plans.axis_views import AxisViewPlan
+from skuda.plans.functions import plan_for
+from skuda.plans.plan import Plan
+
+_APART = 1 << 64  # bytes between arrays, none of which has an address yet
+
+
+def select(
+    plan_class: type[Plan],
+    values: Sequence,
+    attributes: Sequence,
+    dtypes: Sequence[str | None] = (),
+    input_dtype: str | None = None,
+    shape: tuple[int, ...] | None = None,
+    keepdims: bool = False,
+) -> tuple[Program, list]:
+    """The program of a call in the function form, and its inputs as arrays of the shapes that it wants.
+
+    Args:
+        plan_class: of the operation.
+        values: its inputs: arrays of JAX or NumPy, or numbers.
+        attributes, input_dtype, shape, keepdims: as of `skuda.plans.functions.call`.
+        dtypes: the element types that the call names, in the order of `Operation.asked`.
+
+    Raises:
+        SkudaError: what the function form raises.
+    """
+    operation, name = plan_class.operation, plan_class.__name__
+    views = [
+        _stand_in(value, operand, index, f"{name}: {operand.name}")
+        for index, (operand, value) in enumerate(zip(operation.inputs, values, strict=True))
+    ]
+    target = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
+    program = Program.of(target)
+    operands = [*views, *program.unplaced()[len(views) :]]
+    if isinstance(target, AxisViewPlan):
+        operands = target.operands(operands)
+    checked = check(program.plan, operands)
+    return program, [_array(*each) for each in zip(values, checked, program.shapes, program.storages)]
+
+
+def _stand_in(value, operand, index: int, called: str) -> View | int | float:
+    """A value as far as it is known: as a view without memory, or as a number.
+
+    A scalar of JAX with a weak type is a Python number that JAX traces: its element is what the plan wants.
+    """
+    if operand.scalar and is_number(value):
+        return value
+    if isinstance(value, np.ndarray):
+        view = view_of(value, called)
+        return View(_APART * (index + 1), view.shape, view.strides, view.storage, CPU, view.contiguous, True, value)
+    if not isinstance(value, jax.Array):
+        raise NotAnArray(f"{called} is a {type_name(value)}, expected an array of JAX or NumPy, or a number")
+    aval = jax.typeof(value)
+    if operand.scalar and aval.weak_type and not aval.shape:
+        return 0.0 if jnp.issubdtype(aval.dtype, jnp.floating) else 0
+    if aval.dtype not in READABLE:
+        raise NotAnArray(f"{called} has {aval.dtype} elements, which no kernel reads")
+    if not all(isinstance(extent, int) for extent in aval.shape):
+        raise Unsupported(f"{called} has shape {aval.shape}, expected one that is known while JAX traces")
+    strides = contiguous_strides(aval.shape)
+    return View(_APART * (index + 1), tuple(aval.shape), strides, np.dtype(aval.dtype), CPU, True, True, value)
+
+
+def _array(value, checked: View | int | float, shape: tuple[int, ...], storage: np.dtype):
+    """A value as an array that the program takes."""
+    if not isinstance(checked, View) and not isinstance(value, jax.Array):
+        return np.asarray(checked, storage)
+    array = value if value.dtype == storage else _converted(value, storage)
+    return array if array.shape == shape else jnp.reshape(array, shape)
+
+
+def _converted(value, storage: np.dtype):
+    """The same elements where bytes hold floats of 8 bits; a number of JAX's as an element of another type."""
+    if value.dtype == np.uint8 and storage.itemsize == 1:
+        return jax.lax.bitcast_convert_type(jnp.asarray(value), storage)
+    return jnp.asarray(value).astype(storage)

@@ -1,0 +1,113 @@
+"""What a call means: types, axes and attributes, found as the function form finds them."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from skuda.arrays.views import View, view_of
+from skuda.errors import InvalidProblem
+from skuda.model.descriptor import attributes_of, is_number
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
+from skuda.model.records import Record
+from skuda.plans import functions
+from skuda.plans.plan import Plan
+from skuda.plans.results import made_by, resolved_by
+
+if TYPE_CHECKING:
+    from skuda.codegen.onnx_printer import Placing
+
+
+class Meaning(Record):
+    """A call of an operation.
+
+    Attributes:
+        asked: the operation that was called.
+        plan: the plan class that serves it, which may be of a form without some inputs.
+        given: the names of the inputs that are there.
+        placing: how the arrays lie.
+    """
+
+    asked: Operation
+    plan: type[Plan]
+    given: tuple[str, ...]
+    placing: Placing
+
+    @property
+    def operation(self) -> Operation:
+        """The operation, or its form, that is computed."""
+        return self.plan.operation
+
+    def storage(self, operand: Operand) -> np.dtype:
+        """The NumPy type of an operand's elements."""
+        return DTYPES[self.operation.word(operand, self.placing.words)].storage
+
+
+def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any]) -> Meaning:
+    """What a call means.
+
+    Args:
+        plan: of the operation.
+        inputs: arrays or numbers; None for one that is left out; those after the last that is given may be missing.
+        options: attributes and options by name.
+
+    Raises:
+        InvalidProblem, Unsupported: as the function form would refuse the call.
+    """
+    asked = plan.operation
+    name = asked.function
+    if len(inputs) > len(asked.inputs):
+        raise InvalidProblem(f"{name}: got {len(inputs)} inputs, expected {len(asked.inputs)} at most")
+    values = [*inputs, *[None] * (len(asked.inputs) - len(inputs))]
+    known = {*(each.name for each in asked.attributes), *asked.options, *(("without",) if asked.forms else ())}
+    if unknown := options.keys() - known:
+        raise InvalidProblem(f"{name}: got {', '.join(sorted(unknown))}, which it does not take")
+    without = options.get("without")
+    if asked.optional and (any(value is None for value in values) or without is not None):
+        plan, kept, _ = functions.form_of(plan, functions._first_left_out(plan, values, without))
+        values = [values[each] for each in kept]
+    operation = plan.operation
+    for operand, value in zip(operation.inputs, values, strict=True):
+        if value is None:
+            raise InvalidProblem(f"{name}: {operand.name} is not given, expected an array, or its type and shape")
+    chosen = tuple(_default(options.get(each.name, each.default)) for each in operation.attributes)
+    dtypes = tuple(options.get(each) for each in operation.asked.values()) or (None,)
+    call = functions.Call(
+        plan, tuple(values), None, chosen, None, dtypes, options.get("input_dtype"), options.get("shape"),
+        options.get("keepdims", False),
+    )  # fmt: skip
+    return Meaning(asked, plan, tuple(operand.name for operand in operation.inputs), _placing(call))
+
+
+def _default(value: Any) -> Any:
+    """A value as the function form passes it on, where a row's own word for a default is None."""
+    return None if isinstance(value, str) else value
+
+
+def _described(value: Any, name: str) -> View | int | float:
+    return value if isinstance(value, View) or is_number(value) else view_of(value, name)
+
+
+def _placing(call: functions.Call) -> Placing:
+    """How the arrays of a call lie."""
+    call, views, found = resolved_by(call, _described)
+    operation, name = call.plan_class.operation, call.plan_class.__name__
+    attributes = attributes_of(operation, SimpleNamespace(**found.attributes), found.types, name)
+    shapes = [shape for shape, _ in made_by(call, _described)]
+    counts = {each: len(size) if isinstance(size, tuple) else 1 for each, size in found.sizes.items()}
+    rank = sum(counts[dim.name] for dim in operation.space)
+    order = range(rank) if found.axes is None else found.axes.order
+    axes, start = {}, 0
+    for dim in operation.space:
+        axes[dim.name] = tuple(order[start : start + counts[dim.name]])
+        start += counts[dim.name]
+    ranks = {o.name: len(getattr(view, "shape", ())) for o, view in zip(operation.inputs, views, strict=True)}
+    ranks |= {o.name: len(shape) for o, shape in zip(operation.outputs, shapes, strict=True)}
+    blocks = {each: found.sizes[each] for each in found.blocks}
+    made = importlib.import_module("skuda.codegen.onnx_printer").Placing
+    return made(rank, axes, ranks, found.types, attributes | blocks, call.shape)

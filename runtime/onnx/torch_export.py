@@ -1,0 +1,116 @@
+"""What `torch.onnx.export` needs to know of skuda's operators of torch."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from skuda.arrays.views import CPU, View, contiguous_strides
+from skuda.errors import InvalidProblem, MissingDependency, Unsupported, shown
+from skuda.onnx.call import meaning
+from skuda.onnx.functions import printed
+from skuda.onnx.programs import OWN, import_onnx, plans
+
+DEFAULT_OPSET = 18  # torch.onnx.export's
+
+
+def translation_table(
+    opset_version: int = DEFAULT_OPSET, specs: Mapping[str, str | Path] | None = None
+) -> dict[Callable, Callable]:
+    """What `torch.onnx.export(..., custom_translation_table=...)` takes, for every operator of skuda.
+
+    Args:
+        opset_version: that of the export. Operators that make or take 8-bit floats need 19 or more.
+        specs: for catalogs of one's own, by package: the file that each was generated from. Operators of other catalogs
+            are left out.
+
+    Raises:
+        InvalidProblem: onnxscript has no such opset, or it is older than what the operators are made of.
+        MissingDependency: onnx or onnxscript is not installed.
+    """
+    import_onnx()
+    operator_of = importlib.import_module("skuda.torch").operator_of
+    opset = getattr(_import_onnxscript(), f"opset{opset_version}", None)
+    if opset is None or opset_version < DEFAULT_OPSET:
+        raise InvalidProblem(f"opset_version is {shown(opset_version)}, expected one of {DEFAULT_OPSET} and above that "
+                             "onnxscript has")  # fmt: skip
+    files = {OWN: None, **(specs or {})}
+    table = {}
+    for plan in plans(forms=True).values():
+        if plan.package in files:
+            operator = operator_of(plan)
+            made = _translation(operator, opset, files[plan.package])
+            table |= {overload: made for (_, writes), overload in operator.overloads.items() if not writes}
+    return table
+
+
+def _import_onnxscript() -> ModuleType:
+    try:
+        return importlib.import_module("onnxscript")
+    except ImportError as error:
+        needs = "skuda.onnx.translation_table needs the package onnxscript, as torch.onnx.export does"
+        raise MissingDependency(f"{needs}: pip install 'skuda[onnx]'") from error
+
+
+class _Recorded:
+    """Makes nodes by calls of onnxscript's operators, which the exporter records."""
+
+    def __init__(self, opset: Any):
+        self._opset, self._onnx = opset, import_onnx()
+        self._made: dict[tuple, Any] = {}
+
+    def emit(self, operator: str, *inputs: Any, **attributes: Any) -> Any:
+        """The output of a node; nothing is made twice."""
+        key = operator, tuple(map(id, inputs)), repr(sorted(attributes.items()))
+        if key not in self._made:
+            self._made[key] = inputs, getattr(self._opset, operator)(*inputs, **attributes)
+        return self._made[key][1]
+
+    def constant(self, array: np.ndarray) -> Any:
+        """A constant."""
+        return self._opset.Constant(value=self._onnx.numpy_helper.from_array(array))
+
+
+def _translation(operator: Any, opset: Any, spec: str | Path | None) -> Callable:
+    """The function that the exporter calls with the arguments of an operator."""
+    arguments = operator.arguments
+    names = [argument.name for argument in arguments]
+
+    def translated(*values: Any, **named: Any) -> Any:
+        given = {argument.name: argument.default for argument in arguments}
+        given |= dict(zip(names, values)) | named
+        inputs = {a.name: given.pop(a.name) for a in arguments if a.kind == "input"}
+        emitter, extents = _Recorded(opset), {}
+        views = [_described(value, name, extents) for name, value in inputs.items()]
+        options = {name: value for name, value in given.items() if value is not None}
+        call = meaning(operator.plan_class, views, options)
+        graph = {name: _in_graph(value, emitter, call, name) for name, value in inputs.items()}
+        made = printed(call, emitter, spec, graph)
+        return tuple(made) if len(made) > 1 else made[0]
+
+    translated.__name__ = operator.name
+    return translated
+
+
+def _described(value: Any, name: str, extents: dict[str, int]) -> View | int | float:
+    """A value of the graph as a view without memory; an extent that is not known yet is a number, one for each name."""
+    if isinstance(value, (int, float)):
+        return value
+    if value.shape is None or value.dtype is None:
+        raise Unsupported(f"torch.onnx.export: nothing is known of the shape of {name}, expected its number of axes")
+    shape = tuple(each if isinstance(each, int) else extents.setdefault(str(each), 64 * (len(extents) + 1))
+                  for each in value.shape)  # fmt: skip
+    return View(0, shape, contiguous_strides(shape), np.dtype(value.dtype.numpy()), CPU, True, False, value)
+
+
+def _in_graph(value: Any, emitter: _Recorded, call: Any, name: str) -> Any:
+    """An input in the graph: a number becomes a constant of the operand's type."""
+    if not isinstance(value, (int, float)):
+        return value
+    operand = next(each for each in call.operation.inputs if each.name == name)
+    return emitter.constant(np.array(value, call.storage(operand)))

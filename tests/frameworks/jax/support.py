@@ -1,0 +1,42 @@
+"""Drawn calls as functions of JAX arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+
+from skuda.model.dtypes import DTYPES
+from skuda.plans.functions import call
+
+from ..drawn_calls import DrawnCall, draw, plans, types_of
+
+PLANS = plans()
+
+
+def function(drawn: DrawnCall, **changed):
+    """The call as a function of its inputs; gives a tuple. `changed` are fields of the call."""
+    attributes = tuple((changed.get("attributes") or drawn.attributes).values())
+    options = changed.get("options") or drawn.options
+
+    def run(*arrays):
+        found = call(drawn.plan_class, (*arrays, None), attributes, None, **options)
+        return found if isinstance(found, tuple) else (found,)
+
+    return run
+
+
+def one_call(plan) -> DrawnCall:
+    """A call of a plan class, whose element types differ from plan to plan."""
+    choices = types_of(plan.operation)
+    return draw(plan, choices[len(plan.operation.function) % len(choices)])
+
+
+def expected(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """NumPy's results with the elements that JAX has: without jax_enable_x64 no integers of 64 bits."""
+    return [np.asarray(each, jax.dtypes.canonicalize_dtype(each.dtype)) for each in outputs]
+
+
+def differentiable(word: str) -> bool:
+    return DTYPES[word].kind == "float" and DTYPES[word].bits > 8

@@ -1,0 +1,156 @@
+"""Every operation of the catalog and every gradient under jit, grad and vmap: the bits that NumPy arrays give."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from skuda.errors import Unsupported
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import Direction
+
+from ..drawn_calls import draw, same_bits, types_of
+from .support import PLANS, differentiable, expected, function, one_call
+
+every = pytest.mark.parametrize("plan", PLANS, ids=lambda plan: plan.operation.function)
+forward = pytest.mark.parametrize(
+    "plan",
+    [plan for plan in PLANS if plan.operation.direction is Direction.FORWARD],
+    ids=lambda plan: plan.operation.function,
+)
+SIZE = 3  # of a batch
+
+
+@every
+def test_jit_gives_what_arrays_give(plan):
+    for types in types_of(plan.operation):
+        drawn = draw(plan, types)
+        outputs = jax.jit(function(drawn))(*drawn.inputs.values())
+        for actual, each in zip(outputs, expected(drawn.run()), strict=True):
+            assert same_bits(actual, each), types
+
+
+@every
+def test_jit_gives_what_arrays_give_in_f64(plan):
+    choices = [types for types in types_of(plan.operation, without=()) if "f64" in types.values()]
+    with jax.enable_x64(True):
+        for types in choices[:1]:
+            drawn = draw(plan, types)
+            outputs = jax.jit(function(drawn))(*drawn.inputs.values())
+            for actual, each in zip(outputs, drawn.run(), strict=True):
+                assert same_bits(actual, each)
+
+
+def backward_of(plan):
+    """The plan class of the declared gradients; None where there are none."""
+    function = f"{plan.operation.function}_backward"
+    return next((each for each in PLANS if each.operation.function == function), None)
+
+
+def declared(plan) -> set[str]:
+    """The inputs that have a declared gradient, where an output has one too; codes have none."""
+    words = {o.name: plan.operation.word(o, plan.operation.combinations[0]) for o in plan.operation.operands}
+    backward = backward_of(plan)
+    if not differentiates(plan):
+        return set()
+    made = {output.name.removeprefix("d_") for output in backward.operation.outputs}
+    return {name for name in made if differentiable(words[name])}
+
+
+def differentiates(plan) -> bool:
+    """Whether there are declared gradients of an output that has one."""
+    words = [plan.operation.word(output, plan.operation.combinations[0]) for output in plan.operation.outputs]
+    return backward_of(plan) is not None and any(map(differentiable, words))
+
+
+@forward
+def test_gradients_are_those_that_are_declared(plan):
+    known, drawn = declared(plan), one_call(plan)
+    if not differentiates(plan):
+        return refuses_or_is_constant(plan)
+    if not known:  # of codes alone
+        return
+    names = [name for name in drawn.inputs if name in known]
+
+    def loss_of(*arrays):
+        inputs = drawn.inputs | dict(zip(names, arrays, strict=True))
+        return function(drawn)(*inputs.values())
+
+    outputs, pull = jax.vjp(jax.jit(loss_of), *(jnp.asarray(drawn.inputs[name]) for name in names))
+    rng = np.random.default_rng(3)
+    cotangents = tuple(
+        np.asarray(rng.normal(0, 1, each.shape), np.float32).astype(each.dtype)
+        if jnp.issubdtype(each.dtype, jnp.floating)
+        else np.zeros(each.shape, jax.dtypes.float0)
+        for each in outputs
+    )
+    found = pull(cotangents)
+    backward = backward_of(plan)
+    values = drawn.inputs | dict(zip((o.name for o in plan.operation.outputs), map(np.asarray, outputs), strict=True))
+    values |= {f"d_{o.name}": each for o, each in zip(plan.operation.outputs, cotangents, strict=True)}
+    gradient = draw(backward, drawn.types)
+    inputs = {name: values[name] for name in gradient.inputs}
+    attributes = {name: drawn.attributes.get(name, value) for name, value in gradient.attributes.items()}
+    made = [output.name.removeprefix("d_") for output in backward.operation.outputs]
+    wanted = dict(zip(made, gradient.run(inputs, attributes=attributes), strict=True))
+    for name, actual in zip(names, found, strict=True):
+        assert same_bits(actual, wanted[name]), name
+
+
+def refuses_or_is_constant(plan):
+    """Without a declared gradient: codes have none, anything else is refused."""
+    drawn = one_call(plan)
+    floats = [name for name, word in drawn.words.items() if name in drawn.inputs and differentiable(word)]
+
+    def total(array):
+        outputs = function(drawn)(*(drawn.inputs | {floats[0]: array}).values())
+        return sum(each.astype(jnp.float32).sum() for each in outputs)
+
+    if not floats:
+        return
+    array = jnp.asarray(drawn.inputs[floats[0]])
+    if any(differentiable(drawn.words[output.name]) for output in plan.operation.outputs):
+        with pytest.raises(Unsupported, match=plan.operation.function):
+            jax.grad(total)(array)
+    else:
+        assert not jax.grad(total)(array).any()
+
+
+@forward
+def test_an_input_without_a_gradient_is_refused(plan):
+    known, drawn = declared(plan), one_call(plan)
+    for name in drawn.inputs:
+        is_float = DTYPES[drawn.words[name]].kind == "float"
+        if not is_float or name in known or not differentiates(plan):
+            continue
+
+        def total(array, name=name):
+            outputs = function(drawn)(*(drawn.inputs | {name: array}).values())
+            return sum(each.astype(jnp.float32).sum() for each in outputs)
+
+        with pytest.raises(Unsupported, match=f"no gradient for {name}"):
+            jax.grad(total)(jnp.asarray(drawn.inputs[name]))
+        stopped = jax.grad(lambda array, total=total: total(jax.lax.stop_gradient(array)))
+        assert not stopped(jnp.asarray(drawn.inputs[name])).any()
+
+
+@every
+def test_vmap_gives_what_a_loop_gives(plan):
+    drawn = one_call(plan)
+    names = list(drawn.inputs)
+    batches = [set(names), *({name} for name in names if len(names) > 1)]
+    for batched in batches:
+        stacked = {
+            name: np.stack([np.roll(array.reshape(-1), entry).reshape(array.shape) for entry in range(SIZE)], -1)
+            for name, array in drawn.inputs.items()
+            if name in batched
+        }
+        axes = tuple(-1 if name in batched else None for name in names)
+        inputs = drawn.inputs | stacked
+        outputs = jax.jit(jax.vmap(function(drawn), in_axes=axes))(*inputs.values())
+        each = [drawn.run({name: array[..., entry] for name, array in stacked.items()}) for entry in range(SIZE)]
+        for position, output in enumerate(outputs):
+            wanted = expected([np.stack([entry[position] for entry in each])])[0]
+            assert same_bits(output, wanted), (batched, position)

@@ -1,0 +1,197 @@
+"""A call of any operation, drawn from its declaration, and the same call in ONNX Runtime."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx
+import onnxruntime
+
+import skuda
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import Direction
+from skuda.onnx import model
+from skuda.onnx.programs import plans
+from skuda.plans.plan import Plan
+
+BOUND = 2.0**-17  # of the largest element of an output, where the compute type is f32
+KINDS = ("usual", "any bits", "zeros")
+MANY, SINGLE, BLOCK = ((2,), (3, 2), ()), (9, 5, 8), (4, 3, 20)
+
+
+@dataclass
+class Drawn:
+    """A call.
+
+    Attributes:
+        function: the operation's function.
+        inputs: as arrays travel.
+        options: attributes and options.
+        types: element types by letter.
+    """
+
+    function: str
+    inputs: list
+    options: dict
+    types: dict = field(default_factory=dict)
+
+    def ours(self) -> tuple:
+        """What skuda computes, on the CPU."""
+        made = getattr(skuda, self.function)(*self.inputs, **self.options)
+        return made if isinstance(made, tuple) else (made,)
+
+    def theirs(self) -> tuple:
+        """What ONNX Runtime computes of our model."""
+        made = model(self.function, *self.inputs, **self.options)
+        onnx.checker.check_model(made)
+        return run(made, self.inputs)
+
+
+def run(made, inputs) -> tuple:
+    """The outputs of a model, with the types of NumPy that skuda uses."""
+    session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = {}
+    for info, value in zip(made.graph.input, (each for each in inputs if each is not None), strict=True):
+        array = np.ascontiguousarray(value).reshape(np.shape(value))
+        kind = info.type.tensor_type.elem_type
+        given[info.name] = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(_plain(array), kind)
+    names = [each.name for each in made.graph.output]
+    values = session.run_with_ort_values(names, given)
+    kinds = [onnx.helper.tensor_dtype_to_np_dtype(each.type.tensor_type.elem_type) for each in made.graph.output]
+    return tuple(_array(value, kind) for value, kind in zip(values, kinds, strict=True))
+
+
+def _plain(array: np.ndarray) -> np.ndarray:
+    """An array whose elements ONNX Runtime's Python knows, of the same bits."""
+    return array if array.dtype.isbuiltin == 1 else array.view({1: np.uint8, 2: np.uint16}[array.itemsize])
+
+
+def _array(value, dtype: np.dtype) -> np.ndarray:
+    if dtype.isbuiltin == 1:
+        return value.numpy()
+    shape = tuple(value.shape())
+    count = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    held = (ctypes.c_char * count).from_address(value.data_ptr()) if count else b""
+    return np.frombuffer(bytes(held), dtype).reshape(shape)
+
+
+def draw(plan: type[Plan], types: dict, seed: int, kind: str = KINDS[0]) -> Drawn:
+    """A call of an operation.
+
+    Args:
+        plan: its plan class.
+        types: element types by letter.
+        seed: of sizes and values.
+        kind: of values, one of KINDS.
+    """
+    operation, random = plan.operation, np.random.default_rng(seed)
+    forward = next(p for p in plans().values() if p.package == plan.package and p.operation.name == operation.name
+                   and p.operation.direction is Direction.FORWARD)  # fmt: skip
+    sizes = {}
+    dims = {dim.name: dim for dim in (*forward.operation.dims, *operation.dims)}
+    for position, dim in enumerate(dims.values()):
+        choice = MANY if dim.many else SINGLE
+        sizes[dim.name] = choice[(seed + position) % len(choice)]
+    if operation.chooses_axes and not sizes[operation.axis.axis_of]:
+        sizes[operation.axis.axis_of] = (4,)
+    sizes |= {a.name: BLOCK[seed % len(BLOCK)] for a in operation.attributes if a.type == "size"}
+
+    known: dict[str, np.ndarray] = {}
+    if operation.direction is Direction.BACKWARD:
+        fits = (each for each in forward.operation.combinations if each.items() >= types.items())
+        before = _call(forward, next(fits), sizes, random, kind, {}, seed)
+        known = dict(zip((o.name for o in forward.operation.inputs), before.inputs, strict=True))
+        known |= dict(zip((o.name for o in forward.operation.outputs), before.ours(), strict=True))
+    return _call(plan, types, sizes, random, kind, known, seed)
+
+
+def _call(plan, types, sizes, random, kind, known, seed) -> Drawn:
+    operation = plan.operation
+    options = {a.name: sizes[a.name] for a in operation.attributes if a.type == "size"}
+    rank = sum(len(sizes[d.name]) if d.many else 1 for d in operation.space)
+    order = list(range(rank))
+    if operation.chooses_axes:
+        named = len(sizes[operation.axis.axis_of])
+        first = min(seed % 2, rank - named)  # the axes that are named lie last, or one before
+        axes = list(range(rank - named - first, rank - first))
+        order = [axis for axis in range(rank) if axis not in axes] + axes
+        options[operation.axis.name] = tuple(axes)
+    elif operation.axis is not None:
+        before = operation.space[: [d.name for d in operation.space].index(operation.axis.axis_of)]
+        options[operation.axis.name] = sum(len(sizes[d.name]) if d.many else 1 for d in before)
+    for letter, keyword in operation.asked.items():
+        options[keyword] = types[letter]
+    inputs = []
+    for operand in operation.inputs:
+        word = operation.word(operand, types)
+        shape = operation.shape_of(operand, sizes)
+        if operand.name in known:
+            array = known[operand.name]
+        else:
+            array = _elements(operand, word, shape, operand.dims == operation.space, random, kind)
+            if operand.dims == operation.space:
+                array = np.transpose(array, np.argsort(order))
+            array = _packed(array, word)
+        inputs.append(array)
+        if DTYPES[word].packed:
+            options["input_dtype"] = word
+            options["shape"] = tuple(np.array(shape)[np.argsort(order)].tolist()) if shape else ()
+        elif operation.told == operand.element and DTYPES[word].narrow_float:
+            options["input_dtype"] = word
+    if operation.shaped is not None:
+        options["shape"] = tuple(np.array(operation.shape_of(operation.shaped, sizes))[np.argsort(order)].tolist())
+    return Drawn(operation.function, inputs, options, types)
+
+
+def _elements(operand, word, shape, full, random, kind) -> np.ndarray:
+    dtype = DTYPES[word]
+    if dtype.kind != "float":
+        low, high = (dtype.lowest, dtype.highest) if dtype.storage.itemsize == 1 else (-20, 20)
+        if word == "i32" and kind == "any bits":
+            low, high = -(2**31), 2**31 - 1
+        return random.integers(low, int(high) + 1, shape).astype(np.int64 if dtype.packed else dtype.storage)
+    bits = np.dtype(f"u{dtype.storage.itemsize}")
+    if kind == "zeros" and full:
+        return np.where(random.random(shape) < 0.5, 0.0, -0.0).astype(dtype.storage)
+    if kind == "any bits":
+        drawn = random.integers(0, 2 ** (8 * bits.itemsize) - 1, shape, dtype=np.uint64, endpoint=True).astype(bits)
+        values = drawn.view(dtype.storage) if shape else np.array(drawn).view(dtype.storage).reshape(())
+        usual = random.normal(0, 3, shape).astype(dtype.storage)
+        return np.where(random.random(shape) < 0.5, values, usual).astype(dtype.storage)
+    values = random.normal(0, 3, shape) if full else random.uniform(0.05, 2, shape)
+    return np.asarray(values).astype(dtype.storage)
+
+
+def _packed(array: np.ndarray, word: str) -> np.ndarray:
+    """Codes of 4 bits two to a byte, from their numbers."""
+    if not DTYPES[word].packed:
+        return array
+    rows = array if array.ndim else array.reshape(1)
+    padded = np.concatenate([rows, np.zeros((*rows.shape[:-1], rows.shape[-1] % 2), rows.dtype)], axis=-1) & 15
+    joined = (padded[..., ::2] | padded[..., 1::2] << 4).astype(np.uint8)
+    return joined if array.ndim else joined.reshape(())
+
+
+def same(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
+    """Where elements are the same, zeros by their signs; a NaN is one whatever its bits."""
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    x, y = ours.astype(np.float64), theirs.astype(np.float64)
+    return ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
+
+
+def near(ours: np.ndarray, theirs: np.ndarray, wide: bool) -> np.ndarray:
+    """Where elements are as near as functions of ONNX Runtime and sums in another order come.
+
+    Args:
+        wide: whether the compute type is f64.
+    """
+    assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+    if ours.dtype.kind in "iub":  # codes beside a tie
+        unlike = ours.astype(np.int64) - theirs.astype(np.int64)
+        return np.abs(unlike) <= 1
+    x, y = ours.astype(np.float64), theirs.astype(np.float64)
+    step = {"float64": 0.0, "float32": 0.0}.get(ours.dtype.name, 2.0**-7 if ours.dtype.name == "bfloat16" else 2.0**-10)
+    largest = np.abs(x[np.isfinite(x)]).max(initial=0)
+    return (np.abs(x - y) <= (2.0**-45 if wide else BOUND) * largest + step * np.abs(x)) | (np.isnan(x) & np.isnan(y))

@@ -339,9 +339,10 @@ class _Text:
             "if out is not None:",
             *([f"    wrote(({outputs},))"] if self.is_torch else []),
             "    return out",
-            f"return named(results, ({outputs}))" if several else f"return {outputs}",
+            f"return {f'named(results, ({outputs}))' if several else outputs}",
         ]
-        names = ["asked", "FOLLOWED", "named", "results", "empty", "wrote", *(f"attribute{index}" for index in range(attributes))]
+        names = ["asked", "FOLLOWED", "named", "results", "empty", "wrote"]
+        names += [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
         return self._made("def made(values, attributes, options, stream):", body,
                           [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip

@@ -23,6 +23,7 @@ from skuda.codegen import spec as specs
 from skuda.codegen.describe import DescribedProgram
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.names import check_name
+from skuda.codegen.notebook import markdown
 from skuda.codegen.program import Program, Row, Spec
 from skuda.codegen.render import PLANS, SOURCE, gradients_of, render
 from skuda.codegen.yaml_tree import Text
@@ -165,7 +166,7 @@ class DefinedFunction:
     def _repr_markdown_(self) -> str:
         """The signature, and the formulas as mathematics, for a notebook."""
         gradient = [] if self.backward is None else [self.backward._repr_markdown_()]
-        return "\n\n".join([f"`{self._head}`", *(f"$${line}$$" for line in self._described.latex), *gradient])
+        return "\n\n".join([markdown(self._described, self._head), *gradient])
 
 
 class DefinedOperation(DefinedFunction):

@@ -18,6 +18,7 @@ _HOMES = {
     "SkudaError": "errors",
     "define": "codegen.define",  # reads rows as the generator does, and imports it
 }
+_NOTEBOOK = "codegen.notebook"  # shows a function's formulas as mathematics
 
 
 def __getattr__(name: str):
@@ -34,6 +35,8 @@ def __getattr__(name: str):
         value = catalog.attribute(name)
     except AttributeError as error:
         raise AttributeError(str(error).replace("skuda.generated", "skuda", 1), name=name) from None
+    if not isinstance(value, type):
+        value._repr_markdown_ = lambda: importlib.import_module(f"skuda.{_NOTEBOOK}").of_function(name)
     globals()[name] = value
     return value
 

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 from host import emulator
+from trees import REPOSITORY
 
 import skuda
 from skuda.codegen.define import DefinedOperation
 from skuda.errors import InvalidProblem, SpecError, Unsupported
 from skuda.launch import registry
+from skuda.model.operation import class_stem
 from skuda.model.sku import BackendKind
 
 LEAKY = """
@@ -159,6 +161,14 @@ def test_no_file_is_written(tmp_path, monkeypatch):
     assert [*tmp_path.iterdir()] == []
 
 
+def test_the_lines_of_the_page_run():
+    page = (REPOSITORY / "docs" / "notebook.md").read_text(encoding="utf-8")
+    found: dict = {}
+    exec(re.search(r"```python\n(.*?)```", page, re.DOTALL)[1], found)
+    assert found["y"].tolist() == [-0.5, -0.25, 0, 0.5, 1]
+    assert found["d_x"].tolist() == [-0.25, -0.125, 0, 0.5, 1]
+
+
 # ---- torch ----
 
 
@@ -232,6 +242,18 @@ def test_a_notebook_has_mathematics():
     assert latex.count("{") == latex.count("}")
     assert markdown.startswith("`scaled_defined(x, ")
     assert r"\begin{cases}" in skuda.define(LEAKY)._repr_latex_()
+
+
+@pytest.mark.parametrize("name", registry.catalogs()[0].functions())
+def test_a_notebook_shows_the_formulas_of_the_catalog(name):
+    operation = getattr(skuda, f"{class_stem(name)}Plan").operation
+    head, *formulas = getattr(skuda, name)._repr_markdown_().split("\n\n")
+    assert head.startswith(f"`{name}({operation.inputs[0].name}")
+    assert all(re.fullmatch(r"\$\$.+\$\$", formula) for formula in formulas)
+    page = (REPOSITORY / "generated" / "docs" / f"{operation.row}.md").read_text(encoding="utf-8")
+    for formula in formulas:
+        assert formula[2:-2] in page
+    assert len(formulas) >= len(operation.outputs)
 
 
 # ---- mistakes ----

@@ -32,6 +32,14 @@ _WORDS |= {"fp64": "f64", "bf": "bf16", "int": "i32", "i8": "s8", "byte": "u8", 
 del _WORDS["bool"]
 
 
+CONSTANT = "constant"  # in place of the gradient of an input that has none
+
+
+def is_same(node: object) -> bool:
+    """Whether a line of `backward:` makes no gradient: it names another one, or says `constant`."""
+    return isinstance(node, Text) and re.fullmatch(rf"\s*(d_\w+|{CONSTANT})\s*", node.value) is not None
+
+
 class Declarations(TreeReader):
     """Reads what stands in a row beside the formulas.
 
@@ -140,7 +148,15 @@ class Declarations(TreeReader):
             self.error(self.place, f"`{self.name.value}` has no `{section}:`", self.such_as(f"`{section}:`"))
         prefix = {"inputs": "", "backward": "d_"}.get(section)
         left_out = {f"{prefix}{operand.name}" for operand in self.absent} if prefix is not None else ()
-        return tuple(entry for entry in entries if entry[0].value not in left_out)
+        found = tuple(entry for entry in entries if entry[0].value not in left_out)
+        return found if section != "backward" else tuple(entry for entry in found if not is_same(entry[1]))
+
+    def same_gradients(self) -> tuple[tuple[Text, Text], ...]:
+        """The lines of `backward:` that name another gradient, or say `constant`."""
+        node = self.fields.get("backward")
+        left_out = {f"d_{operand.name}" for operand in self.absent}
+        entries = self.mapping(node, "`backward:`") if node is not None else ()
+        return tuple(entry for entry in entries if is_same(entry[1]) and entry[0].value not in left_out)
 
     def operands(self) -> tuple[Operand, ...]:
         found = []

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
-from skuda.codegen.declarations import OPERAND, Declarations
+from skuda.codegen.declarations import CONSTANT, OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
@@ -468,10 +468,33 @@ class RowReader(Declarations):
         needed = self.needed(letters | {*program.operation.analysis.asks_of})
         operation = replace(
             program.operation,
+            same=self.same(op, outputs),
             types={letter: words for letter, words in op.types.items() if letter in needed},
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
+
+    def same(self, op: Operation, outputs: tuple[Operand, ...]) -> tuple[tuple[str, str], ...]:
+        """The gradients that are others, and those of inputs that are declared constant."""
+        made = {operand.name: operand for operand in outputs}
+        inputs = {f"d_{operand.name}": operand for operand in op.inputs}
+        found = []
+        for name, text in self.same_gradients():
+            other = text.value.strip()
+            if name.value not in inputs:
+                help = suggestion(name.value, sorted(inputs.keys() - made), f"gradients: {', '.join(sorted(inputs))}")
+                self.error(name.place, f"`{name.value}` is the gradient of no input", help)
+            elif other == CONSTANT:
+                found.append((name.value, ""))
+            elif other not in made:
+                help = suggestion(other, sorted(made), f"gradients with a formula: {', '.join(sorted(made))}")
+                self.error(text.place, f"`{other}` is no gradient that a formula makes", help)
+            elif (inputs[other].element, inputs[other].dims) != (inputs[name.value].element, inputs[name.value].dims):
+                message = f"`{name.value}` is the gradient of `{inputs[name.value].signature}`, `{other}` of "
+                self.error(text.place, f"{message}`{inputs[other].signature}`", "give it a formula of its own")
+            else:
+                found.append((name.value, other))
+        return tuple(found)
 
     def said(self, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> set[str]:
         """The dimensions of which a call says how long they are (`shape=`): those of an output that has all that there

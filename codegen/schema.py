@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import IDENTIFIER
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
@@ -74,7 +75,9 @@ def _schema() -> dict:
             ),
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
             "backward": table(
-                formula, "d_<input>: Type[dimensions] = formula over d_<output> and the inputs."
+                rf"{formula}|^\s*(d_\w+|{CONSTANT})\s*$",
+                "d_<input>: Type[dimensions] = formula over d_<output> and the inputs; the name of another gradient "
+                f"that it is, or `{CONSTANT}`.",
             ),
         },
     }

@@ -235,6 +235,7 @@ class _Splitter:
             requirements=(),
             optional=(),
             forms=(),
+            same=(),
             analysis=replace(
                 op.analysis,
                 attributes=tuple(name for name in op.analysis.attributes if name in used),

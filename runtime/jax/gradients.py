@@ -39,7 +39,7 @@ def with_gradients(program: Program, attributes: tuple[tuple[str, Any], ...], *a
     if backward is None or not any(differentiable(words[output.name]) for output in operation.outputs):
         return call(program, *arrays)
     # The gradient of codes is that of nothing which JAX could differentiate.
-    made, needed = _names(backward.operation.outputs), _names(backward.operation.inputs)
+    made, needed = backward.operation.gradients, _names(backward.operation.inputs)
     given = [name for name in (each.removeprefix(GRADIENT) for each in made) if differentiable(words[name])]
     called, known = f"skuda.{operation.function}", ", ".join(given) or "no input"
     stop = "jax.lax.stop_gradient makes an input a constant"
@@ -96,7 +96,7 @@ def _differentiable(program: Program, attributes: tuple[tuple[str, Any], ...]):
     """The function of a call's arrays, with its gradients."""
     operation, backward = program.operation, backward_of(program.plan_class)
     inputs, outputs = _names(operation.inputs), _names(operation.outputs)
-    needed, made = _names(backward.operation.inputs), _names(backward.operation.outputs)
+    needed, made = _names(backward.operation.inputs), backward.operation.gradients
 
     @jax.custom_vjp
     def run(*arrays):
@@ -110,11 +110,11 @@ def _differentiable(program: Program, attributes: tuple[tuple[str, Any], ...]):
     def reverse(kept, gradients):
         given = {GRADIENT + name: gradient for name, gradient in zip(outputs, gradients, strict=True)}
         found = call(*backward_call(program, backward, attributes, kept | given))
-        by_name = dict(zip(made, found, strict=True))
+        by_name = {name: None if index is None else found[index] for name, index in made.items()}
         parts = zip(inputs, program.plan.words, program.shapes, program.storages)
         return tuple(
             by_name[GRADIENT + name].reshape(shape).astype(element)
-            if GRADIENT + name in made and differentiable(word) else None
+            if by_name.get(GRADIENT + name) is not None and differentiable(word) else None
             for name, word, shape, element in parts
         )  # fmt: skip
 

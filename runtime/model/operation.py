@@ -219,6 +219,8 @@ class Operation(Record):
         source: name of the CUDA source. That of a form is a part of the row's file.
         optional: the inputs that a call may leave out (of a backward pass also those whose gradients it makes), and the
             number that each then is.
+        same: of a backward pass, gradients that it does not make: each is another one (`d_residual` is `d_input`), or
+            empty for an input that is declared constant.
         forms: for each of these, the operation that runs where it and those after it are left out.
         analysis: what follows from the formulas.
     """
@@ -236,6 +238,7 @@ class Operation(Record):
     source: str = ""
     optional: tuple[tuple[str, int | float], ...] = ()
     forms: tuple[tuple[str, str], ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
     analysis: Analysis = Analysis()
 
     @property
@@ -247,6 +250,12 @@ class Operation(Record):
     def function(self) -> str:
         """Name of the function form."""
         return self.name + ("_backward" if self.direction is Direction.BACKWARD else "")
+
+    @cached_property
+    def gradients(self) -> dict[str, int | None]:
+        """Of a backward pass: which output is each gradient; None for one that is declared constant."""
+        found: dict[str, int | None] = {operand.name: index for index, operand in enumerate(self.outputs)}
+        return found | {name: found.get(other) for name, other in self.same}
 
     @cached_property
     def numbers(self) -> dict[str, int | float]:

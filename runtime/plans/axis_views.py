@@ -132,7 +132,7 @@ class AxisViewPlan:
 
     def ready(self, values: Sequence, call: tuple) -> Ready | None:
         """`Plan.ready` for the caller's arrays."""
-        return self.plan.ready(values, call, self._axis_views)
+        return self.plan.ready(values, call, self.axis_views)
 
     def _operand(self, index: int, value) -> Any:
         """The operand in a caller's array, or the caller's number."""

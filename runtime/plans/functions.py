@@ -223,7 +223,7 @@ def _first_left_out(plan_class: type[Plan], inputs, without: str | None) -> str:
     operation, name = plan_class.operation, plan_class.__name__
     numbers = [*operation.numbers]
     if without is not None and not isinstance(without, str):
-        raise InvalidProblem(f"{name}: without is {without!r}, expected {', '.join(map(repr, numbers))} or None")
+        raise InvalidProblem(f"{name}: without is {shown(without)}, expected {', '.join(map(repr, numbers))} or None")
     given = {operand.name: value is not None for operand, value in zip(operation.inputs, inputs, strict=True)}
     first = next((each for each in numbers if not given.get(each, True) or each == without), without)
     if first not in numbers:

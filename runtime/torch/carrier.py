@@ -47,14 +47,14 @@ def carry(call: Call):
             return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, SkudaError) or _SCHEMA not in str(error):
+        if isinstance(error, SkudaError) or not str(error).startswith(_SCHEMA):
             raise
         with torch.no_grad():
-            call.run()  # which says what is wrong with an attribute
+            call.run()  # which says what is wrong with an argument
         raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-_SCHEMA = "Expected a value of type"  # of torch's error for what no schema takes
+_SCHEMA = "skuda::"  # where torch's error for what no schema takes begins
 
 
 def _is_carried(value) -> bool:

@@ -53,10 +53,13 @@ class Gradient:
 
     @cached_property
     def _made(self) -> list[int | None]:
-        """Of each input, which output of the backward operation is its gradient."""
-        names = [] if self.backward is None else [operand.name for operand in self.backward.outputs]
-        wanted = [_GRADIENT + operand.name for operand in self.operation.inputs]
-        return [names.index(name) if name in names else None for name in wanted]
+        """Of each input, which output of the backward operation is its gradient; None for a constant, and for one of
+        which nothing is declared."""
+        return [self._declared.get(_GRADIENT + operand.name) for operand in self.operation.inputs]
+
+    @cached_property
+    def _declared(self) -> dict[str, int | None]:
+        return {} if self.backward is None else self.backward.gradients
 
     @cached_property
     def _read(self) -> list[tuple[bool, int]]:
@@ -114,8 +117,8 @@ class Gradient:
         wanted = ctx.needs_input_grad[2:]
         missing = [
             operand.name
-            for operand, needed, made in zip(self.operation.inputs, wanted, self._made, strict=True)
-            if needed and made is None
+            for operand, needed in zip(self.operation.inputs, wanted, strict=True)
+            if needed and _GRADIENT + operand.name not in self._declared
         ]
         if missing:
             raise Unsupported(self._undeclared(missing))

@@ -15,7 +15,7 @@ from skuda.torch import operator_of
 sys.path.insert(0, str(Path(__file__).parents[1] / "pytorch"))
 
 from operations import call_of, plans, same
-from test_functions import chain, gradients, rows
+from test_followed_functions import chain, gradients, rows
 
 
 def moved(call, device="cuda"):

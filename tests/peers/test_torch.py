@@ -276,12 +276,12 @@ def test_torch_views_and_packed_codes():
     assert values.dtype == torch.float32
 
 
-def test_a_tensor_that_needs_a_gradient_is_read_and_not_tracked():
+def test_the_gradient_of_fake_quantize_is_torch_s():
     x = torch.randn(4, 8, requires_grad=True)
-    codes = skuda.quantize_per_tensor(x, 0.1, 0)
-    assert not codes.requires_grad
-    output = skuda.fake_quantize_per_tensor(x, 0.1, 0)
-    assert output.grad_fn is None and x.grad is None
+    assert not skuda.quantize_per_tensor(x, 0.1, 0).requires_grad
+    (ours,) = torch.autograd.grad(skuda.fake_quantize_per_tensor(x, 0.1, 0).square().sum(), x)
+    (theirs,) = torch.autograd.grad(torch.fake_quantize_per_tensor_affine(x, 0.1, 0, -128, 127).square().sum(), x)
+    assert torch.equal(ours, theirs)
 
 
 FP8 = {"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}

@@ -302,3 +302,26 @@ def test_a_direct_call_of_the_operator():
     assert same(torch.ops.skuda.sum(x, [0], keepdims=True).detach(), skuda.sum(x.detach(), axis=0, keepdims=True))
     codes = torch.ops.skuda.quantize_per_tensor.Scalar(x, 0.5, 0, None, None, "u8")
     assert same(codes, skuda.quantize_per_tensor(x, 0.5, 0, dtype="u8"))
+
+
+def test_a_gradient_that_is_another_one():
+    x, residual = rows(3, 8, requires_grad=True), rows(3, 8, seed=1, requires_grad=True)
+    total, output = skuda.add_rms_norm(x, residual, rows(8))
+    (total.sum() + output.square().sum()).backward()
+    assert same(x.grad, residual.grad) and x.grad.abs().sum() > 0
+
+
+def test_an_input_that_is_declared_constant(tmp_path):
+    from catalogs import make_catalog
+
+    text = """
+ops:
+  weighed:
+    inputs: {x: "T[*shape]", weight: "T[*shape]"}
+    outputs: {y: "T[*shape] = x * weight"}
+    backward: {d_x: "T[*shape] = d_y * weight", d_weight: constant}
+"""
+    weighed = make_catalog(tmp_path, "skuda_weighed", text).weighed
+    x, weight = rows(3, requires_grad=True), rows(3, requires_grad=True)
+    weighed(x, weight).sum().backward()
+    assert same(x.grad, weight.detach()) and weight.grad is None

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
+from skuda.codegen.examples import example
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REDUCE
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
@@ -156,15 +157,24 @@ class DescribedProgram:
     @cached_property
     def function_docs(self) -> list[str]:
         """One line for each parameter of the function form, but for those that all functions have."""
-        return [f"{name}: {meaning}" for name, _, meaning in self.argument_rows if name not in ("out", "stream")]
+        arrays = {operand.name: operand.signature for operand in self.operation.inputs}
+        rows = [(name, meaning) for name, _, meaning in self.argument_rows if name not in ("out", "stream")]
+        shapes = {name: f"{signature}, " for name, signature in arrays.items()}
+        return [f"{name}: {shapes.get(name, '')}{meaning}" for name, meaning in rows]
+
+    @cached_property
+    def example(self) -> list[str]:
+        """A call that runs, as lines of a session."""
+        return example(self.operation)
 
     @cached_property
     def returns(self) -> str:
         """What the function form returns."""
-        outputs = [f"{o.name} {o.signature}" for o in self.operation.outputs]
+        outputs = [f"{o.name}: {o.signature}" for o in self.operation.outputs]
         packed = any(self.operation.may_be_packed(o.element) for o in self.operation.outputs)
         tail = "; 4-bit codes two to a byte, low nibble first" if packed else ""
-        return (outputs[0] if len(outputs) == 1 else f"({', '.join(outputs)})") + tail + "."
+        several = f"({', '.join(outputs)}), a {self.operation.class_name}Results"
+        return (outputs[0] if len(outputs) == 1 else several) + tail + "."
 
     # ---- documentation ----
 

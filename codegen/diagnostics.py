@@ -45,11 +45,13 @@ class Diagnostics:
 
     Attributes:
         file_name: as it is to be printed.
+        done: what is not done where there is a mistake.
         lines: the file's lines without their ends.
     """
 
-    def __init__(self, file_name: str, text: str) -> None:
+    def __init__(self, file_name: str, text: str, done: str = "written") -> None:
         self.file_name = file_name
+        self.done = done
         self.lines = split_lines(text)
         self._mistakes: list[_Mistake] = []
 
@@ -76,7 +78,7 @@ class Diagnostics:
         if len(mistakes) > SHOWN:
             blocks.append(f"... and {len(mistakes) - SHOWN} more")
         count = "1 error" if len(mistakes) == 1 else f"{len(mistakes)} errors"
-        blocks.append(f"{count} in {escaped(self.file_name)}; nothing was written")
+        blocks.append(f"{count} in {escaped(self.file_name)}; nothing was {self.done}")
         return "\n".join(blocks)
 
     def raise_if_any(self) -> None:

@@ -22,7 +22,7 @@ from skuda.errors import SkudaError
 MANIFEST = "MANIFEST"
 HASHES = "@hashes@"  # what a template's header has in the place of the two hashes
 _HASH_LINE = re.compile(r"inputs sha256:([0-9a-f]{12}) body sha256:([0-9a-f]{12})")
-_HEADED = (".cu", ".py", ".md")  # files that may have a header
+_HEADED = (".cu", ".py", ".pyi", ".md")  # files that may have a header
 _SUBFOLDERS = ("cuda", "plans", "reference", "docs")
 
 

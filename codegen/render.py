@@ -21,6 +21,7 @@ from skuda.codegen.program import Row, Spec
 from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
+from skuda.codegen.stubs import Stub
 from skuda.model.operation import SECTION, Analysis, Attribute, Operand, Operation, Over, Reduced
 from skuda.model.records import Record
 from skuda.model.sku import Direction
@@ -41,11 +42,13 @@ SOURCE = Template("source.cu.jinja", "cuda/{name}.cu", "//%")
 PLANS = Template("plan.py.jinja", "plans/{name}.py", "#%")
 PAGE = Template("doc.md.jinja", "docs/{name}.md", "%%")
 CATALOG_TEMPLATE = Template("catalog.py.jinja", "__init__.py", "#%")
+STUB = Template("catalog.pyi.jinja", "__init__.pyi", "#%")
 
 
 def render(spec: Spec) -> dict[str, str]:
     """Every file of the package, by its path below it."""
     files: dict[str, str] = {}
+    stubs: list[Stub] = []
     for row in spec.rows:
         inputs = _row_inputs(row, spec)
         every = [Described(each) for each in (row, *row.forms.values())]
@@ -53,17 +56,29 @@ def render(spec: Spec) -> dict[str, str]:
         files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
         context["sections"] = [_section(each.row) for each in every]
         files[SOURCE.path.format(name=row.name)] = _rendered(SOURCE, context, inputs)
+        rows = {program.backward: program for program in every[0].programs}
+        stubs += [Stub(program, rows[program.backward]) for each in every for program in each.programs]
         programs = [program for each in every for program in each.with_stages]
         whole = next(each for each in programs if not each.operation.analysis.stage)
         context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
     forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
-    context = {"rows": names, "forms": forms, "origin": spec.file_name}
-    files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, "\n".join((*names, *map(str, forms.values()))))
+    gradients = gradients_of(spec)
+    context = {"rows": names, "forms": forms, "gradients": gradients, "origin": spec.file_name}
+    listed = "\n".join((*names, *map(str, forms.values()), *gradients))
+    files[CATALOG_TEMPLATE.path] = _rendered(CATALOG_TEMPLATE, context, listed)
+    context = {"stubs": stubs, "origin": spec.file_name}
+    files[STUB.path] = _rendered(STUB, context, listed)
     files["plans/__init__.py"] = ""
     files["ops.schema.json"] = schema_text()
     return dict(sorted(files.items()))
+
+
+def gradients_of(spec: Spec) -> tuple[str, ...]:
+    """The rows and forms that have a backward pass."""
+    every = [each for row in spec.rows for each in (row, *row.forms.values())]
+    return tuple(row.name for row in every if row.backward is not None)
 
 
 @dataclass(frozen=True)

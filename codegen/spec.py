@@ -62,6 +62,25 @@ def loads(text: str, file_name: str = "ops.yaml") -> Spec:
     return Spec(file_name, tuple(forms.linked(sourced)), reader.known_functions, shadowed)
 
 
+def loads_row(text: str, name: str, called: str) -> Spec:
+    """Checks one operation from the text of its row, and functions of its own under `functions:`.
+
+    Args:
+        text: the keys of a row; or one key, the operation's name, with these under it.
+        name: the operation's name if the text has none.
+        called: what messages call the text.
+
+    Raises:
+        SpecError: the text has mistakes; the message lists all of them.
+    """
+    diagnostics = Diagnostics(called, text, "defined")
+    tree = read(text, diagnostics)
+    reader = _FileReader(diagnostics)
+    row = reader.only_row(tree, name) if tree is not None else None
+    diagnostics.raise_if_any()
+    return Spec(called, tuple(forms.linked((replace(row, source=text),))), reader.known_functions)
+
+
 def _own(lines: list[str]) -> list[str]:
     """The lines of a row, without what stands between it and the next one: its files do not change with that."""
     while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith("#")):
@@ -99,7 +118,7 @@ class _FileReader(TreeReader):
 
     def file(self, tree: Mapping) -> list[Row]:
         sections = self.keys(tree, ("functions", "ops"), "the file") or {}
-        functions = self.known_functions = self.functions(sections.get("functions"), library())
+        self.known_functions = self.functions(sections.get("functions"), library())
         if "ops" not in sections:
             self.error(tree.place, "the file has no `ops:`", "write `ops:` and the operations under it")
             return []
@@ -112,12 +131,27 @@ class _FileReader(TreeReader):
             if named and twin != name.value:
                 message = f"`{name.value}` and `{twin}` give their plans the same name"
                 self.error(name.place, message, "rename one")
-            fields = self.keys(body, _ROW_KEYS, f"operation `{name.value}`")
-            if fields is not None:
-                row = RowReader(self.diagnostics, name, fields, functions, self.broken_functions).row()
-                if row is not None:
-                    rows.append(row)
+            row = self.row(name, body)
+            if row is not None:
+                rows.append(row)
         return rows
+
+    def row(self, name: Text, body) -> Row | None:
+        """One operation; None where it has a mistake, which has been reported."""
+        fields = self.keys(body, _ROW_KEYS, f"operation `{name.value}`")
+        if fields is None:
+            return None
+        return RowReader(self.diagnostics, name, fields, self.known_functions, self.broken_functions).row()
+
+    def only_row(self, tree: Mapping, name: str) -> Row | None:
+        """The operation of a text that has no other; its name is `name`, or the text's one key."""
+        own = [(key, value) for key, value in tree.entries if key.value != "functions"]
+        functions = next((value for key, value in tree.entries if key.value == "functions"), None)
+        self.known_functions = self.functions(functions, library())
+        if len(own) == 1 and own[0][0].value not in _ROW_KEYS and isinstance(own[0][1], Mapping):
+            (named, body), *_ = own
+            return self.row(named, body) if check_name(named, self.diagnostics) else None
+        return self.row(Text(name, tree.place), Mapping(tuple(own), tree.place))
 
     def functions(self, node, library: dict[str, Function]) -> dict[str, Function]:
         """The functions of a spec, and those of the catalog whose names it gives to none of its own."""

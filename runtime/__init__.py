@@ -7,10 +7,6 @@
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from skuda.generated import *  # noqa: F403
 
 __version__ = "0.1.0"
 
@@ -20,7 +16,9 @@ _HOMES = {
     "KernelSku": "launch.registry",
     "PrecisionGuarantee": "model.sku",
     "SkudaError": "errors",
+    "define": "codegen.define",  # reads rows as the generator does, and imports it
 }
+_NOTEBOOK = "codegen.notebook"  # shows a function's formulas as mathematics
 
 
 def __getattr__(name: str):
@@ -37,9 +35,15 @@ def __getattr__(name: str):
         value = catalog.attribute(name)
     except AttributeError as error:
         raise AttributeError(str(error).replace("skuda.generated", "skuda", 1), name=name) from None
+    if not isinstance(value, type):
+        value._repr_markdown_ = lambda: importlib.import_module(f"skuda.{_NOTEBOOK}").of_function(name)
     globals()[name] = value
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *importlib.import_module("skuda.generated").CATALOG.modules})
+    """What completion shows: every operation, the package's own names, and the public modules that are loaded."""
+    from skuda.names import PUBLIC
+
+    own = [name for name in globals() if name.startswith("__") or name in PUBLIC]
+    return sorted({*own, *_HOMES, *importlib.import_module("skuda.generated").CATALOG.functions()})

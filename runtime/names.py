@@ -11,7 +11,7 @@ from types import ModuleType
 # The public names of the package, and of a package that is generated: an operation has another name.
 PUBLIC = frozenset(
     (
-        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError",
+        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define",
         "errors", "generated", "jax", "plans", "reference", "torch",
     )  # fmt: skip
 )
@@ -21,20 +21,28 @@ MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirnam
 OUT = "{} written instead of a new one; may be an input of the same type and shape."
 OUT_OF = {False: "an array", True: "a tuple with an array for each output,"}
 STREAM = "what to launch on; the current stream of the arrays' library if None."
+SESSION = "skuda.defined"  # below it are the packages of operations that a session defines
 _RAISES = "SkudaError: arguments that do not fit; nothing is launched or written then."
 
 
 def documented(function: Callable) -> Callable:
-    """Adds to the docstring of a generated function what all of them take, and what they raise."""
+    """Adds to the docstring of a generated function what all of them take and raise, and imports for its example."""
     text = function.__doc__
     if text is not None:
         indent = "    " if "\n    Args:" in text else ""  # Python 3.13 takes it away
         said, returns = text.rstrip().split(f"\n\n{indent}Returns:\n")
+        returns, example, lines = returns.partition(f"\n\n{indent}Example:\n")
         out = OUT.format(OUT_OF[returns.lstrip()[0] == "("])
-        argument = f"\n{indent}    "
-        said += f"{argument}out: {out}{argument}stream: {STREAM}"
-        raises = f"\n\n{indent}Raises:{argument}{_RAISES}\n{indent}"
-        function.__doc__ = f"{said}\n\n{indent}Returns:\n{returns}{raises}"
+        line = f"\n{indent}    "
+        said += f"{line}out: {out}{line}stream: {STREAM}"
+        raises = f"\n\n{indent}Raises:{line}{_RAISES}"
+        if example:
+            package = function.__module__.rpartition(".plans.")[0].removesuffix(".generated")
+            imports = f"{line[1:]}>>> import numpy as np"
+            if not package.startswith(SESSION):
+                imports += f"{line}>>> from {package} import {function.__name__}"
+            example += f"{imports}\n{lines}"
+        function.__doc__ = f"{said}\n\n{indent}Returns:\n{returns}{raises}{example}\n{indent}"
     return function
 
 

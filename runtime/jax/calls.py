@@ -24,7 +24,7 @@ def carry(call: Call):
     values = [tuple(value) if isinstance(value, list) else value for value in call.attributes]
     named = zip((attribute.name for attribute in plan_class.operation.attributes), values, strict=True)
     outputs = with_gradients(program, tuple(named), *arrays)
-    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+    return plan_class.results_type(*outputs) if len(outputs) > 1 else outputs[0]
 
 
 CARRIERS["jax"] = carry

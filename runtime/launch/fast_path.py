@@ -128,6 +128,7 @@ class _Maker:
     ):
         self._made: dict[int, FastPath] = {}
         self._device_of = device_of[library]
+        self._results = plan.results_type
         operation = plan.operation
         inputs = len(operation.inputs)
         storages = [DTYPES[word].storage for word in plan.words]
@@ -207,6 +208,7 @@ class _Maker:
         attributes, asked = call
         library = library_of_plain(self._types[-1])
         known = {f"attribute{index}": value for index, value in enumerate(attributes)}
+        known |= {"named": tuple.__new__, "results": self._results}
         known |= {"asked": asked, "FOLLOWED": FOLLOWED, "empty": library.contiguous, "wrote": library.wrote}
         known |= library.followers
         make = _factory(*self._pattern, len(attributes))
@@ -305,7 +307,8 @@ class _Text:
         gradients = " or ".join(f"v{index}.requires_grad" for index in inputs)
         given = [f"{outputs} = out"]
         if several:
-            given = [*self._refused(["type(out) is not tuple", f"len(out) != {len(self.outputs)}"]), *given]
+            is_tuple = "type(out) is tuple or type(out) is results"
+            given = [*self._refused([f"not ({is_tuple})", f"len(out) != {len(self.outputs)}"]), *given]
         given += self._refused(self._types(self.outputs))
         given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
         new = []
@@ -336,9 +339,10 @@ class _Text:
             "if out is not None:",
             *([f"    wrote(({outputs},))"] if self.is_torch else []),
             "    return out",
-            f"return {outputs}",
+            f"return {f'named(results, ({outputs}))' if several else outputs}",
         ]
-        names = ["asked", "FOLLOWED", "empty", "wrote", *(f"attribute{index}" for index in range(attributes))]
+        names = ["asked", "FOLLOWED", "named", "results", "empty", "wrote"]
+        names += [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
         return self._made("def made(values, attributes, options, stream):", body,
                           [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from skuda.launch.kernel import Kernel
     from skuda.plans.plan import Plan
 
-_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type"}  # by what their names end with
+# By what their names end with.
+_CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 
@@ -39,11 +40,19 @@ class Catalog:
         package: its import name.
         modules: its plan modules, one a row.
         forms: of rows with optional inputs, the operations that they are without some of them.
+        gradients: the rows and forms that have a backward pass.
     """
 
-    def __init__(self, package: str, modules: tuple[str, ...], forms: Mapping[str, tuple[str, ...]] = {}):
+    def __init__(
+        self,
+        package: str,
+        modules: tuple[str, ...],
+        forms: Mapping[str, tuple[str, ...]] = {},
+        gradients: tuple[str, ...] = (),
+    ):
         self.package = package
         self.modules = modules
+        self.gradients = gradients
         rows = {form: row for row, of in forms.items() for form in of} | {row: row for row in modules}
         self._rows = {class_stem(name): row for name, row in rows.items()}
 
@@ -93,20 +102,27 @@ class Catalog:
         Raises:
             AttributeError: there is none; names the nearest.
         """
-        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor)?", name).groups("")
+        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor|Results)?", name).groups("")
         row = self._rows.get(stem) or name.removesuffix("_backward")
         if row in self.modules:
             found = vars(self.module(row)).get(f"{stem}{backward}Plan" if kind else name)
+            if found is not None and kind in _CLASSES:
+                found = getattr(found, _CLASSES[kind])  # None: there are no results of one output
             if found is not None:
-                return getattr(found, _CLASSES[kind]) if kind in _CLASSES else found
+                return found
         near = _nearest(name, self.names())
         help = f"; did you mean {near[0]!r}?" if near else ""
         raise AttributeError(f"{self.package} has no {name!r}{help}", name=name)
 
+    def functions(self) -> list[str]:
+        """The names of its functions, of each row the forward pass and then the backward pass."""
+        gradients = set(self.gradients)
+        return [name + end for name in self.modules for end in ("", "_backward") if not end or name in gradients]
+
     def names(self) -> list[str]:
-        """Every public name: functions and classes of forward passes."""
-        classes = [stem + kind for stem in self._rows for kind in ("Plan", "Args", "Descriptor")]
-        return [*self.modules, *classes]
+        """Every public name: functions, and the classes that all operations have."""
+        stems = [*self._rows, *(f"{class_stem(name)}Backward" for name in self.gradients)]
+        return [*self.functions(), *(stem + kind for stem in stems for kind in ("Plan", "Args", "Descriptor"))]
 
 
 def source_text(package: Traversable, name: str) -> str:
@@ -147,6 +163,14 @@ def register(catalog: Catalog) -> Catalog:
     _tables.cache_clear()
     kernel.cache_clear()
     return catalog
+
+
+def forget(catalog: Catalog) -> None:
+    """Takes a catalog out of the table of kernels."""
+    if _CATALOGS.get(catalog.package) is catalog:
+        del _CATALOGS[catalog.package]
+    _tables.cache_clear()
+    kernel.cache_clear()
 
 
 def catalogs() -> tuple[Catalog, ...]:

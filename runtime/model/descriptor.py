@@ -1,8 +1,11 @@
-"""What a descriptor says, checked: element types, sizes of dimensions, and values of attributes."""
+"""The classes of descriptors, arguments and results. What a descriptor says, checked: element types, sizes of
+dimensions, and values of attributes."""
 
 from __future__ import annotations
 
+from _collections import _tuplegetter  # the fields of a named tuple
 from math import isinf, prod
+from types import GenericAlias
 from typing import Any
 
 import numpy as np
@@ -55,6 +58,61 @@ def args_class(operation: Operation, plan: str, package: str) -> type[Args]:
         return of_arguments(operation, plan)
 
     return Args.of(f"{operation.class_name}Args", tuple(o.name for o in operation.operands), package, write)
+
+
+def results_class(operation: Operation, plan: str, package: str) -> type[tuple]:
+    """The class of an operation's several outputs: a named tuple, to torch and JAX too.
+
+    `collections.namedtuple` writes and compiles a method of each class, which takes longer. torch's compiler wants
+    `tuple` as its only base.
+
+    Args: as of `descriptor_class`.
+    """
+    names = tuple([operand.name for operand in operation.outputs])
+
+    def write() -> str:
+        from skuda.model.documentation import of_results
+
+        return of_results(operation)
+
+    own: dict[str, Any] = {
+        operand.name: _tuplegetter(index, operand.signature) for index, operand in enumerate(operation.outputs)
+    }
+    own |= {"__module__": package, "__doc__": Written(write), "__slots__": (), "__match_args__": names}
+    own |= {"_fields": names, "_field_defaults": {}, "_make": classmethod(tuple.__new__), "__new__": _new}
+    own |= {"_asdict": _asdict, "_replace": _replace, "__repr__": _repr, "__getnewargs__": _values}
+    own["__class_getitem__"] = classmethod(GenericAlias)  # stubs say of which arrays it is
+    return type(f"{operation.class_name}Results", (tuple,), own)
+
+
+def _new(cls, *values, **named):
+    """A tuple of one value for each field."""
+    if named:
+        values += tuple([named.pop(name) for name in cls._fields[len(values) :] if name in named])
+    if named or len(values) != len(cls._fields):
+        got = ", ".join(named) or f"{len(values)} values"
+        raise TypeError(f"{cls.__name__}: got {got}, expected one for each of {', '.join(cls._fields)}")
+    return tuple.__new__(cls, values)
+
+
+def _values(self) -> tuple:
+    """For copies and pickles."""
+    return tuple(self)
+
+
+def _asdict(self) -> dict[str, Any]:
+    """The values by name."""
+    return dict(zip(self._fields, self))
+
+
+def _replace(self, **values):
+    """The same but for some values."""
+    return type(self)(**{**self._asdict(), **values})
+
+
+def _repr(self) -> str:
+    shown = ", ".join(f"{name}={value!r}" for name, value in zip(self._fields, self))
+    return f"{type(self).__name__}({shown})"
 
 
 def is_number(value) -> bool:

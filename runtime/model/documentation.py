@@ -25,6 +25,12 @@ def of_arguments(operation: Operation, plan: str) -> str:
     return _text(f"Arrays of one {plan}.run.", lines)
 
 
+def of_results(operation: Operation) -> str:
+    """The docstring of the class of an operation's outputs."""
+    lines = [f"{operand.name}: {operand.signature}." for operand in operation.outputs]
+    return _text(f"What {operation.function} returns, a tuple whose elements have names.", lines)
+
+
 def _text(first: str, lines: list[str]) -> str:
     return "\n".join([first, "", "Attributes:", *(f"    {line}" for line in lines)])
 

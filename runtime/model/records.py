@@ -89,7 +89,7 @@ class Record:
     __dataclass_fields__ = DataclassFields()
     __signature__ = _Signature()
 
-    def __init_subclass__(cls, aside: tuple[str, ...] = ()):
+    def __init_subclass__(cls, aside: tuple[str, ...] = ()) -> None:
         own, base = vars(cls), super(cls, cls)
         fields = tuple(dict.fromkeys((*base._fields, *own.get("__annotations__", ()))))
         cls._fields = cls.__match_args__ = fields
@@ -169,7 +169,7 @@ class Args:
     _defaults: ClassVar[dict[str, Any]] = {}
     __dataclass_fields__ = DataclassFields()
 
-    def __init_subclass__(cls):
+    def __init_subclass__(cls) -> None:
         cls._fields = cls.__match_args__ = tuple(vars(cls)["__annotations__"])
         for index, name in enumerate(cls._fields):
             read_only = property(lambda self, index=index: self._values[index])

@@ -49,6 +49,8 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
 RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
+_named = tuple.__new__  # of several outputs; faster than a call of their class
+
 
 class Call:
     """A call of a function form, for what carries it through a framework.
@@ -129,7 +131,7 @@ def call(
         keepdims: whether outputs keep the axes that are reduced, with one element each.
 
     Returns:
-        The output, or a tuple of outputs in the row's order.
+        The output, or a named tuple of outputs in the row's order; what the caller gave as the array to write.
     """
     if tracing():
         asked = (dtype, *output_dtypes), input_dtype, shape, keepdims
@@ -170,12 +172,12 @@ def call(
                     outputs = _outputs(plan, library, device, None)
                     try:
                         plan.execute((*values[:-1], *outputs), stream)
-                        return tuple(outputs) if len(outputs) > 1 else outputs[0]
+                        return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
                     except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
                         pass
             elif fast_path(values, stream):
                 if library.name == "torch":
-                    library.wrote(out if type(out) is tuple else (out,))
+                    library.wrote(out if isinstance(out, tuple) else (out,))
                 return out
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
@@ -314,7 +316,7 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
         return out
     handle = 0 if first.device == CPU else plan.stream_of(first, stream)
     outputs = [library.hand_back(output, handle) for output in outputs]
-    return tuple(outputs) if len(outputs) > 1 else outputs[0]
+    return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
 
 
 def normalized(call: Call) -> Call:
@@ -335,7 +337,7 @@ def _of_many(fast_path: FastPath, count: int) -> FastPath:
 
     def spread(values: Sequence, stream) -> bool:
         *inputs, outputs = values
-        return type(outputs) is tuple and len(outputs) == count and fast_path((*inputs, *outputs), stream)
+        return isinstance(outputs, tuple) and len(outputs) == count and fast_path((*inputs, *outputs), stream)
 
     return spread
 

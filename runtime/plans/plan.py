@@ -30,7 +30,7 @@ from skuda.launch.prepared import (
     refuse,
     starts,
 )
-from skuda.model.descriptor import args_class, attributes_of, descriptor_class, sizes_of, types_of
+from skuda.model.descriptor import args_class, attributes_of, descriptor_class, results_class, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COUNTED, FORM, Operation, class_stem, count, packed_shape
 from skuda.model.sku import BackendKind, KernelSku, PrecisionGuarantee
@@ -86,6 +86,19 @@ class _OfOperation:
         return vars(owner)[self._name]
 
 
+def _results(operation: Operation, plan: str, package: str) -> type[tuple] | None:
+    """The class of several outputs; None of one. A form that makes what its row makes has the row's."""
+    if len(operation.outputs) == 1:
+        return None
+    if operation.name != operation.row and not operation.analysis.stage:
+        module = import_module(f"{package}.plans.{operation.row}")
+        function = operation.row + operation.function.removeprefix(operation.name)
+        whole = getattr(module, f"{class_stem(function)}Plan")
+        if [each.name for each in whole.operation.outputs] == [each.name for each in operation.outputs]:
+            return whole.results_type
+    return results_class(operation, plan, package)
+
+
 class Plan:
     """One operation at fixed sizes, element types and attributes, ready to run any number of times.
 
@@ -95,6 +108,7 @@ class Plan:
     Attributes:
         descriptor_type: the class of what `select` takes.
         args_type: the class of what `run` takes.
+        results_type: the class of the tuple that the function form returns; None where there is one output.
         package: the generated package that it is in.
     """
 
@@ -103,8 +117,9 @@ class Plan:
     package: ClassVar[str]
     descriptor_type = _OfOperation(descriptor_class)
     args_type = _OfOperation(args_class)
+    results_type = _OfOperation(_results)
 
-    def __init_subclass__(cls):
+    def __init_subclass__(cls) -> None:
         cls.package = cls.__module__.rpartition(".plans.")[0]
 
     @classmethod

@@ -77,7 +77,8 @@ def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
     def compute(*inputs):
         return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
 
-    return operator_of(plan_class).gradient.function.apply(compute, (attributes, options), *values[:-1])
+    operator = operator_of(plan_class)
+    return operator.named(operator.gradient.function.apply(compute, (attributes, options), *values[:-1]))
 
 
 functions.CARRIERS["torch"] = carry

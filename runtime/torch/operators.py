@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
+from torch.utils._pytree import _register_namedtuple
 
 from skuda.arrays.libraries import torch_dtypes
 from skuda.errors import Unsupported
@@ -20,6 +21,7 @@ from skuda.torch import gradients, schema, transforms
 from skuda.torch.described import described
 
 NAMESPACE = "skuda"
+SERIALIZED: set[type[tuple]] = set()  # classes whose names torch.export knows
 TAGS = (torch.Tag.pt2_compliant_tag, torch.Tag.flexible_layout)
 
 
@@ -32,6 +34,7 @@ class Operator:
         name: of the operators, in their namespace.
         arguments: of the schema, in order.
         inputs, scalars: where the inputs are among the arguments, and those of them that are one value.
+        results: the class of several outputs; None of one.
         gradient: what autograd records.
         overloads: the operators, by whether they take numbers, and whether they are given what they write.
     """
@@ -51,6 +54,7 @@ class Operator:
         ]
         self._options = {name: positions[name] for name in self.operation.options}
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
+        self.results = plan_class.results_type
         self.overloads: dict[tuple[bool, bool], Any] = {}
         self.gradient = gradients.Gradient(self)
 
@@ -128,10 +132,14 @@ class Operator:
                 values[position] = self._tensor_of(values[position], position, call.inputs)
             numbers = []
         if call.out is None:
-            return self.overloads[bool(numbers), False](*values)
+            return self.named(self.overloads[bool(numbers), False](*values))
         outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
         self.overloads[bool(numbers), True](*values, *outs)
         return call.out
+
+    def named(self, made):
+        """What a call returns, of what an operator returns."""
+        return made if self.results is None else self.results(*made)
 
     def _tensor_of(self, number, position: int, inputs: tuple):
         """A number as a tensor of one value: an integer as i32, a float as the compute type."""
@@ -207,8 +215,11 @@ def operators() -> tuple[Operator, ...]:
 
 
 def register_operators() -> None:
-    """Registers the operations of all catalogs that are loaded, as far as they are not."""
-    for catalog in registry.catalogs():
+    """Registers the operations of all catalogs that are loaded, as far as they are not; takes away those of others."""
+    loaded = registry.catalogs()
+    for package in _REGISTERED.keys() - {catalog.package for catalog in loaded}:
+        _forget(package)
+    for catalog in loaded:
         known = _REGISTERED.get(catalog.package)
         if known is None or known[0] is not catalog:
             if known is not None:  # generated anew
@@ -231,6 +242,7 @@ def _register(catalog: registry.Catalog) -> None:
         for plan_class in catalog.plans(module):
             if plan_class.operation.analysis.stage or plan_class in _OPERATORS:
                 continue
+            _export_as_named(plan_class.results_type)
             name = plan_class.operation.function
             if name in _NAMES:  # another catalog's
                 name = f"{catalog.package.replace('.', '_')}_{name}"
@@ -240,6 +252,13 @@ def _register(catalog: registry.Catalog) -> None:
                 _define(library, operator, numbers)
             for name in dict(operator.operation.forms):
                 form_of(plan_class, name)  # torch.compile cannot import what this does
+
+
+def _export_as_named(results: type[tuple] | None) -> None:
+    """Lets `torch.export` save programs that return a named tuple; to torch's other parts it is one as it stands."""
+    if results is not None and results not in SERIALIZED:
+        SERIALIZED.add(results)
+        _register_namedtuple(results, serialized_type_name=f"{results.__module__}.{results.__name__}")
 
 
 def _define(library: torch.library.Library, operator: Operator, numbers: bool) -> None:

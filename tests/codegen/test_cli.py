@@ -57,7 +57,7 @@ def skuda_command(capsys):
 def test_generate_says_what_it_did(here, skuda_command):
     status, out, _ = skuda_command("generate")
     assert status == 0
-    assert out.startswith("1 operation, 7 files: 7 written, 0 removed in 0.")
+    assert out.startswith("1 operation, 8 files: 8 written, 0 removed in 0.")
     assert skuda_command("generate")[1].startswith("generated: up to date (0.")
 
 
@@ -70,7 +70,7 @@ def test_generate_says_which_edited_files_it_overwrites_and_removes(here, skuda_
     out = skuda_command("generate")[1]
     assert "generated/cuda/twice.cu was edited by hand: removed\n" in out
     assert "generated/plans/twice.py was edited by hand: removed\n" in out
-    assert "5 written, 3 removed" in out
+    assert "6 written, 3 removed" in out
     path = here / "generated" / "cuda" / "thrice.cu"
     path.write_text(path.read_text() + "\n")
     assert "generated/cuda/thrice.cu was edited by hand: overwritten\n" in skuda_command("generate")[1]
@@ -108,7 +108,7 @@ def test_a_folder_that_cannot_be_written(here, skuda_command):
 
 def test_check_is_silent_but_for_one_line_when_all_is_well(here, skuda_command):
     skuda_command("generate")
-    assert skuda_command("check") == (0, "generated: 1 operation, 7 files, all as ops.yaml wants them\n", "")
+    assert skuda_command("check") == (0, "generated: 1 operation, 8 files, all as ops.yaml wants them\n", "")
 
 
 def test_check_names_each_kind_of_drift_and_the_command_that_mends_it(here, skuda_command):

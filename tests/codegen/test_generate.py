@@ -77,7 +77,7 @@ def inputs_hash(path: Path) -> str:
 
 
 def test_a_catalog_has_one_file_a_row_of_each_sort(catalog):
-    expected = {"__init__.py", "plans/__init__.py", "ops.schema.json", MANIFEST}
+    expected = {"__init__.py", "__init__.pyi", "plans/__init__.py", "ops.schema.json", MANIFEST}
     for row in ("scaled_add", "square"):
         expected |= {f"cuda/{row}.cu", f"plans/{row}.py", f"docs/{row}.md"}
     assert set(tree(catalog)) == expected

@@ -487,6 +487,30 @@ def test_the_function_form_makes_a_plan_once(driver, make, monkeypatch):
     assert len(driver.launches) == 2
 
 
+def test_several_outputs_have_names_however_often_a_call_is_made(driver, monkeypatch):
+    """By the full check, by the fast path, and by what serves a call that repeats one."""
+    pointers = iter(range(8 << 12, 1 << 20, 1 << 12))
+    dtypes: list[np.dtype] = []
+
+    def new(shape, storage):
+        dtypes.append(np.dtype(storage))
+        return array(next(pointers), shape, storage)
+
+    monkeypatch.setattr(libraries._CuPy, "empty", lambda self, shape, storage, device: new(shape, storage))
+    monkeypatch.setattr(libraries._CuPy, "contiguous", lambda self, shape, strides, dtype: new(shape, dtype))
+    x = array(1 << 12, (4, 8), "f4")
+    for _ in range(6):
+        made = skuda.dynamic_quantize_per_token(x)
+        assert type(made) is skuda.DynamicQuantizePerTokenResults
+        assert (made.scale.shape, made.output.shape) == ((4,), (4, 8))
+    assert skuda.DynamicQuantizePerTokenPlan in functions._READY
+    assert dtypes == [np.dtype(np.float32), np.dtype(np.int8)] * 6
+    monkeypatch.setattr(functions, "_call_anew", lambda *_: pytest.fail("checked in full"))
+    for out in (made, tuple(made)):
+        assert skuda.dynamic_quantize_per_token(x, out=out) is out
+    assert len(driver.launches) == 8
+
+
 def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driver, make):
     x, scale = make(1 << 12, (4, 8), "f4"), make(2 << 12, (4,), "f4")
     zero_point, out = make(3 << 12, (4,), "i4"), make(4 << 12, (4, 8), "i1")

@@ -41,6 +41,33 @@ def test_the_first_lines():
     assert np.allclose(gradient, wanted, atol=1e-5)
 
 
+def test_several_outputs_have_names():
+    made = jax.jit(skuda.dynamic_quantize_per_token)(ARRAY)
+    assert type(made) is type(skuda.dynamic_quantize_per_token(ARRAY)) is skuda.DynamicQuantizePerTokenResults
+    shapes = jax.tree.map(lambda each: each.shape, made)
+    assert shapes == skuda.DynamicQuantizePerTokenResults(scale=(4, 6), output=(4, 6, 8))
+    assert type(shapes) is type(made)
+    assert same_bits(made.output, skuda.dynamic_quantize_per_token(VALUES).output)
+
+
+def test_an_operation_that_the_session_defines():
+    from skuda.launch import registry
+
+    row = """
+        scaled_for_jax:
+          inputs: {x: "T[*shape]"}
+          attrs: {factor: C = 2}
+          outputs: {y: "T[*shape] = factor * x"}
+          backward: {d_x: "T[*shape] = factor * d_y"}
+        """
+    for factor in (2, 3):
+        scaled = skuda.define(row.replace("= 2", f"= {factor}"))
+        assert same_bits(jax.jit(scaled)(ARRAY), factor * VALUES)
+        assert same_bits(jax.grad(lambda x, f=scaled: f(x).sum())(ARRAY), np.full_like(VALUES, factor))
+        assert same_bits(jax.vmap(scaled)(ARRAY), factor * VALUES)
+    registry.forget(scaled.catalog)
+
+
 def test_the_lines_of_the_page_run():
     page = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text(encoding="utf-8")
     lines = re.search(r"## JAX.*?```python\n(.*?)```", page, re.DOTALL)[1]

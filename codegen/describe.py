@@ -173,7 +173,7 @@ class DescribedProgram:
         outputs = [f"{o.name}: {o.signature}" for o in self.operation.outputs]
         packed = any(self.operation.may_be_packed(o.element) for o in self.operation.outputs)
         tail = "; 4-bit codes two to a byte, low nibble first" if packed else ""
-        several = f"({', '.join(outputs)}), a {self.operation.class_name}Results"
+        several = f"({', '.join(outputs)}): named {self.operation.class_name}Results"
         return (outputs[0] if len(outputs) == 1 else several) + tail + "."
 
     # ---- documentation ----

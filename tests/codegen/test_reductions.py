@@ -554,7 +554,7 @@ def test_the_reference_computes_each_reduction_once_in_order():
     ]
     assert described.numpy == {"mid": "mid", "y": "(x - mid) / (reduced_1_ + reduced_0_ / row.count)"}
     assert described.reference_parameters == "C, row, x"
-    assert "reads" not in described.returns and described.returns == "(mid T[*n], y T[*n, d])."
+    assert "reads" not in described.returns and described.returns == "(mid: T[*n], y: T[*n, d]): named OpResults."
     rules = dict(described.rules)
     assert "sum over" in rules and "max over" not in rules
 

@@ -35,7 +35,7 @@ def test_bits_and_gradients(x, dtype):
     weight = torch.linspace(0.5, 2, 257)
     found = []
     for device in ("cpu", "cuda"):
-        leaf = x.to(device, dtype).requires_grad_()
+        leaf = x.to(device, dtype, copy=True).requires_grad_()
         made = swish(leaf, weight.to(device, dtype), beta=0.75)
         made.y.float().square().sum().backward()
         found.append([each.cpu() for each in (made.top, made.y, leaf.grad)])

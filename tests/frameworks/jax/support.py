@@ -22,7 +22,7 @@ def function(drawn: DrawnCall, **changed):
 
     def run(*arrays):
         found = call(drawn.plan_class, (*arrays, None), attributes, None, **options)
-        return found if isinstance(found, tuple) else (found,)
+        return tuple(found) if isinstance(found, tuple) else (found,)  # a plain one: specs are matched by type
 
     return run
 

@@ -180,10 +180,6 @@ class Operator:
     def _made(self, values) -> list:
         return made_by(self.call_of(values), described)
 
-    def function_name(self) -> str:
-        """What an error calls it."""
-        return f"skuda.{self.operation.function}"
-
 
 def _plain(value):
     """An attribute as Python's own numbers: a symbol is no longer one, so a program is compiled for its value."""

@@ -11,6 +11,7 @@ from torch._C import DispatchKey, DispatchKeySet, _ExcludeDispatchKeyGuard
 
 from skuda.arrays.libraries import CPU
 from skuda.arrays.views import View, contiguous_strides
+from skuda.errors import InvalidProblem
 from skuda.frameworks.batching import batched
 from skuda.model.operation import COMPUTE
 from skuda.plans.functions import Call
@@ -62,6 +63,11 @@ def vmap(operator: Operator, numbers: bool, out: bool) -> Callable:
             for value, dim in zip_longest(values, in_dims[: len(values)])
         ]
         count = len(operator.operation.outputs)
+        if out and None in dims[-count:]:
+            raise InvalidProblem(
+                f"skuda.{operator.operation.function}: out= is one array for all of the batch that torch.vmap maps over; "
+                "map out= too, or leave it out"
+            )
         dims_of_made = 0 if count == 1 else (0,) * count
         if not out and (one := _in_one_call(operator, info.batch_size, dims, values)) is not None:
             return operator.overloads[numbers, False](*one), dims_of_made
@@ -83,9 +89,10 @@ def _in_one_call(operator: Operator, size: int, dims: list, values: tuple) -> li
     """The arguments of the one call that maps another one; None where there is none (see `frameworks.batching`)."""
     operation = operator.operation
 
+    positions = iter(operator.inputs)  # in the order in which they are described
+
     def without_batch(value, name):
-        position = next(index for index in operator.inputs if values[index] is value)
-        view = described(value, name)
+        position, view = next(positions), described(value, name)
         if dims[position] is None or not isinstance(view, View):
             return view
         shape = tuple(extent for axis, extent in enumerate(value.shape) if axis != dims[position] % value.ndim)

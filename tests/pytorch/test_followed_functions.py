@@ -325,3 +325,9 @@ ops:
     x, weight = rows(3, requires_grad=True), rows(3, requires_grad=True)
     weighed(x, weight).sum().backward()
     assert same(x.grad, weight.detach()) and weight.grad is None
+
+
+def test_one_out_for_a_whole_batch_is_refused():
+    batch, out = rows(2, 3, 4), torch.empty(3, 4)
+    with pytest.raises(InvalidProblem, match="softmax: out= is one array for all of the batch"):
+        torch.vmap(lambda x: skuda.softmax(x, out=out))(batch)

@@ -65,7 +65,7 @@ def vmap(operator: Operator, numbers: bool, out: bool) -> Callable:
         count = len(operator.operation.outputs)
         if out and None in dims[-count:]:
             raise InvalidProblem(
-                f"skuda.{operator.operation.function}: out= is one array for all of the batch that torch.vmap maps over; "
+                f"skuda.{operator.operation.function}: out= is one array for all of the batch that vmap maps over; "
                 "map out= too, or leave it out"
             )
         dims_of_made = 0 if count == 1 else (0,) * count

@@ -22,7 +22,7 @@ from skuda.arrays.libraries import (
 )
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
+from skuda.launch.prepared import FastPath, Ready, Repeated, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
@@ -140,10 +140,8 @@ def call(
     ready = _READY.get(plan_class)
     if ready is not None:
         made = ready(values, attributes, options, stream)
-        if made is FOLLOWED:
-            return RECORDERS["torch"](plan_class, values, attributes, options)
         if made is not None:
-            return made
+            return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
     key = None
     if type(values[0]) in PLAIN:
         try:
@@ -309,7 +307,7 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
             if len(_FAST_PATHS) >= _MOST_PLANS:
                 _FAST_PATHS.clear()
             *_, given, options = key[:5]
-            ready = plan.ready((*inputs, *outputs), (given, options)) if shape is None else None
+            ready = plan.ready((*inputs, *outputs), (given, options))
             _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs)), ready
     if out is not None:
         mark_written(outputs)
@@ -335,9 +333,10 @@ def normalized(call: Call) -> Call:
 def _of_many(fast_path: FastPath, count: int) -> FastPath:
     """A fast path that takes its outputs as one tuple."""
 
-    def spread(values: Sequence, stream) -> bool:
+    def spread(values: Sequence, stream, may_allocate: bool = True) -> bool:
         *inputs, outputs = values
-        return isinstance(outputs, tuple) and len(outputs) == count and fast_path((*inputs, *outputs), stream)
+        fits = isinstance(outputs, tuple) and len(outputs) == count
+        return fits and fast_path((*inputs, *outputs), stream, may_allocate)
 
     return spread
 

@@ -49,6 +49,7 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
 RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
+_SHAPE = 3  # where the options of a call have `shape`
 _named = tuple.__new__  # of several outputs; faster than a call of their class
 
 
@@ -81,7 +82,10 @@ class Call:
 
     def run(self):
         """The call on the arrays themselves, whatever their framework follows."""
-        return _run(*(getattr(self, name) for name in self._fields))
+        values = (*self.inputs, self.out)
+        key, known = _known(self.plan_class, values, self.attributes, self.options)
+        made = None if known is None else _repeat(self.plan_class, known, values, self.stream)
+        return _run(*(getattr(self, name) for name in self._fields), key) if made is None else made
 
 
 def tracing() -> bool:
@@ -142,43 +146,55 @@ def call(
         made = ready(values, attributes, options, stream)
         if made is not None:
             return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
-    key = None
-    if type(values[0]) in PLAIN:
-        try:
-            key = plan_class, values[0].dtype, values[0].shape, attributes, options
-            if attributes:
-                types = (*map(type, attributes),)
-                key += types  # 1.0 == 1, but is no integer
-                if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
-                    key += (repr(attributes),)
-            if shape is not None:
-                key += (*map(type, shape),)
-            known = _FAST_PATHS.get(key)
-        except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
-            key = known = None
-        if known is not None:
-            plan, fast_path, ready = known
-            if ready is not None:
-                _READY[plan_class] = ready
-            out = values[-1]
-            library = library_of_plain(type(values[0]))
-            if library.follows(values):  # as a carrier understands it
-                pass
-            elif out is None:
-                device = device_of[library.name](values[0])
-                if device != CPU:
-                    outputs = _outputs(plan, library, device, None)
-                    try:
-                        plan.execute((*values[:-1], *outputs), stream)
-                        return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
-                    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
-                        pass
-            elif fast_path(values, stream):
-                if library.name == "torch":
-                    library.wrote(out if isinstance(out, tuple) else (out,))
-                return out
+    key, known = _known(plan_class, values, attributes, options)
+    if known is not None:
+        if known[2] is not None:
+            _READY[plan_class] = known[2]
+        if not library_of_plain(type(values[0])).follows(values):  # as a carrier understands it
+            made = _repeat(plan_class, known, values, stream)
+            if made is not None:
+                return made
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple) -> tuple:
+    """The key of a call among `_FAST_PATHS`, and what is found there; None for each where there is none."""
+    if type(values[0]) not in PLAIN:
+        return None, None
+    try:
+        key = plan_class, values[0].dtype, values[0].shape, attributes, options
+        if attributes:
+            types = (*map(type, attributes),)
+            key += types  # 1.0 == 1, but is no integer
+            if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
+                key += (repr(attributes),)
+        if options[_SHAPE] is not None:
+            key += (*map(type, options[_SHAPE]),)
+        return key, _FAST_PATHS.get(key)
+    except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
+        return None, None
+
+
+def _repeat(plan_class: type[Plan], known: tuple, values: tuple, stream):
+    """What a call returns that repeats a known one with arrays of its own; None where it does not."""
+    plan, fast_path, _ = known
+    library, out = library_of_plain(type(values[0])), values[-1]
+    if out is not None:
+        if not fast_path(values, stream):
+            return None
+        if library.name == "torch":
+            library.wrote(out if isinstance(out, tuple) else (out,))
+        return out
+    device = device_of[library.name](values[0])
+    if device == CPU:
+        return None
+    outputs = _outputs(plan, library, device, None)
+    try:
+        plan.execute((*values[:-1], *outputs), stream)
+    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
+        return None
+    return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
 
 
 def call_without(plan_class: type[Plan], values, attributes, stream, without: str | None = None, **options):

@@ -37,8 +37,8 @@ class Lowering:
 
     Attributes:
         pattern: in the formula language. It names x, y, u: values; s, low, high, ...: see `once`; d: a dimension.
-        becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`,
-            `{usual}` the flag that becomes false where a fast form does not hold. `FAST` is the form that is wanted.
+        becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`.
+            `FAST` is the form that is wanted; `usual`, of a row, the flag that becomes false where that does not hold.
         sites: where it holds.
         once: the names that the elements of a run (of a row) must share.
         each: the names that must differ between them.
@@ -71,9 +71,9 @@ _BOUNDS = ("s", "low", "high")
 _IN_RANGE = "RowSteps<C, {x_type}, {small}>"
 LOWERINGS = (
     # Steps of a value whose range a row knows.
-    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE,
+    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, usual)", ROW, _BOUNDS, ("x",), _IN_RANGE,
              ranged="x"),
-    Lowering(_STEPS, "{object}.template value<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE, ranged="x"),
+    Lowering(_STEPS, "{object}.template value<FAST>({x}, usual)", ROW, _BOUNDS, ("x",), _IN_RANGE, ranged="x"),
     # Steps of any value.
     Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
     Lowering(_STEPS, "{object}.template value<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
@@ -86,14 +86,14 @@ LOWERINGS = (
              ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
     Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
              "Divisor<C>", within="{object}.template within<{x_type}>({x})"),
-    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, {usual})", ROW, ("s",), ("x",), "Divisor<C>"),
+    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>"),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # What is computed in a quick form first.
-    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, {usual})", ROW, each=("x", "u"),
+    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, usual)", ROW, each=("x", "u"),
              finite_with=("x", "u")),
-    Lowering("exp(x)", "row_exponential<FAST>({x}, {usual})", ROW, each=("x",)),
-    Lowering("x / y", "row_quotient<FAST>({x}, {y}, {usual})", ROW),
+    Lowering("exp(x)", "row_exponential<FAST>({x}, usual)", ROW, each=("x",)),
+    Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
     # Extremes of what is finite: whether elements are is asked of a group of them.
     Lowering("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude", (Site.REDUCTION, Site.EXTREME)),
     Lowering("max(where(isfinite(x), x, 0), over=d)", "LargestFinite", (Site.REDUCTION,)),

@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skuda.codegen.cuda import CppPrinter
+from skuda.codegen.cuda_printers import CppPrinter
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
 from skuda.codegen.nodes import BOOL, INT, REAL, Node, Scope

@@ -23,9 +23,16 @@ _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
 class Formulas(Declarations):
     """Reads the formulas of a row.
 
-    Attributes:
+    Args:
+        diagnostics: takes the row's mistakes.
+        name: of the row.
+        fields: its sections, by their names.
         functions: the spec's functions.
         broken_functions: names of functions whose mistakes have been reported: calls of them are none.
+        absent: of a form of the row, the operands that it lacks and their numbers.
+        declared: of a form, the inputs of the row.
+
+    Attributes:
         let_entries: the lines of `let:`; `lets`: what their names stand for; `lets_used`: those that a formula names.
         called: values of functions, with the names of these.
         formula_places: where the formula of each output stands.
@@ -39,8 +46,9 @@ class Formulas(Declarations):
         functions: Mapping[str, Function],
         broken_functions: Collection[str],
         absent: Mapping[Operand, int | float] = {},
+        declared: tuple[Operand, ...] = (),
     ):
-        super().__init__(diagnostics, name, fields, absent)
+        super().__init__(diagnostics, name, fields, absent, declared)
         self.functions = functions
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from skuda.codegen.declarations import CONSTANT
@@ -11,7 +11,7 @@ from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.formulas import Formulas
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import REDUCE, Function, Node
+from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.program import Program, Row, analysed, partial_results, whole_dims
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_analysis import saved_of
@@ -23,30 +23,7 @@ from skuda.model.sku import Direction
 
 
 class RowReader(Formulas):
-    """Reads one operation.
-
-    Args:
-        diagnostics: takes its mistakes.
-        name: of the operation.
-        fields: its sections, by their names.
-        functions: the spec's functions.
-        broken_functions: names of functions whose mistakes have been reported: calls of them are none.
-        absent: of a form of the row, the operands that it lacks and their numbers.
-        declared: of a form, the inputs of the row.
-    """
-
-    def __init__(
-        self,
-        diagnostics: Diagnostics,
-        name: Text,
-        fields: dict,
-        functions: Mapping[str, Function],
-        broken_functions: Collection[str],
-        absent: Mapping[Operand, int | float] = {},
-        declared: tuple[Operand, ...] = (),
-    ):
-        super().__init__(diagnostics, name, fields, functions, broken_functions, absent)
-        self.declared = declared
+    """Reads one operation; its arguments are those of Formulas."""
 
     def row(self) -> Row | None:
         """The operation, or None where it has mistakes, each of which has been reported."""

@@ -72,6 +72,23 @@ def parse(text: Text, scope: Scope, diagnostics: Diagnostics) -> Node | None:
     return value
 
 
+def parse_alone(text: str, scope: Scope, called: str = "a formula") -> Node:
+    """The typed tree of a formula that stands in no spec.
+
+    Args:
+        text: the formula.
+        scope: what its names mean.
+        called: what messages call it.
+
+    Raises:
+        SpecError: it has mistakes.
+    """
+    diagnostics = Diagnostics(called, text)
+    tree = parse(Text(text, Place(1, 1)), scope, diagnostics)
+    diagnostics.raise_if_any()
+    return tree
+
+
 def negative(number: Node, place: Place) -> Node:
     """A number with the other sign: -0.0 keeps it, the integer 0 has none."""
     text = number.text.removeprefix("-") if number.text.startswith("-") else f"-{number.text}"

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from math import copysign
 
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import parse
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
-from skuda.codegen.yaml_tree import Text
 
 
 class Site(Enum):
@@ -112,14 +110,9 @@ _PATTERN_NAMES = {
 }
 
 
-def _compiled(rule: Lowering) -> Node:
-    diagnostics = Diagnostics("lowering.py", rule.pattern)
-    tree = parse(Text(rule.pattern, Place(1, 1)), Scope(_PATTERN_NAMES, {}), diagnostics)
-    diagnostics.raise_if_any()
-    return tree
-
-
-_COMPILED = {site: tuple((rule, _compiled(rule)) for rule in LOWERINGS if site in rule.sites) for site in Site}
+_SCOPE = Scope(_PATTERN_NAMES, {})
+_PATTERNS = {rule.pattern: parse_alone(rule.pattern, _SCOPE, "lowering.py") for rule in LOWERINGS}
+_COMPILED = {site: tuple((rule, _PATTERNS[rule.pattern]) for rule in LOWERINGS if site in rule.sites) for site in Site}
 
 
 def lowered(

@@ -152,7 +152,7 @@ def _product(device: int, rows: int, columns: int, depth: int) -> _Product | Non
     except KeyError:
         pass
     found = None
-    if _library() is not None and not (columns % _MULTIPLE or depth % _MULTIPLE) and rows:
+    if _library() is not None and not (columns % _MULTIPLE or depth % _MULTIPLE):
         try:
             found = _Product(*key)
         except _Refused:
@@ -169,6 +169,10 @@ def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         with torch.cuda.device(device):
             return _on_cuda(left, right)
     made = _empty(left, right)
+    if not made.numel():
+        return made
+    if not left.shape[1]:
+        return made.zero_()
     left, right = left.contiguous(), right.contiguous()
     product = _product(device, left.shape[0], right.shape[0], left.shape[1])
     if product is None or (left.data_ptr() | right.data_ptr()) % 16:

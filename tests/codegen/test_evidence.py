@@ -182,11 +182,16 @@ def test_states(catalog):
 
 
 def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
-    now = records_of(catalog).digest("twice.cu")
+    def now() -> list[str]:
+        own = texts.Texts(evidence.package_of(catalog))
+        return [own.whole("twice.cu"), own.given("twice.cu", "vec")]
+
+    whole, given = now()
+    assert whole == records_of(catalog).digest("twice.cu") and given != whole[: texts.DIGITS]
     monkeypatch.setattr(texts, "OPTIONS", ("--fmad=true",))
-    other = records_of(catalog).digest("twice.cu")
+    other, other_given = now()
     monkeypatch.setattr(texts, "included", lambda text: {"a.cuh": ""})
-    assert len({now, other, records_of(catalog).digest("twice.cu")}) == 3
+    assert len({whole, other, now()[0]}) == 3 and other_given != given
 
 
 def test_comments_say_nothing_to_a_compiler(catalog):
@@ -247,6 +252,16 @@ def test_a_header_that_schedules_share_is_part_of_each(catalog, monkeypatch):
     every = evidence.kernels(catalog.operations)
     change_header(monkeypatch, "numbers.cuh")
     assert records_of(catalog).unverified(every) == list(every)
+
+
+def test_what_joins_the_parts_of_a_row_is_part_of_its_schedule(monkeypatch):
+    def now() -> list[str]:
+        own = texts.Texts(evidence.package_of(CATALOG))
+        return [own.given("sum.cu", each) for each in ("along", "across", "row")]
+
+    before = now()
+    change_header(monkeypatch, "split_finish.cuh")
+    assert [one != other for one, other in zip(before, now(), strict=True)] == [True, True, False]
 
 
 def test_rows_of_the_bench_count_while_their_schedule_is_what_it_was(catalog, monkeypatch):

@@ -34,6 +34,7 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
     yield ""
     yield "| operations | " + " | ".join(f"{each['rows']:,}" for each in catalogs) + " |"
     yield "|---|" + "---:|" * len(catalogs)
-    measured = [figure for figure in _FIGURES if all(figure[0] in each for each in catalogs)]  # older records have fewer
+    # Older records have fewer.
+    measured = [figure for figure in _FIGURES if all(figure[0] in each for each in catalogs)]
     for name, words, unit, shape in measured:
         yield f"| {words} | " + " | ".join(format(each[name] / unit, shape) for each in catalogs) + " |"

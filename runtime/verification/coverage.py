@@ -6,7 +6,7 @@ kernel does follows from few things, so evidence covers these and not every prod
 1. Formulas. They are computed in the compute type, to which each operand is converted by itself. So each operation and
    direction is tried in each compute type by its preferred schedule, and in each element type of each of its letters by
    some schedule. Each pair of element types of two letters is tried by some form, stage and schedule of a row in that
-   direction, so that of three or more letters not every product is.
+   direction: of three letters or more, not every product.
 2. Structures. A kernel body is written once in a header, generic over a program: over a list of operands by role, and
    over a list of passes. So each schedule is tried with each structure (roles and passes together); with each set of
    roles, and there with each element type in each role; and with each list of passes, on elements of each type. Any
@@ -16,8 +16,8 @@ kernel does follows from few things, so evidence covers these and not every prod
 4. Turns. The rest is divided into groups of TURN kernels, in the order of a checksum of their symbols. A run takes one
    group, the hash of its commit says which, so that the runs of many commits compare every kernel.
 
-What shows structures shows types of operations too. So an operation more, whose structure is known, takes few kernels
-more, a new structure some for each schedule that serves it, and a turn has no more of them.
+A kernel that shows a structure shows types of its operation too. So another operation of a known structure adds few
+kernels, a new structure adds some for each schedule that serves it, and a turn stays as it is.
 
 A `Candidate` says what a kernel shows and what it needs. A kernel that did not run stands by the rule if all that it
 needs was shown by kernels that gave the reference's bits, and nothing of it occurs in a kernel that did not.

@@ -35,7 +35,8 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 
 
 def test_a_run_takes_few():
-    assert len(chosen().covering) < 2_200
+    """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set."""
+    assert len(chosen().covering) < 2_400
     assert all(len(turn) <= 200 for turn in chosen().turns)
 
 
@@ -51,8 +52,8 @@ def grown() -> list[coverage.Candidate]:
 
 
 def test_one_gpu_verifies_three_times_the_catalog_in_ten_minutes():
-    """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 8,700 in 10 minutes. It
-    takes 2,282 of 28,011 kernels, and 4,533 of the 84,033 of three times as many operations: 160 s and 310 s.
+    """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 8,700 in 10 minutes. A run
+    takes 2,311 of the 29,208 kernels of 87 operations, and 4,636 of the 87,624 of three times as many: 160 s and 320 s.
     """
     assert len({kernel.symbol for kernel in grown()}) == len(grown()) == 3 * len(every())
     few, many = len(chosen().covering), len(coverage.covering(grown()))

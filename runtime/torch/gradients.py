@@ -149,7 +149,12 @@ class Gradient:
             chosen["shape"] = ctx.shape
         if "keepdims" in has:
             chosen["keepdims"] = options[4]
-        return functions.call(self.operator.backward.plan_class, (*operands, None), own, None, **chosen)
+        return self._run(self.operator.backward.plan_class, (*operands, None), own, None, **chosen)
+
+    @staticmethod
+    def _run(plan_class, values, attributes, stream, **options):
+        """What runs the backward operation; arguments as of `functions.call`."""
+        return functions.call(plan_class, values, attributes, stream, **options)
 
     def _undeclared(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"

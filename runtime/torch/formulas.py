@@ -53,7 +53,8 @@ def _sayable(operation: Operation, types: Types) -> bool:
 def _unknown(operation: Operation, types: Types) -> list[str]:
     """The element types of a call with which torch does not compute: two floats to a byte, powers of two."""
     words = dict.fromkeys(operation.word(operand, types) for operand in operation.operands)
-    return [word for word in words if DTYPES[word].kind == "float" and (DTYPES[word].packed or not DTYPES[word].mantissa)]
+    floats = [DTYPES[word] for word in words if DTYPES[word].kind == "float"]
+    return [dtype.word for dtype in floats if dtype.packed or not dtype.mantissa]
 
 
 def evaluated(call: Call, program: Program) -> tuple[torch.Tensor, ...] | None:

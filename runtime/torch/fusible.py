@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch._C import _are_functorch_transforms_active
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from skuda.errors import InvalidProblem
 from skuda.frameworks.programs import OWN, plans, program_of
@@ -21,12 +22,12 @@ from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
 from skuda.torch import formulas, transforms
 from skuda.torch.gradients import Gradient
-from skuda.torch.operators import Operator, operator_of, operators
+from skuda.torch.operators import Operator, operator_of, operators, register_operators
 
 Specs = Mapping[str, str | Path]
 
 
-def compile(  # noqa: A001  (as torch calls it)
+def compile(
     model: Callable | None = None,
     *,
     fusible: bool = False,
@@ -39,25 +40,26 @@ def compile(  # noqa: A001  (as torch calls it)
 ) -> Any:
     """torch.compile, which may fuse skuda's operations with what is around them.
 
-    Without `fusible` it is torch.compile: each operation is a call of its kernel, and has the bits of an eager one. With
-    it the compiler is given each formula in torch's operators, forward and backward. It may fuse them with other code,
-    and the promise of bits is lost: sums have the compiler's order, elementary functions are torch's, a compiler may
-    contract products and sums, or divide otherwise. A code beside a tie may be its neighbour.
+    Without `fusible` it is torch.compile: each operation is a call of its kernel, and has the bits of an eager one.
+    With it the compiler is given each formula in torch's operators, forward and backward. It may fuse them with other
+    code, and the promise of bits is lost: sums have the compiler's order, elementary functions are torch's, a compiler
+    may contract products and sums, or divide otherwise. A code beside a tie may be its neighbour.
 
     An operation that torch cannot say stays a call of its kernel; `not_fusible` lists these. So does a call under a
-    transform of torch.func inside of the model, and one of an operation whose formula is not known.
+    transform of torch.func inside of the model, and one with tensors of a class that wraps others (DTensor).
 
     Args:
         model: a module or a function; None for a decorator.
         fusible: whether operations may be fused.
-        specs: for catalogs of one's own, by package: the file that each was generated from. skuda's own catalog and what
-            `skuda.define` made need none.
+        specs: for catalogs of one's own, by package: the file that each was generated from. skuda's own catalog and
+            what `skuda.define` made need none.
         backend, mode, options, dynamic, others: as torch.compile takes them.
 
     Raises:
         InvalidProblem: `specs` names a package that is no catalog.
         SpecError: a file of `specs` cannot be read.
     """
+    register_operators()  # of catalogs that were imported since
     if fusible:
         backend = Fusing(backend, mode, options, dynamic, specs or {})
         mode = options = None
@@ -89,8 +91,9 @@ class Fusing:
     def __init__(self, backend: str | Callable, mode, options, dynamic, specs: Specs):
         packages = {plan.package for plan in plans(forms=True).values()}
         if unknown := specs.keys() - packages:
+            known = ", ".join(sorted(packages - {OWN})) or "none is"
             raise InvalidProblem(f"skuda.torch.compile: specs names {', '.join(sorted(unknown))}, expected packages of "
-                                 f"catalogs that are imported: {', '.join(sorted(packages - {OWN})) or 'none is'}")  # fmt: skip
+                                 f"catalogs that are imported: {known}")  # fmt: skip
         self.specs = dict(specs)
         inductor = backend == "inductor"
         wrapper = torch._TorchCompileInductorWrapper if inductor else torch._TorchCompileWrapper
@@ -142,7 +145,7 @@ def _function(operator: Operator, overload, specs: Specs) -> Callable:
 
     def fusible(*values, **named):
         values = operator.filled((*values, *(named[name] for name in names[len(values) :] if name in named)))
-        if _are_functorch_transforms_active():
+        if _are_functorch_transforms_active() or any(map(is_traceable_wrapper_subclass, values)):
             return overload(*values)
         device = next(value for value in values if isinstance(value, torch.Tensor)).device.type
         if torch.is_autocast_enabled(device):

@@ -532,7 +532,7 @@ class RowReader(Declarations):
                 attributes=tuple(name for name in names if name in used),
                 over=Over.of(*over) if len(over) == 1 else None,
                 whole=whole_dims([node for _, node in formulas.values()]),
-                partial=partial_results({name: node for name, (_, node) in formulas.items()}),
+                partial=partial_results(outputs, {name: node for name, (_, node) in formulas.items()}),
                 counted=Over.of(counted.pop()).dims if counted else (),
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import importlib
 from types import ModuleType
 
-from skuda.errors import InvalidProblem, MissingDependency, shown
+from skuda.errors import InvalidProblem, optional_module, shown
 from skuda.frameworks.programs import plans
 from skuda.plans.plan import Plan
 
@@ -16,10 +15,7 @@ def import_onnx() -> ModuleType:
     Raises:
         MissingDependency: it is not installed; the message names the extra.
     """
-    try:
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise MissingDependency("skuda.onnx needs the package onnx: pip install 'skuda[onnx]'") from error
+    return optional_module("onnx", "skuda.onnx", "onnx")
 
 
 def plan_of(operation: object) -> type[Plan]:

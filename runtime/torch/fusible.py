@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 from skuda.errors import InvalidProblem
 from skuda.frameworks.programs import OWN, plans, program_of
 from skuda.launch import registry
+from skuda.launch.prepared import Repeated
 from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
 from skuda.torch import formulas, transforms
@@ -152,7 +153,8 @@ def _function(operator: Operator, overload, specs: Specs) -> Callable:
             values = transforms.promoted(operator, values)
         call = operator.call_of(tuple(values))
         with torch.autocast(device, enabled=False):
-            return gradient.function.apply(gradient.formula(call), (call.attributes, call.options), *call.inputs)
+            recorded = Repeated(call.attributes, call.options)
+            return gradient.function.apply(gradient.formula(call), recorded, *call.inputs)
 
     fusible.__name__ = f"fusible_{operator.name}"
     return fusible
@@ -181,9 +183,10 @@ class FusibleGradient(Gradient):
             return operator_of(call.plan_class).apply(call)
         return made if len(made) > 1 else made[0]
 
-    def _run(self, plan_class, values, attributes, stream, *, dtype=None, output_dtypes=(), input_dtype=None,
-             shape=None, keepdims=False):  # fmt: skip
-        dtypes = (dtype, *output_dtypes)
+    def _run(self, operands, ctx):
+        attributes, (dtype, others, input_dtype, _, keepdims) = self._asked(ctx.call)
+        shape = None if self._shaped is None else ctx.shape
+        backward, dtypes = self.operator.backward.plan_class, (dtype, *others)
         return self._evaluated(
-            Call(plan_class, values[:-1], None, attributes, stream, dtypes, input_dtype, shape, keepdims)
+            Call(backward, tuple(operands), None, attributes, None, dtypes, input_dtype, shape, keepdims)
         )

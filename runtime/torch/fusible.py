@@ -99,6 +99,7 @@ class Fusing:
         inductor = backend == "inductor"
         wrapper = torch._TorchCompileInductorWrapper if inductor else torch._TorchCompileWrapper
         self.inner = wrapper(*(() if inductor else (backend,)), mode, options, dynamic)
+        self.__name__ = f"fusible_{self.inner.compiler_name}"  # what torch's errors call it
 
     def __call__(self, graph: torch.fx.GraphModule, inputs: list, **options: Any) -> Callable:
         replace(graph, self.specs)

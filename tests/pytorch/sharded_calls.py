@@ -109,6 +109,18 @@ def a_layer(mesh) -> None:
         assert torch.allclose(parts[2].full_tensor(), whole[2], rtol=1e-6, atol=1e-6)  # a sum over rows
 
 
+def compiled_to_be_fused(mesh) -> None:
+    """Calls with DTensors stay calls of kernels, with their bits."""
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+
+    def layer(x):
+        return skuda.softmax(skuda.gelu(x) * 2)
+
+    compiled = skuda.torch.compile(layer, fusible=True, backend="aot_eager", fullgraph=True)
+    found = compiled(distribute_tensor(x, mesh, [Shard(0)]))
+    assert found.placements == (Shard(0),) and same(found.full_tensor(), layer(x))
+
+
 def main(rank: int, file: str, names: list[str]) -> None:
     dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=PARTS)
     mesh = init_device_mesh("cpu", (PARTS,))
@@ -116,6 +128,7 @@ def main(rank: int, file: str, names: list[str]) -> None:
     shard()
     attributes_of_axes(mesh)
     a_layer(mesh)
+    compiled_to_be_fused(mesh)
     for name in names or plans():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()

@@ -102,9 +102,23 @@ def a_layer(mesh) -> None:
             rows, scale = place(x, Shard(0)).requires_grad_(), place(weight, Replicate()).requires_grad_()
             y = skuda.softmax(skuda.gelu(skuda.rms_norm(rows, scale)), axis=-1)
             y.backward(place(x + 1, Shard(0)))
-            made = (y, rows.grad, scale.grad)
-            results.append([each.full_tensor() if isinstance(each, DTensor) else each for each in made])
-        assert same(*results)
+            results.append((y.detach(), rows.grad, scale.grad))
+        whole, parts = results
+        assert [each.placements for each in parts] == [(Shard(0),), (Shard(0),), (Partial("sum"),)]  # none is gathered
+        assert same([each.full_tensor() for each in parts[:2]], list(whole[:2]))
+        assert torch.allclose(parts[2].full_tensor(), whole[2], rtol=1e-6, atol=1e-6)  # a sum over rows
+
+
+def compiled_to_be_fused(mesh) -> None:
+    """Calls with DTensors stay calls of kernels, with their bits."""
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
+
+    def layer(x):
+        return skuda.softmax(skuda.gelu(x) * 2)
+
+    compiled = skuda.torch.compile(layer, fusible=True, backend="aot_eager", fullgraph=True)
+    found = compiled(distribute_tensor(x, mesh, [Shard(0)]))
+    assert found.placements == (Shard(0),) and same(found.full_tensor(), layer(x))
 
 
 def main(rank: int, file: str, names: list[str]) -> None:
@@ -114,6 +128,7 @@ def main(rank: int, file: str, names: list[str]) -> None:
     shard()
     attributes_of_axes(mesh)
     a_layer(mesh)
+    compiled_to_be_fused(mesh)
     for name in names or plans():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()

@@ -10,13 +10,10 @@ from operations import plans
 
 from skuda.torch import operator_of
 
-# What every part would need of the others, or would give only a sum of: gradients of parameters beside those of rows,
-# and scales of a whole tensor.
+# Whose parts would need something of the others: scales of a whole tensor, states that are joined with what is seen.
 WHOLE = (
-    "learnable_fake_quantize_per_tensor_backward", "learnable_fake_quantize_per_tensor_without_zero_point_backward",
     "dynamic_quantize_per_tensor", "dynamic_quantize_fp8_per_tensor", "dynamic_quantize_asymmetric_per_tensor",
     "observe_min_max_per_tensor", "observe_absmax_per_tensor", "observe_moving_average_per_tensor",
-    "rms_norm_backward", "add_rms_norm_backward", "layer_norm_backward", "layer_norm_without_bias_backward",
 )  # fmt: skip
 
 

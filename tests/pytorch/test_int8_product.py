@@ -26,7 +26,7 @@ def test_the_product_is_exact(sizes):
 
 def test_it_is_one_operator_of_a_program():
     left, right = operands(17, 8, 24)
-    torch.library.opcheck(int8_product, (left, right))
+    torch.library.opcheck(torch.ops.skuda.int8_product.default, (left, right))
     compiled = torch.compile(lambda left, right: int8_product(left, right) * 2, fullgraph=True)
     assert torch.equal(compiled(left, right), left.int() @ right.int().t() * 2)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-# How a module is called: as it is, compiled, and compiled so that a call is one CUDA graph, which costs the host nothing.
+# How a module is called: as it is, compiled, and compiled to be one CUDA graph, which costs the host next to nothing.
 WAYS = {
     "eager": lambda module: module,
     "compiled": lambda module: torch.compile(module, dynamic=False),

@@ -18,9 +18,14 @@ WHOLE = (
 
 
 def test_every_operation_on_two_processes(tmp_path):
-    program, file = str(Path(__file__).with_name("sharded_calls.py")), str(tmp_path / "meeting")
+    two_processes(tmp_path / "meeting", "cpu")
+
+
+def two_processes(file: Path, device: str) -> None:
+    """Runs sharded_calls.py twice, on the CPU or on a GPU each."""
+    program = str(Path(__file__).with_name("sharded_calls.py"))
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen([sys.executable, program, str(rank), file], **piped) for rank in range(2)]
+    runs = [subprocess.Popen([sys.executable, program, str(rank), str(file), device], **piped) for rank in range(2)]
     try:
         texts = [run.communicate(timeout=300) for run in runs]
     finally:

@@ -6,7 +6,6 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cache, cached_property
 from typing import Any
 

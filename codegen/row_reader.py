@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
+from skuda.codegen import derived
 from skuda.codegen.declarations import CONSTANT, OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
@@ -77,7 +78,7 @@ class RowReader(Declarations):
             self.meanings.setdefault(dim.name, "a dimension")
         attributes = self.last_axis(inputs, self.attributes())
         self.check_dims(inputs, attributes)
-        self.lets = self.read_lets(inputs, attributes)
+        self.lets = self.read_lets(inputs, attributes, self.let_entries)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
         wrong = len(self.diagnostics)
         requirements = self.requirements(attributes)
@@ -98,8 +99,10 @@ class RowReader(Declarations):
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
         backward = None
         of_backward = set()  # the attributes that the backward pass alone has
-        if "backward" in self.fields and (not self.absent or self.entries("backward")):
-            backward = self.backward(kind, doc, forward)
+        if "backward" not in self.fields:
+            backward = derived.by_default(self, kind, doc, forward)
+        elif derived.is_said(self) and (not self.absent or self.entries("backward")):
+            backward = derived.as_said(self, kind, doc, forward)
             named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
             of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
         for name, place in self.places.items() if not self.absent else ():
@@ -168,13 +171,13 @@ class RowReader(Declarations):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
-    def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
-        """What the names under `let:` stand for, each in terms of inputs and attributes."""
+    def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], entries) -> dict[str, Node]:
+        """What the names under `let:` stand for, each in terms of inputs and attributes, and of those known already."""
         found: dict[str, Node] = {}
         hidden = self.hidden(attributes)
         below = "is a name of `let:` that stands below: a formula may use those above it"
-        hidden |= {name.value: below for name, _ in self.let_entries if name.value not in self.places}
-        for name, body in self.let_entries:
+        hidden |= {name.value: below for name, _ in entries if name.value not in self.places}
+        for name, body in entries:
             taken = self.meanings.get(name.value)
             if taken is None:
                 self.meanings[name.value] = "a name of `let:`"
@@ -186,13 +189,13 @@ class RowReader(Declarations):
                 self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
                 continue
             self.texts[name.value] = text
-            values = {**self.values(inputs, attributes), **found}
+            values = {**self.values(inputs, attributes), **self.lets, **found}
             own = {name.value: "is this formula's own name"}
             scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
-                self.lets_used |= _words(text) & found.keys()
+                self.lets_used |= _words(text) & (found.keys() | self.lets.keys())
         return found
 
     def outputs(self, section: str, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], extra=()):
@@ -430,6 +433,8 @@ class RowReader(Declarations):
                 place = self.texts[name].place if name in self.texts else self.place
                 message = f"`{name}` is the name of {what}"
                 self.error(self.places.get(name, place), message, "choose another name")
+        every = (*op.inputs, *op.outputs, *gradients)
+        self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None

@@ -1,0 +1,165 @@
+"""`backward: derived`: the section that a row then has, as if a person had written it.
+
+A row whose outputs are floats and that says nothing of its gradients has derived ones, if they can be derived;
+`backward: none` says that it has none.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from skuda.codegen.declarations import CONSTANT, DERIVED, LET, NONE
+from skuda.codegen.derivatives import GRADIENT, Forward, NotDifferentiable, gradients
+from skuda.codegen.derived_text import texts
+from skuda.codegen.diagnostics import Diagnostics, Place
+from skuda.codegen.nodes import REAL, Function
+from skuda.codegen.yaml_tree import Mapping, Text
+from skuda.model.operation import Operand
+
+if TYPE_CHECKING:
+    from skuda.codegen.program import Program
+    from skuda.codegen.row_reader import RowReader
+
+_DECLARE = "declare the gradient, such as `d_x: T[*n] = ...`"
+# What reading a section leaves in its reader.
+_STATE = ("fields", "meanings", "texts", "formula_places", "lets", "lets_used", "called")
+
+
+def is_said(reader: RowReader) -> bool:
+    """Whether a row says anything of its gradients but that there are none."""
+    node = reader.fields["backward"]
+    return not (isinstance(node, Text) and node.value.strip() == NONE)
+
+
+def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program | None:
+    """The backward pass of a row that has a section `backward:`."""
+    node = reader.fields["backward"]
+    whole = isinstance(node, Text) and node.value.strip() == DERIVED
+    entries = node.entries if isinstance(node, Mapping) else ()
+    asked = [(name, body) for name, body in entries if isinstance(body, Text) and body.value.strip() == DERIVED]
+    if not whole and not asked:
+        return reader.backward(kind, doc, forward)
+    place = node.place if whole else asked[0][1].place
+    inputs = {GRADIENT + operand.name: operand for operand in forward.operation.inputs}
+    wanted = _differentiable(reader, forward) if whole else []
+    for name, body in asked:
+        if name.value not in inputs:
+            continue  # which is reported as with any gradient of no input
+        if not _is_real(reader, inputs[name.value]):
+            message = f"`{inputs[name.value].signature}` holds no reals, there is no derivative for them"
+            reader.error(body.place, message, _DECLARE)
+            return None
+        wanted.append(inputs[name.value])
+    try:
+        made = _section(reader, forward, tuple(wanted), place)
+    except NotDifferentiable as error:
+        reader.error(error.place or place, error.message, error.help)
+        return None
+    own = {name.value: (name, body) for name, body in made.entries}
+    if not whole:
+        kept = [(name, own[name.value][1] if name.value in own else body) for name, body in entries if name.value != LET]
+        lets = [*_lets(node), *_lets(made)]
+        first = [(Text(LET, place), Mapping(tuple(lets), place))] if lets else []
+        made = Mapping((*first, *kept), node.place)
+    elif all(isinstance(body, Text) and body.value == CONSTANT for _, body in made.entries):
+        reader.error(place, "the derivative of every output is 0 for every input", "write `backward: none`")
+        return None
+    return _read(reader, kind, doc, forward, made, place)
+
+
+def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Program | None:
+    """The backward pass of a row that says nothing of it: derived, or None where it cannot be."""
+    wanted = _differentiable(reader, forward)
+    kept = {name: getattr(reader, name) for name in _STATE}
+    kept = {name: value.copy() for name, value in kept.items()}
+    diagnostics, reader.diagnostics = reader.diagnostics, Diagnostics(reader.diagnostics.file_name, "")
+    reader.error = reader.diagnostics.error
+    try:
+        section = _section(reader, forward, tuple(wanted), reader.place)
+        reader.fields = {**reader.fields, "backward": section}
+        found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
+    except NotDifferentiable:
+        found = None
+    failed = found is None or len(reader.diagnostics) > 0
+    reader.diagnostics, reader.error = diagnostics, diagnostics.error
+    if failed:
+        for name, value in kept.items():
+            setattr(reader, name, value)
+    return None if failed else found
+
+
+class _Mistakes(Diagnostics):
+    """Mistakes in a section of which a part is derived: at the places of that part in the words of its author."""
+
+    def __init__(self, others: Diagnostics, place: Place):
+        super().__init__(others.file_name, "")
+        self.others, self.derived_at = others, place
+
+    def error(self, place: Place, message: str, help: str | None = None) -> None:
+        if (place.line, place.column) == (self.derived_at.line, self.derived_at.column):
+            place, message, help = self.derived_at, f"the gradient that is derived cannot be made: {message}", _DECLARE
+        super().error(place, message, help)
+        self.others.error(place, message, help)
+
+
+def _read(reader: RowReader, kind: str, doc: str, forward: Program, section: Mapping, place: Place) -> Program | None:
+    """The backward pass of a section, as if it stood in the row."""
+    diagnostics, fields = reader.diagnostics, reader.fields
+    reader.diagnostics = _Mistakes(diagnostics, place)
+    reader.error = reader.diagnostics.error
+    reader.fields = {**fields, "backward": section}
+    found = reader.backward(kind, doc, forward)
+    reader.diagnostics, reader.error, reader.fields = diagnostics, diagnostics.error, fields
+    return found
+
+
+def _lets(section: Mapping) -> tuple:
+    """The names that a section has of its own."""
+    return next((body.entries for name, body in section.entries if name.value == LET), ())
+
+
+def _is_real(reader: RowReader, operand: Operand) -> bool:
+    return reader.kind_of(operand.element)[0] == REAL and not reader.of_codes(operand.element)
+
+
+def _differentiable(reader: RowReader, forward: Program) -> list[Operand]:
+    """The inputs that have a gradient."""
+    return [operand for operand in forward.operation.inputs if _is_real(reader, operand)]
+
+
+def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], place: Place) -> Mapping:
+    """What `derived` stands for.
+
+    Raises:
+        NotDifferentiable: there is no derivative.
+    """
+    operation = forward.operation
+    for operand in operation.outputs:
+        if not _is_real(reader, operand):
+            message = f"`{operand.name}: {operand.signature}` holds no reals, and has no derivative"
+            raise NotDifferentiable(place, message, _DECLARE)
+    space = frozenset(str(dim).lstrip("*") for dim in operation.space)
+    dims = [*reader.values((), ())]
+    found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))
+    formulas = {GRADIENT + name: node for name, node in found.items() if node is not None}
+    known = {node: name for name, node in reader.lets.items() if node.args}
+    taken = {*reader.meanings, *reader.dims, *reader.lets, *(GRADIENT + o.name for o in operation.operands)}
+    lets, written = texts(formulas, known, reader.called, taken)
+    signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}
+    entries = {name: f"{signatures[name]} = {text}" for name, text in written.items()}
+    entries |= {GRADIENT + name: CONSTANT for name, node in found.items() if node is None}
+    own = Mapping(tuple((Text(name, place), _placed(text, place)) for name, text in lets.items()), place)
+    first = [(Text(LET, place), own)] if lets else []
+    return Mapping((*first, *((Text(name, place), _placed(text, place)) for name, text in entries.items())), place)
+
+
+def _functions() -> dict[str, Function]:
+    """What rules may call, whatever a spec calls its own functions."""
+    from skuda.codegen.spec import library  # which reads rows
+
+    return library()
+
+
+def _placed(text: str, place: Place) -> Text:
+    """A text that stands at a place as a whole."""
+    return Text(text, place, ((place.line, place.column),) * (len(text) + 1))

@@ -50,8 +50,10 @@ class _Reader:
 
     def made(self, node: Node) -> Node:
         if node.kind == REAL and node.op in ("*", "/", "neg"):
-            term = self.term(product(node))
-            return node if term.key == product(node).key else written([term])
+            before = product(node)
+            if node not in before.powers:
+                term = self.term(before)
+                return node if term.key == before.key else written([term])
         changed = rebuilt(node, self.node)
         if changed is node or node.kind != REAL or node.op not in ("+", "-"):
             return changed

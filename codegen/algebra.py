@@ -13,6 +13,8 @@ from math import isfinite
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.reductions import COUNT
 
+GRADIENT = "d_"  # before the name of what an operand is the gradient of
+
 
 @dataclass(frozen=True)
 class Term:
@@ -125,8 +127,10 @@ def written(terms: Iterable[Term]) -> Node:
         return _signed(terms[0])
     shared = common(terms)
     if shared.powers or shared.number != 1:
-        rest = written(Term(term.number / shared.number if term.number % shared.number else
-                            term.number // shared.number, term.powers).over(shared.powers) for term in terms)  # fmt: skip
+        signs = shared.number != 1  # all magnitudes are the common one
+        rest = written(
+            Term((term.number > 0) * 2 - 1 if signs else term.number, term.powers).over(shared.powers) for term in terms
+        )
         return _signed(shared * Term(1, {rest: 1}))
     terms.sort(key=lambda term: term.number < 0)
     first, *others = terms
@@ -176,6 +180,12 @@ def _quotient(factors: Sequence[Node], divisors: Sequence[Node]) -> Node:
     """A product divided by one value after the other. A sum that is divided by the count of its own elements is a
     mean."""
     factors, divisors = list(factors), list(divisors)
+    masked = next((factor for factor in factors if _is_masked(factor)), None)
+    if masked is not None and len(factors) + len(divisors) > 1:
+        condition, value, other = masked.args
+        factors.remove(masked)
+        inside = _quotient([value, *factors] if value.op != "number" else [*factors, value], divisors)
+        return Node("where", (condition, inside, other), REAL, masked.dims | inside.dims)
     for index, factor in enumerate(factors):
         count = counted(factor.text)
         if factor.op == REDUCE + "sum" and count in divisors:
@@ -187,6 +197,14 @@ def _quotient(factors: Sequence[Node], divisors: Sequence[Node]) -> Node:
     for divisor in divisors:
         value = binary("/", value, divisor)
     return value
+
+
+def _is_masked(node: Node) -> bool:
+    """Whether a value is a gradient where a condition holds, and 0 elsewhere: a product with what may be infinite
+    there is one under the same condition."""
+    if node.op != "where" or node.args[2].op != "number" or float(node.args[2].text) != 0:
+        return False
+    return any(part.op == "name" and part.text.startswith(GRADIENT) for part in node.args[1].parts())
 
 
 def rebuilt(node: Node, by: Callable[[Node], Node]) -> Node:

@@ -277,12 +277,19 @@ def _written(said: Mapping[str, Any]) -> str:
     for key, value in said.items():
         if isinstance(value, Mapping):
             lines.append(f"{key}:")
-            lines += [f"  {_scalar(name)}: {_value(each, f'{key} {name}')}" for name, each in value.items()]
+            lines += [line for name, each in value.items() for line in _entry(name, each, f"{key} {name}")]
         elif key in _SECTIONS and isinstance(value, str):
             lines += [f"{key}:", *(f"  {line}" for line in inspect.cleandoc(value).splitlines())]
         else:
             lines.append(f"{key}: {_value(value, key)}")
     return "\n".join([*lines, ""])
+
+
+def _entry(name: str, value, called: str) -> list[str]:
+    """A line of a section, or a section in it, as `let:` is in `backward:`."""
+    if isinstance(value, Mapping):
+        return [f"  {_scalar(name)}:", *(f"    {_scalar(each)}: {_value(of, called)}" for each, of in value.items())]
+    return [f"  {_scalar(name)}: {_value(value, called)}"]
 
 
 def _value(value, called: str) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from skuda.codegen import algebra
-from skuda.codegen.algebra import Term, counted, written
+from skuda.codegen.algebra import GRADIENT, Term, counted, written
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import (
@@ -30,7 +30,6 @@ from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Operand
 
-GRADIENT = "d_"  # before the name of what an operand is the gradient of
 _RULE = Place(1, 1)
 _LARGEST_NUMBER_OF_CHOICES = 3  # outputs of which every choice is tried
 

@@ -6,13 +6,14 @@ A row whose outputs are floats and that says nothing of its gradients has derive
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from skuda.codegen.declarations import CONSTANT, DERIVED, LET, NONE
 from skuda.codegen.derivatives import GRADIENT, Forward, NotDifferentiable, gradients
 from skuda.codegen.derived_text import texts
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.nodes import REAL, Function
+from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
+from skuda.codegen.nodes import REAL, Function, Node
 from skuda.codegen.yaml_tree import Mapping, Text
 from skuda.model.operation import Operand
 
@@ -31,10 +32,21 @@ def is_said(reader: RowReader) -> bool:
     return not (isinstance(node, Text) and node.value.strip() == NONE)
 
 
+def is_whole(reader: RowReader) -> bool:
+    """Whether a row says that all of its gradients are derived."""
+    node = reader.fields["backward"]
+    return isinstance(node, Text) and node.value.strip() == DERIVED
+
+
 def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program | None:
     """The backward pass of a row that has a section `backward:`."""
     node = reader.fields["backward"]
-    whole = isinstance(node, Text) and node.value.strip() == DERIVED
+    whole = is_whole(reader)
+    if isinstance(node, Text) and node.value.strip() and not whole:
+        message = f"`backward:` needs the gradients, `{DERIVED}` or `{NONE}`, this is `{node.value.strip()}`"
+        help = suggestion(node.value.strip(), (DERIVED, NONE), reader.such_as("`backward:`"))
+        reader.error(node.place, message, help)
+        return None
     entries = node.entries if isinstance(node, Mapping) else ()
     asked = [(name, body) for name, body in entries if isinstance(body, Text) and body.value.strip() == DERIVED]
     if not whole and not asked:
@@ -43,13 +55,19 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
     inputs = {GRADIENT + operand.name: operand for operand in forward.operation.inputs}
     wanted = _differentiable(reader, forward) if whole else []
     for name, body in asked:
+        if name.value not in inputs and reader.absent:
+            continue
         if name.value not in inputs:
-            continue  # which is reported as with any gradient of no input
+            help = suggestion(name.value, inputs, f"gradients: {', '.join(sorted(inputs))}")
+            reader.error(name.place, f"`{name.value}` is the gradient of no input", help)
+            return None
         if not _is_real(reader, inputs[name.value]):
             message = f"`{inputs[name.value].signature}` holds no reals, there is no derivative for them"
             reader.error(body.place, message, _DECLARE)
             return None
         wanted.append(inputs[name.value])
+    if not wanted and asked:
+        return reader.backward(kind, doc, forward) if reader.entries("backward") else None
     try:
         made = _section(reader, forward, tuple(wanted), place)
     except NotDifferentiable as error:
@@ -57,7 +75,8 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
         return None
     own = {name.value: (name, body) for name, body in made.entries}
     if not whole:
-        kept = [(name, own[name.value][1] if name.value in own else body) for name, body in entries if name.value != LET]
+        said = [entry for entry in entries if entry[0].value != LET]
+        kept = [(name, own[name.value][1] if name.value in own else body) for name, body in said]
         lets = [*_lets(node), *_lets(made)]
         first = [(Text(LET, place), Mapping(tuple(lets), place))] if lets else []
         made = Mapping((*first, *kept), node.place)
@@ -68,24 +87,36 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
 
 
 def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Program | None:
-    """The backward pass of a row that says nothing of it: derived, or None where it cannot be."""
+    """The backward pass of a row that says nothing of it: derived for the inputs for which it can be made; None where
+    there are none, or where the derivative of something does not exist."""
     wanted = _differentiable(reader, forward)
-    kept = {name: getattr(reader, name) for name in _STATE}
-    kept = {name: value.copy() for name, value in kept.items()}
+    try:
+        found = _tried(reader, kind, doc, forward, wanted)
+        if found is None and len(wanted) > 1:
+            able = [each for each in wanted if _tried(reader, kind, doc, forward, [each], keep=False) is not None]
+            found = _tried(reader, kind, doc, forward, able) if able else None
+    except NotDifferentiable:
+        return None
+    return found
+
+
+def _tried(
+    reader: RowReader, kind: str, doc: str, forward: Program, wanted: Sequence[Operand], keep: bool = True
+) -> Program | None:
+    """The backward pass with some derived gradients, or None where the language cannot say it. What it leaves in the
+    reader is kept or not."""
+    section = _section(reader, forward, tuple(wanted), reader.place)
+    before = {name: getattr(reader, name).copy() for name in _STATE}
     diagnostics, reader.diagnostics = reader.diagnostics, Diagnostics(reader.diagnostics.file_name, "")
     reader.error = reader.diagnostics.error
-    try:
-        section = _section(reader, forward, tuple(wanted), reader.place)
-        reader.fields = {**reader.fields, "backward": section}
-        found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
-    except NotDifferentiable:
-        found = None
-    failed = found is None or len(reader.diagnostics) > 0
+    reader.fields = {**reader.fields, "backward": section}
+    found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
+    found = None if len(reader.diagnostics) else found
     reader.diagnostics, reader.error = diagnostics, diagnostics.error
-    if failed:
-        for name, value in kept.items():
+    if found is None or not keep:
+        for name, value in before.items():
             setattr(reader, name, value)
-    return None if failed else found
+    return found
 
 
 class _Mistakes(Diagnostics):
@@ -141,16 +172,25 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
     space = frozenset(str(dim).lstrip("*") for dim in operation.space)
     dims = [*reader.values((), ())]
     found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))
-    formulas = {GRADIENT + name: node for name, node in found.items() if node is not None}
+    signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}
+    formulas, same = _distinct({GRADIENT + name: node for name, node in found.items() if node is not None}, signatures)
     known = {node: name for name, node in reader.lets.items() if node.args}
     taken = {*reader.meanings, *reader.dims, *reader.lets, *(GRADIENT + o.name for o in operation.operands)}
     lets, written = texts(formulas, known, reader.called, taken)
-    signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}
     entries = {name: f"{signatures[name]} = {text}" for name, text in written.items()}
+    entries |= same
     entries |= {GRADIENT + name: CONSTANT for name, node in found.items() if node is None}
     own = Mapping(tuple((Text(name, place), _placed(text, place)) for name, text in lets.items()), place)
     first = [(Text(LET, place), own)] if lets else []
     return Mapping((*first, *((Text(name, place), _placed(text, place)) for name, text in entries.items())), place)
+
+
+def _distinct(formulas: dict[str, Node], signatures: dict[str, str]) -> tuple[dict[str, Node], dict[str, str]]:
+    """The gradients that differ, and those that are others above them."""
+    first: dict[tuple[Node, str], str] = {}
+    owner = {name: first.setdefault((node, signatures[name]), name) for name, node in formulas.items()}
+    distinct = {name: node for name, node in formulas.items() if owner[name] == name}
+    return distinct, {name: other for name, other in owner.items() if name != other}
 
 
 def _functions() -> dict[str, Function]:

@@ -172,8 +172,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
             "special values as C's atan2", 2),
 )
 
-# What each argument of a function that gives reals adds to its own gradient, in the formula language: `g` is the gradient
-# of the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. Where a function has a kink
+# What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
+# the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. Where a function has a kink
 # or a step, the rule is PyTorch's.
 DERIVATIVES: dict[str, tuple[str, ...]] = {
     "where": ("", "where(a, g, 0)", "where(a, 0, g)"),
@@ -245,7 +245,7 @@ KINKS: dict[str, str] = {
     "abs": "0 at 0",
     "sign": "0",
     **dict.fromkeys(("round_even", "floor", "ceil", "trunc"), "0"),
-    **dict.fromkeys(("min", "max"), "equal values get half each; beside a number or an attribute, 0 where they are equal"),
+    **dict.fromkeys(("min", "max"), "equal values get half each; 0 where a value is equal to what has no gradient"),
     "clamp": "within the bounds and at them",
     **dict.fromkeys(("fmin", "fmax"), "to the first of equals; to the other one if one is NaN"),
     "copysign": "0 at 0",

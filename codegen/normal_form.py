@@ -10,7 +10,7 @@ from collections.abc import Hashable
 from fractions import Fraction
 from math import isfinite
 
-from skuda.codegen.nodes import REDUCE, Node
+from skuda.codegen.nodes import BOOL, REDUCE, Node
 from skuda.codegen.reductions import COUNT
 
 _MOST = 3_000  # products in a form
@@ -59,7 +59,8 @@ def logistic_quotient(node: Node) -> tuple[Node, Node] | None:
     if node.op != "/" or node.args[1].op != "+":
         return None
     one, rising = node.args[1].args
-    return (node.args[0], rising.args[0]) if rising.op == "exp" and one.op == "number" and float(one.text) == 1 else None
+    logistic = rising.op == "exp" and one.op == "number" and float(one.text) == 1
+    return (node.args[0], rising.args[0]) if logistic else None
 
 
 def _rounded(form: Form) -> Form:
@@ -104,6 +105,8 @@ class _Forms:
             return _multiplied(self.of(node.args[0]), _part(("sign", self.key(node.args[0])), node.dims))
         if node.op == "where":
             return self.chosen(node)
+        if node.op == "gelu_slope":
+            return self.gelu_slope(node.args[0])
         if node.op == REDUCE + "sum":
             return self.summed(node)
         mean = clamped_mean(node)
@@ -116,13 +119,22 @@ class _Forms:
         yes, no = self.of(node.args[1]), self.of(node.args[2])
         return _added(no, _multiplied(condition, _added(yes, no, -1)), 1)
 
+    def gelu_slope(self, x: Node) -> Form:
+        """ndtr(x) + x times the density of the normal distribution."""
+        below = self.of(Node("ndtr", (x,), x.kind, x.dims))
+        square = _multiplied(self.of(x), self.of(x))
+        falling = self.exponential({each: -value / 2 for each, value in square.items()})
+        density = {each: value * Fraction(0.3989422804014327) for each, value in falling.items()}
+        return _added(below, _multiplied(self.of(x), density), 1)
+
     def key(self, node: Node) -> Hashable:
         return frozenset(self.of(node).items())
 
     def own_key(self, node: Node) -> Hashable:
         if not node.args:
             return (node.op, node.text)
-        return (node.op, node.text, *(self.own_key(each) if each.kind == "bool" else self.key(each) for each in node.args))
+        own = [self.own_key(each) if each.kind == BOOL else self.key(each) for each in node.args]
+        return (node.op, node.text, *own)
 
     def exponential(self, form: Form) -> Form:
         """The exponential of a sum: a product of exponentials, of which that of a logarithm is what it is of."""
@@ -173,7 +185,8 @@ def _multiplied(one: Form, other: Form) -> Form:
     for first, a in one.items():
         for second, b in other.items():
             product, spread = _joined(first, second)
-            for each, value in (_multiplied({product: Fraction(1)}, spread) if spread else {product: Fraction(1)}).items():
+            whole: Form = {product: Fraction(1)}
+            for each, value in (_multiplied(whole, spread) if spread else whole).items():
                 result[each] = result.get(each, 0) + a * b * value
     return {each: value for each, value in result.items() if value}
 

@@ -51,7 +51,7 @@ class _Reader:
     def made(self, node: Node) -> Node:
         if node.kind == REAL and node.op in ("*", "/", "neg"):
             before = product(node)
-            if node not in before.powers:
+            if node not in before.powers and before.number != 0:  # 0 * x keeps the NaN of x
                 term = self.term(before)
                 return node if term.key == before.key else written([term])
         changed = rebuilt(node, self.node)

@@ -101,7 +101,7 @@ class RowReader(Declarations):
         of_backward = set()  # the attributes that the backward pass alone has
         if "backward" not in self.fields:
             backward = derived.by_default(self, kind, doc, forward)
-        elif derived.is_said(self) and (not self.absent or self.entries("backward")):
+        elif derived.is_said(self) and (not self.absent or derived.is_whole(self) or self.entries("backward")):
             backward = derived.as_said(self, kind, doc, forward)
             named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
             of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
@@ -416,6 +416,9 @@ class RowReader(Declarations):
         names = {f"d_{operand.name}" for operand in op.inputs}
         node = self.fields["backward"]
         if not self.entries("backward"):
+            if self.lets_of_backward():
+                help = "write a gradient that uses its names, or remove it"
+                self.error(node.place, "`backward:` has a `let:` and no formula", help)
             return None
         written = {name.value for name, _ in self.entries("backward")}
         for name, _ in self.entries("backward"):

@@ -7,20 +7,19 @@ launches. It refuses whatever is different and never says why: then the plan che
 A function form has one more step: `ready_of` makes of a plan what takes a call's values, allocates where there is no
 `out` and returns what the call returns. It serves the calls that repeat the last one of an operation.
 
-The function's text is put together from the numbers of operands and their kinds alone (no name, type or value of a
-caller is in it) and compiled once for each such pattern; what a plan expects are the variables of its closure.
+What a plan expects are the variables of a closure, which is made here; its text is `fast_path_text`.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from functools import cache
+from collections.abc import Sequence
 from math import prod
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from skuda.arrays.libraries import (
-    WATCHERS,
     cupy_dtype,
     device_of,
     library_of_plain,
@@ -30,17 +29,15 @@ from skuda.arrays.libraries import (
 )
 from skuda.arrays.views import View, contiguous_strides, with_axes
 from skuda.launch.arguments import may_coincide
-from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
+from skuda.launch.fast_path_text import ARRAY, FULL, INTEGER, REAL, SHAPE, Text, factory
+from skuda.launch.prepared import FastPath, Launch, Ready, Repeated, refuse
 from skuda.model.dtypes import DTYPES
 
 if TYPE_CHECKING:
-    from skuda.launch.prepared import Launch
     from skuda.plans.axis_views import AxisView
-    from skuda.plans.multi_kernel import Stages
     from skuda.plans.plan import Plan
 
-# Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
-_FULL, _ARRAY, _INTEGER, _REAL = "full", "array", "integer", "real"
+_BYTE = np.dtype(np.uint8)
 
 
 def fast_path_of(
@@ -55,15 +52,14 @@ def fast_path_of(
         axis_views: of each operand in the array that is given for it; none where that is the operand.
 
     Returns:
-        What takes the operands and a stream (None: the plan's, else the library's current) and returns whether it
-        has launched. It may be called by several threads at once.
+        What takes the operands, a stream (None: the plan's, else the library's current) and whether it may allocate a
+        workspace, and returns whether it has launched. It may be called by several threads at once.
     """
     library = plain_library(types[-1])
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
-    if library is None or None in kinds or plan.operation.analysis.stages:
+    if library is None or None in kinds:
         return refuse
-    launch = _launch_of(plan, kinds, axis_views)
-    return refuse if launch.workspace else _Maker(plan, launch, types, library, kinds, axis_views).on(device)
+    return _Maker(plan, types, library, kinds, axis_views).on(device)
 
 
 def ready_of(
@@ -76,42 +72,47 @@ def ready_of(
 
     Returns:
         What takes the values, the attributes, the options and a stream, and returns what the call returns; None where
-        it does not serve the call, `FOLLOWED` where it would if no gradient had to be recorded. None if there is none.
+        it does not serve the call, a `Repeated` where a gradient has to be recorded. None if there is none.
     """
     library = plain_library(types[-1])
     kinds = tuple([_kind(plan, index, cls, library) for index, cls in enumerate(types)])
-    if library is None or None in kinds or plan.operation.analysis.stages:
+    if library is None or None in kinds:
         return None
-    launch = _launch_of(plan, kinds, axis_views)
-    if launch.workspace:
-        return None
-    return _Maker(plan, launch, types, library, kinds, axis_views).ready(device, call)
+    return _Maker(plan, types, library, kinds, axis_views).ready(device, call)
 
 
-def _launch_of(plan: Plan, kinds: tuple[str, ...], axis_views: tuple[AxisView, ...]) -> Launch | Stages:
-    """What serves contiguous, aligned arrays."""
-    views = [
-        View(0, shape, contiguous_strides(shape), DTYPES[word].storage, 0, True, False, None)
-        if kind in (_FULL, _ARRAY)
-        else 0
-        for kind, shape, word in zip(kinds, [each.shape for each in axis_views] or plan.stored, plan.words, strict=True)
-    ]
-    if axis_views:
-        views = [with_axes(view, each.axes) if view else 0 for view, each in zip(views, axis_views, strict=True)]
-    return plan.launch_for(views)
+_APART = 1 << 40  # bytes from one operand to the next, where only which is which counts
+
+
+def _launches_of(plan: Plan, kinds: tuple[str, ...], axis_views: tuple[AxisView, ...]) -> tuple[list, int]:
+    """What serves contiguous, aligned arrays: each launch with what its `slots` pack, and the bytes of the workspace.
+
+    Operand n, an array, begins at n + 1 times _APART; the workspace does behind the last; a number is n + 1.
+    """
+    shapes = [each.shape for each in axis_views] or plan.stored
+    checked: list = []
+    for index, (kind, shape, word) in enumerate(zip(kinds, shapes, plan.words, strict=True)):
+        if kind in (FULL, ARRAY):
+            start, strides, storage = (index + 1) * _APART, contiguous_strides(shape), DTYPES[word].storage
+            view = View(start, shape, strides, storage, 0, True, False, None)
+            checked.append(with_axes(view, axis_views[index].axes) if axis_views else view)
+        else:
+            checked.append(index + 1)
+    launch = plan.launch_for(checked)
+    return launch.launches(checked, (len(kinds) + 1) * _APART), launch.workspace
 
 
 def _kind(plan: Plan, index: int, cls: type, library: str | None) -> str | None:
     """What an operand is if it has this type; None for what only the full check understands."""
     if plain_library(cls) == library:
-        return _FULL if plan.vectors[index] else _ARRAY
+        return FULL if plan.vectors[index] else ARRAY
     operand = plan.operation.operands[index]
     if plan.full[index] or not operand.scalar or index >= len(plan.operation.inputs):
         return None
     kind = DTYPES[plan.words[index]].kind
     if kind == "int":
-        return _INTEGER if cls is int else None
-    return _REAL if kind == "float" and (cls is float or cls is int) else None
+        return INTEGER if cls is int else None
+    return REAL if kind == "float" and (cls is float or cls is int) else None
 
 
 class _Maker:
@@ -120,7 +121,6 @@ class _Maker:
     def __init__(
         self,
         plan: Plan,
-        launch: Launch,
         types: tuple[type, ...],
         library: str,
         kinds: tuple[str, ...],
@@ -134,7 +134,6 @@ class _Maker:
         storages = [DTYPES[word].storage for word in plan.words]
         shapes = [axis_view.shape for axis_view in axis_views] or plan.stored
         sizes = [prod(shape) * storage.itemsize for shape, storage in zip(shapes, storages)]
-        self.launch = launch
         operands = plan.operation.operands
         pairs = tuple(
             (
@@ -144,39 +143,48 @@ class _Maker:
             )
             for output in range(inputs, len(kinds))
             for other in range(output)
-            if kinds[other] in (_FULL, _ARRAY)
+            if kinds[other] in (FULL, ARRAY)
         )
         private = hasattr(types[-1], "_c_contiguous")
         contiguous = {"cupy": "_c_contiguous" if private else "flags.c_contiguous", "torch": "is_contiguous()"}
         handle = _STREAMS[library] if plan.stream is None else "current"
         self._library, self._types = library, types
-        self._pattern = library, kinds, inputs, pairs, contiguous[library], handle
-        blank = launch.blank.copy()
-        for position in launch.slots.positions:
-            blank[position] = 0
+        launches, workspace = _launches_of(plan, kinds, axis_views)
+        self.launches: list[Launch] = [launch for launch, _ in launches]
+        own = library_of_plain(types[-1])
+        blocks = []
+        for launch in self.launches:
+            blank = launch.blank.copy()
+            for position in launch.slots.positions:
+                blank[position] = 0
+            blocks.append((launch.slots, blank))
 
         def block() -> tuple:
-            """A parameter block: its words as integers and as reals, and its address for the driver."""
-            memory, parameters = launch.slots.pack(blank.copy())
-            return memory, (ctypes.c_double * len(memory)).from_buffer(memory), parameters
+            """Of each launch a parameter block: its words as integers and as reals, its address for the driver."""
+            found: list = []
+            for slots, blank in blocks:
+                memory, parameters = slots.pack(blank.copy())
+                found += [memory, (ctypes.c_double * len(memory)).from_buffer(memory), parameters]
+            return tuple(found)
 
         self._expected: dict[str, Any] = {
             "block": block,
             "pool": [],  # blocks that no call uses now: the driver reads one without holding the interpreter's lock
             "stream_handle": stream_handle,
-            "current": library_of_plain(types[-1]).current if plan.stream is None else plan.stream,
-            "grid": launch.grid,
-            "threads": launch.block,
-            "shared": launch.shared,
+            "current": own.current if plan.stream is None else plan.stream,
             "elsewhere": self._elsewhere,
+            "scratch_of": own.scratch,
+            "room": workspace,
+            "flat": (workspace,),
+            "one": (1,),
+            "byte": cupy_dtype(_BYTE) if library == "cupy" else torch_dtypes()[_BYTE],
         }
+        steps = tuple([self._step(which, *launch, workspace > 0) for which, launch in enumerate(launches)])
+        self._pattern = library, kinds, inputs, pairs, contiguous[library], handle, steps, workspace > 0
         for index, kind in enumerate(kinds):
             word, storage = DTYPES[plan.words[index]], storages[index]
-            expected = {
-                "type": types[index],
-                "word": launch.slots.words[launch.positions[index]],  # of a number: its first word, a pointer's
-            }
-            if kind in (_FULL, _ARRAY):
+            expected = {"type": types[index]}
+            if kind in (FULL, ARRAY):
                 expected |= {
                     "element": cupy_dtype(storage) if library == "cupy" else torch_dtypes()[storage],
                     "shape": shapes[index],
@@ -187,19 +195,36 @@ class _Maker:
                     "single": prod(shapes[index]) == 1,
                     "strides": contiguous_strides(shapes[index]),
                 }
-            elif kind == _INTEGER:
+            elif kind == INTEGER:
                 expected |= {"lowest": word.lowest, "highest": word.highest}
             else:
                 expected |= {"narrow": storage.type, "last": (None, None)}
-            if kind in (_INTEGER, _REAL):
-                expected |= {"real": expected["word"] + 1, "integer": expected["word"] + 2}
             self._expected |= {f"{name}{index}": value for name, value in expected.items()}
+
+    def _step(self, which: int, launch: Launch, filled: list, has_workspace: bool) -> tuple:
+        """What the text says of one launch: the operand that each of its pointers and numbers is, None for the
+        workspace, and of each of its kernels whether it begins before the one in front has ended."""
+        sources: list[int | None] = []
+        for position in launch.slots.positions:
+            value, word = filled[position], launch.slots.words[position]
+            if value and type(value) is float:
+                sources.append(int(value) - 1)
+                self._expected |= {f"real{which}_{len(sources)}": word, f"integer{which}_{len(sources)}": word + 1}
+            elif value >= (len(self._types) + 1) * _APART:
+                if has_workspace:
+                    sources.append(None)
+                    offset = value % _APART
+                    self._expected |= {f"word{which}_{len(sources)}": word, f"offset{which}_{len(sources)}": offset}
+            elif value >= _APART:
+                sources.append(value // _APART - 1)
+                self._expected[f"word{which}_{len(sources)}"] = word
+        return tuple(sources), launch.dependent, launch.geometry.finish is not None
 
     def on(self, device: int) -> FastPath:
         """The function for a device; raises what `Kernel.on` does."""
         made = self._made.get(device)
         if made is None:
-            make = _factory(*self._pattern)
+            make = factory(Text.of_plan, (), *self._pattern)
             made = self._made[device] = make(**self._expected, **self._on(device))
         return made
 
@@ -209,22 +234,31 @@ class _Maker:
         library = library_of_plain(self._types[-1])
         known = {f"attribute{index}": value for index, value in enumerate(attributes)}
         known |= {"named": tuple.__new__, "results": self._results}
-        known |= {"asked": asked, "FOLLOWED": FOLLOWED, "empty": library.contiguous, "wrote": library.wrote}
+        known |= {"asked": asked, "empty": library.contiguous, "wrote": library.wrote}
         known |= library.followers
-        make = _factory(*self._pattern, len(attributes))
-        return make(**self._expected, **self._on(device), **known)
+        known["whole"] = [int for _ in asked[SHAPE] or ()]
+        known["repeated"] = repeated = Repeated(attributes, asked)
+        known |= self._expected | self._on(device)
+        if self._library == "torch":
+            repeated.ready = factory(Text.of_recorded, (), *self._pattern)(**known)
+        return factory(Text.of_call, (len(attributes), asked[SHAPE] is not None), *self._pattern)(**known)
 
     def _on(self, device: int) -> dict[str, Any]:
-        """What launches on a device."""
-        loaded = self.launch.on(device)
-        return {
-            "home": device,
-            "function": loaded.function,
-            "context": loaded.context,
-            "current_context": loaded.current_context,
-            "launch_kernel": loaded.launch_kernel,
-            "launch_there": loaded.launch,
-        }
+        """What launches on a device: of each launch, its kernels."""
+        found: dict[str, Any] = {"home": device}
+        for which, launch in enumerate(self.launches):
+            loaded = launch.on(device)
+            found |= {
+                "context": loaded.context,
+                "current_context": loaded.current_context,
+                "launch_kernel": loaded.launch_kernel,
+                f"function{which}": loaded.function,
+                f"shared{which}": launch.shared,
+            }
+            for kernel, (start, grid, threads) in enumerate(launch.kernels(device)):
+                values = {"start": start, "grid": grid, "threads": threads}
+                found |= {f"{name}{which}_{kernel}": value for name, value in values.items()}
+        return found
 
     def _elsewhere(self, values: Sequence, stream) -> bool:
         """For operands of which the last is not on the device that a function was made for."""
@@ -238,213 +272,3 @@ def _spread(plan: Plan, index: int) -> tuple[int, ...]:
 
 
 _STREAMS = {"cupy": "current(device).ptr", "torch": "current(device)"}  # the library's current one
-
-
-# ---- the text ----
-
-
-@cache
-def _factory(*pattern) -> Callable[..., Callable]:
-    """What makes a function from what `_Maker` collects, for a pattern as `_Text` takes it; with a number of attributes
-    at its end, the function of a call."""
-    space: dict[str, Any] = {}
-    text = _Text(*pattern[:6])
-    exec(compile(text.of_call(*pattern[6:]) if pattern[6:] else text.of_plan(), "<a fast path>", "exec"), space)
-    return space["make"]
-
-
-def _indented(lines: Sequence[str]) -> list[str]:
-    return [f"    {line}" for line in lines]
-
-
-class _Text:
-    """The text of functions for one pattern of operands."""
-
-    def __init__(
-        self,
-        library: str,
-        kinds: tuple[str, ...],
-        inputs: int,
-        pairs: tuple[tuple[int, int, bool], ...],
-        contiguous: str,
-        handle: str,
-    ):
-        self.is_torch = library == "torch"
-        self.inputs, self.all = range(inputs), range(len(kinds))
-        self.outputs = self.all[inputs:]
-        self.pairs, self.contiguous, self.handle = pairs, contiguous, handle
-        self.arrays = [index for index in self.all if kinds[index] in (_FULL, _ARRAY)]
-        self.full = [index for index in self.arrays if kinds[index] == _FULL]
-        self.reals = [index for index in self.all if kinds[index] == _REAL]
-        self.integers = [index for index in self.all if kinds[index] == _INTEGER]
-
-    def of_plan(self) -> str:
-        """A function of a plan's operands: whether it has launched."""
-        everything = ", ".join(f"v{index}" for index in self.all)
-        body = [
-            f"{everything}, = values",
-            *self._refused(self._types(self.all), "False"),
-            *self._read(self.arrays, self.arrays[-1], "False"),
-            *self._apart("False"),
-            *self._numbers("False"),
-            "if device != home:",
-            "    return elsewhere(values, stream)",
-            *self._launch(),
-            "return True",
-        ]
-        return self._made("def made(values, stream):", body, ["elsewhere"])
-
-    def of_call(self, attributes: int) -> str:
-        """A function of a call that repeats one: what the call returns, None or FOLLOWED."""
-        outputs = ", ".join(f"v{index}" for index in self.outputs)
-        several = len(self.outputs) > 1
-        inputs = [index for index in self.arrays if index in self.inputs]
-        other = []
-        for index in range(attributes):  # the same object, or the same float: -0.0 == 0.0, 1 == 1.0, (True,) == (1,)
-            given, known = f"attributes[{index}]", f"attribute{index}"
-            differs = f"type({given}) is not float or type({known}) is not float or {given} != {known} or not {known}"
-            other.append(f"{given} is not {known} and ({differs})")
-        gradients = " or ".join(f"v{index}.requires_grad" for index in inputs)
-        given = [f"{outputs} = out"]
-        if several:
-            is_tuple = "type(out) is tuple or type(out) is results"
-            given = [*self._refused([f"not ({is_tuple})", f"len(out) != {len(self.outputs)}"]), *given]
-        given += self._refused(self._types(self.outputs))
-        given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
-        new = []
-        for index in self.outputs:
-            new += [f"v{index} = empty(shape{index}, strides{index}, element{index})", *self._pointer(index)]
-        followed = []
-        watched = " or ".join([f"{name}()" for name in WATCHERS])
-        if self.is_torch:
-            followed = ["recorded = gradients()", f"followed = recorded and ({gradients})", *self._refused([watched])]
-            given = [*self._refused(["followed"]), *given]
-            new = ["if followed:", "    return FOLLOWED if stream is None else None", *new]
-        body = [
-            f"{''.join(f'v{index}, ' for index in self.inputs)}out = values",
-            *self._refused(self._types(self.inputs)),
-            "try:",  # an option may be anything
-            *_indented(self._refused([*other, "options != asked"])),
-            "except Exception:",
-            "    return None",
-            *self._read(inputs, inputs[0]),
-            *followed,
-            *self._refused(["device != home", "current_context() != context"]),
-            *self._numbers(),
-            "if out is None:",
-            *_indented(new),
-            "else:",
-            *_indented(given),
-            *self._launch(there=True),
-            "if out is not None:",
-            *([f"    wrote(({outputs},))"] if self.is_torch else []),
-            "    return out",
-            f"return {f'named(results, ({outputs}))' if several else outputs}",
-        ]
-        names = ["asked", "FOLLOWED", "named", "results", "empty", "wrote"]
-        names += [f"attribute{index}" for index in range(attributes)]
-        names += [f"strides{index}" for index in self.outputs]
-        return self._made("def made(values, attributes, options, stream):", body,
-                          [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip
-
-    def _made(self, head: str, body: list[str], more: list[str]) -> str:
-        names = "block pool stream_handle current grid threads shared home function context".split()
-        names += ["current_context", "launch_kernel", "launch_there", *more]
-        for index in self.all:
-            names += [f"type{index}", f"word{index}"]
-            if index not in self.arrays:
-                names += [f"real{index}", f"integer{index}"]
-        for index in self.arrays:
-            names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "single", "spread")]
-        names += [f"{name}{index}" for index in self.integers for name in ("lowest", "highest")]
-        names += [f"{name}{index}" for index in self.reals for name in ("narrow", "last")]
-        lasting = [f"nonlocal {', '.join(f'last{index}' for index in self.reals)}"] if self.reals else []
-        lines = [head, *_indented([*lasting, *body]), "return made"]
-        return "\n".join([f"def make({', '.join(names)}, **_):", *_indented(lines), ""])
-
-    def _refused(self, conditions: Sequence[str], result: str = "None") -> list[str]:
-        return [f"if {' or '.join(conditions)}:", f"    return {result}"]
-
-    def _types(self, indices: Sequence[int]) -> list[str]:
-        return [f"type(v{index}) is not type{index}" for index in indices]
-
-    def _pointer(self, index: int) -> list[str]:
-        if self.is_torch:
-            return [f"p{index} = v{index}.data_ptr()"]
-        return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
-
-    def _read(
-        self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = ""
-    ) -> list[str]:
-        """Their pointers, after checks of what they are; `device` is that of one of them, or is known already."""
-        device = "v{}.get_device()" if self.is_torch else "m{}.device_id"
-        lines = [line for index in indices for line in self._pointer(index)]
-        if first is not None:
-            lines.append(f"device = {device.format(first)}")
-        read = [f"v{index}.dtype is not element{index}" for index in indices]
-        for index in indices:
-            spread = "" if index in self.full else f" and v{index}.shape != spread{index}"
-            read.append(f"v{index}.shape != shape{index}{spread}")
-        read += [f"not v{index}.{self.contiguous}" for index in indices]
-        if self.is_torch:
-            # What is lazily negated is every second number of a complex tensor: contiguous if it is one element alone.
-            read += [f"not v{index}.is_cuda" for index in indices]
-            read += [f"single{index} and v{index}.is_neg()" for index in indices]
-            read += [f"not p{index}" for index in indices]
-            read += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
-        read += [f"{device.format(index)} != device" for index in indices if index != first]
-        full = [f"p{index}" for index in indices if index in self.full]
-        if full:
-            read.append(f"({' | '.join(full)}) & 15")
-        read += [f"p{index} & mask{index}" for index in indices if index not in self.full]
-        lines += self._refused(read, result)
-        if self.is_torch:  # sparse, nested, or inside a function transform
-            return ["try:", *_indented(lines), "except RuntimeError:", f"    return {result}"]
-        return lines
-
-    def _apart(self, result: str = "None") -> list[str]:
-        lines = []
-        for other, output, same in self.pairs:
-            apart = f"below{other} < p{other} - p{output} < above{output}"
-            lines += self._refused([f"{apart}{f' and p{other} != p{output}' if same else ''}"], result)
-        return lines
-
-    def _numbers(self, result: str = "None") -> list[str]:
-        lines = []
-        for index in self.integers:
-            lines += self._refused([f"not lowest{index} <= v{index} <= highest{index}"], result)
-        for index in self.reals:  # most calls have the number of the call before: the same object, so not -0.0 for 0.0
-            lines += [
-                f"before, r{index} = last{index}",
-                f"if v{index} is not before:",
-                "    try:",
-                f"        r{index} = float(narrow{index}(v{index}))",
-                "    except OverflowError:",
-                f"        return {result}",
-                f"    if type(v{index}) is int and r{index} - r{index} != 0:",  # beyond the largest value
-                f"        return {result}",
-                f"    last{index} = v{index}, r{index}",
-            ]
-        return lines
-
-    def _launch(self, there: bool = False) -> list[str]:
-        """What launches; `there` where the context is known to be the current one."""
-        writes = [f"words[word{index}] = p{index}" for index in self.arrays]
-        for index in self.integers:
-            writes += [f"reals[real{index}] = v{index}", f"words[integer{index}] = v{index}"]
-        writes += [f"reals[real{index}] = r{index}" for index in self.reals]
-        launch = ["launch_kernel(function, grid, 1, 1, threads, 1, 1, shared, handle, parameters, 0)"]
-        if not there:
-            other = "    launch_there(grid, threads, handle, parameters, shared)"
-            launch = ["if current_context() == context:", *_indented(launch), "else:", other]
-        return [
-            f"handle = {self.handle} if stream is None else stream_handle(stream)",
-            "try:",
-            "    used = pool.pop()",
-            "except IndexError:",
-            "    used = block()",
-            "words, reals, parameters = used",
-            *writes,
-            *launch,
-            "pool.append(used)",
-        ]

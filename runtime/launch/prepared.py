@@ -25,16 +25,33 @@ if TYPE_CHECKING:
     from skuda.plans.plan import Plan
 
 
-# What checks and launches plain operands on a stream, and returns whether it has: see `launch.fast_path`.
-FastPath = Callable[[Sequence, Any], bool]
+# What checks and launches plain operands on a stream, and returns whether it has: see `launch.fast_path`. Where it has
+# to make a workspace it asks whether it may.
+FastPath = Callable[..., bool]
 
 
 # What serves a call of a function form that repeats an earlier one: see `launch.fast_path.ready_of`.
 Ready = Callable[[Sequence, tuple, tuple, Any], Any]
-FOLLOWED = object()  # what it returns for a call that autograd has to record, and nothing else has to know of
 
 
-def refuse(values: Sequence, stream) -> bool:
+class Repeated:
+    """A call that autograd has to record and nothing else has to know of; it repeats one that was served before.
+
+    Attributes:
+        attributes, options: of the call, as `plans.functions.call` has them.
+        ready: takes the inputs, and returns what the call returns, or None; None where there is none.
+        kept: what a framework keeps of it from one call to the next.
+    """
+
+    __slots__ = ("attributes", "kept", "options", "ready")
+
+    def __init__(self, attributes: tuple, options: tuple):
+        self.attributes, self.options = attributes, options
+        self.ready: Callable[..., Any] | None = None
+        self.kept: Any = None
+
+
+def refuse(values: Sequence, stream, may_allocate: bool = True) -> bool:
     """The function of a plan that has no fast path."""
     return False
 
@@ -70,6 +87,7 @@ class Launch(Launches):
         blank: `slots.blank`, with nothing at the positions of numbers.
         positions: where in it each operand's pointer goes; those of a number follow.
         entries: the NVRTC name expressions of the kernels, in order.
+        dependent: whether its first kernel waits by itself for the one in front of it, and may begin before that ends.
         loaded: the kernel by device, as far as it was wanted.
     """
 
@@ -83,7 +101,7 @@ class Launch(Launches):
         entries = table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
         is_split = isinstance(geometry.variant, table.SplitVariant)
-        self._later = operation.analysis.stage > 1 and is_split  # waits by itself
+        self.dependent = operation.analysis.stage > 1 and is_split
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         order = abi.order(operation)
@@ -136,10 +154,10 @@ class Launch(Launches):
         first = self.on(device)
         launch = partial(first.launch, shared=self.shared) if self.shared else first.launch
         loaded = [(launch, self.grid, self.block)]
-        if self.geometry.finish is not None or self._later:
+        if self.geometry.finish is not None or self.dependent:
             from skuda.launch.dependent_launch import launch_of
 
-            if self._later:
+            if self.dependent:
                 loaded = [(launch_of(first), self.grid, self.block)]
             if self.geometry.finish is not None:
                 finish = registry.kernel(*self._source, self.entries[1]).on(device)

@@ -22,7 +22,7 @@ from skuda.arrays.libraries import (
 )
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, SkudaError, Unsupported, shown
-from skuda.launch.prepared import FOLLOWED, FastPath, Ready, refuse
+from skuda.launch.prepared import FastPath, Ready, Repeated, refuse
 from skuda.model.descriptor import block_length, checked_word, is_integer, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import COMPUTE, Operation, count, packed_shape
@@ -49,6 +49,7 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
 RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
+_SHAPE = 3  # where the options of a call have `shape`
 _named = tuple.__new__  # of several outputs; faster than a call of their class
 
 
@@ -81,7 +82,7 @@ class Call:
 
     def run(self):
         """The call on the arrays themselves, whatever their framework follows."""
-        return _run(*(getattr(self, name) for name in self._fields))
+        return run(self.plan_class, (*self.inputs, self.out), self.attributes, self.options, self.stream)
 
 
 def tracing() -> bool:
@@ -140,47 +141,89 @@ def call(
     ready = _READY.get(plan_class)
     if ready is not None:
         made = ready(values, attributes, options, stream)
-        if made is FOLLOWED:
-            return RECORDERS["torch"](plan_class, values, attributes, options)
         if made is not None:
-            return made
-    key = None
-    if type(values[0]) in PLAIN:
-        try:
-            key = plan_class, values[0].dtype, values[0].shape, attributes, options
-            if attributes:
-                types = (*map(type, attributes),)
-                key += types  # 1.0 == 1, but is no integer
-                if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
-                    key += (repr(attributes),)
-            if shape is not None:
-                key += (*map(type, shape),)
-            known = _FAST_PATHS.get(key)
-        except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
-            key = known = None
-        if known is not None:
-            plan, fast_path, ready = known
-            if ready is not None:
-                _READY[plan_class] = ready
-            out = values[-1]
-            library = library_of_plain(type(values[0]))
-            if library.follows(values):  # as a carrier understands it
-                pass
-            elif out is None:
-                device = device_of[library.name](values[0])
-                if device != CPU:
-                    outputs = _outputs(plan, library, device, None)
-                    try:
-                        plan.execute((*values[:-1], *outputs), stream)
-                        return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
-                    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
-                        pass
-            elif fast_path(values, stream):
-                if library.name == "torch":
-                    library.wrote(out if isinstance(out, tuple) else (out,))
-                return out
+            return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
+    key, known = _known(plan_class, values, attributes, options)
+    if known is not None:
+        made = _repeat(plan_class, known, values, attributes, options, stream)
+        if made is not None:
+            return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream=None):
+    """A call on the arrays themselves, whatever their framework follows.
+
+    Args:
+        plan_class, values, attributes, stream: as of `call`.
+        options: as of `Call`.
+    """
+    ready = _READY.get(plan_class)
+    if ready is not None:
+        made = ready(values, attributes, options, stream)
+        if made is not None and type(made) is not Repeated:
+            return made
+    key, known = _known(plan_class, values, attributes, options)
+    if known is not None:
+        made = _repeat(plan_class, known, values, attributes, options, stream, below=True)
+        if made is not None:
+            return made
+    first, others, *rest = options
+    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
+
+
+def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple) -> tuple:
+    """The key of a call among `_FAST_PATHS`, and what is found there; None for each where there is none."""
+    if type(values[0]) not in PLAIN:
+        return None, None
+    try:
+        key = plan_class, values[0].dtype, values[0].shape, attributes, options
+        if attributes:
+            types = (*map(type, attributes),)
+            key += types  # 1.0 == 1, but is no integer
+            if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
+                key += (repr(attributes),)
+        if options[_SHAPE] is not None:
+            key += (*map(type, options[_SHAPE]),)
+        return key, _FAST_PATHS.get(key)
+    except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
+        return None, None
+
+
+def _repeat(plan_class: type[Plan], known: tuple, values, attributes, options, stream, below: bool = False):
+    """What a call returns that repeats a known one with arrays of its own; None where it does not, a `Repeated` where
+    its gradient has to be recorded.
+
+    Args:
+        plan_class, values, attributes, options, stream: as of `run`.
+        known: what `_FAST_PATHS` has.
+        below: whether nothing of the framework has to know of the call, whatever it follows.
+    """
+    plan, fast_path, ready = known
+    if ready is not None:
+        _READY[plan_class] = ready
+        made = ready(values, attributes, options, stream)
+        if made is not None and not (below and type(made) is Repeated):
+            return made
+    library, out = library_of_plain(type(values[0])), values[-1]
+    if not below and library.follows(values):  # as a carrier understands it
+        return None
+    if out is not None:
+        if not fast_path(values, stream):
+            return None
+        if library.name == "torch":
+            library.wrote(out if isinstance(out, tuple) else (out,))
+        return out
+    device = device_of[library.name](values[0])
+    if device == CPU:
+        return None
+    outputs = _outputs(plan, library, device, None)
+    try:
+        plan.execute((*values[:-1], *outputs), stream)
+    except SkudaError:  # the other inputs are not those of this plan: another one, or the same error
+        return None
+    return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
 
 
 def call_without(plan_class: type[Plan], values, attributes, stream, without: str | None = None, **options):
@@ -309,7 +352,7 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
             if len(_FAST_PATHS) >= _MOST_PLANS:
                 _FAST_PATHS.clear()
             *_, given, options = key[:5]
-            ready = plan.ready((*inputs, *outputs), (given, options)) if shape is None else None
+            ready = plan.ready((*inputs, *outputs), (given, options))
             _FAST_PATHS[key] = plan, fast_path if len(outputs) == 1 else _of_many(fast_path, len(outputs)), ready
     if out is not None:
         mark_written(outputs)
@@ -335,9 +378,10 @@ def normalized(call: Call) -> Call:
 def _of_many(fast_path: FastPath, count: int) -> FastPath:
     """A fast path that takes its outputs as one tuple."""
 
-    def spread(values: Sequence, stream) -> bool:
+    def spread(values: Sequence, stream, may_allocate: bool = True) -> bool:
         *inputs, outputs = values
-        return isinstance(outputs, tuple) and len(outputs) == count and fast_path((*inputs, *outputs), stream)
+        fits = isinstance(outputs, tuple) and len(outputs) == count
+        return fits and fast_path((*inputs, *outputs), stream, may_allocate)
 
     return spread
 

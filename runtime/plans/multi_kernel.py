@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skuda.arrays.views import View, contiguous_strides
-from skuda.launch.prepared import FastPath, Launch, Launches, refuse
+from skuda.launch.prepared import Launch, Launches
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import count
 from skuda.plans.plan import Plan
@@ -106,9 +106,6 @@ class StagedPlan(Plan):
 
     def _make_kernels(self) -> Stages:
         return Stages(self, self.stages)
-
-    def learn(self, values: Sequence, axis_views=()) -> FastPath:
-        return refuse
 
     def launch_for(self, checked: Sequence[View | int | float]) -> Stages:
         return self._kernels

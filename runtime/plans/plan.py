@@ -277,7 +277,7 @@ class Plan:
                     ready.written()
                 return
             kept = self._execute_checked(values, stream, workspace)
-        elif workspace is None and self._fast_path(values, stream):
+        elif workspace is None and self._fast_path(values, stream, False):
             kept = self._seen
         else:
             kept = self._execute_anew(values, stream, workspace)

@@ -9,6 +9,7 @@ import torch
 
 from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
 from skuda.errors import InvalidProblem, SkudaError
+from skuda.launch.prepared import Repeated
 from skuda.model.descriptor import is_number
 from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
@@ -47,7 +48,7 @@ def carry(call: Call):
         made_by(call, described)  # the errors of a call that nothing follows
     try:
         if plain and call.out is None and not library.watched():  # autograd alone has to know
-            return record(call.plan_class, (*call.inputs, None), call.attributes, call.options)
+            return record(call.plan_class, (*call.inputs, None), Repeated(call.attributes, call.options))
         return operator_of(call.plan_class).apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, SkudaError) or not str(error).startswith(_SCHEMA):
@@ -67,18 +68,11 @@ def _is_carried(value) -> bool:
     return value is None or is_number(value)
 
 
-_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
-
-
-def record(plan_class, values: tuple, attributes: tuple, options: tuple) -> Any:
+def record(plan_class, values: tuple, repeated: Repeated) -> Any:
     """A call that nothing but autograd follows, recorded without torch's dispatcher."""
-    chosen = dict(zip(_OPTIONS, options))
-
-    def compute(*inputs):
-        return functions.call(plan_class, (*inputs, None), attributes, None, **chosen)
-
     operator = operator_of(plan_class)
-    return operator.named(operator.gradient.function.apply(compute, (attributes, options), *values[:-1]))
+    made = operator.gradient.function.apply(None, repeated, *values[:-1])
+    return made if operator.results is None else operator.results(*made)
 
 
 functions.CARRIERS["torch"] = carry

@@ -14,12 +14,14 @@ from torch._C import (
     _AutoDispatchBelowAutograd,
 )
 from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 
 # What autograd itself makes of a function on one level: an operator's kernel runs below torch.func, which has
 # unwrapped that level's tensors already.
 from torch.autograd.function import _SingleLevelFunction
 
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.launch.prepared import Repeated
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE
 from skuda.plans import functions
@@ -35,8 +37,8 @@ class Gradient:
     """How the gradient of an operation is computed: which operands of its backward operation are which of its own.
 
     Attributes:
-        function: the autograd function. It takes what computes the outputs from the inputs, what the call says beside
-            them (attributes and options), and the inputs.
+        function: the autograd function. It takes what computes the outputs from the inputs (None: the operation's
+            function), the call that is recorded, and the inputs.
     """
 
     def __init__(self, operator: Operator):
@@ -96,14 +98,25 @@ class Gradient:
     def _scalars(self) -> list[int]:
         return [index for index, operand in enumerate(self.operation.inputs) if operand.scalar]
 
-    def _forward(self, ctx, compute, said, *inputs):
-        made = compute(*inputs)
+    @cached_property
+    def _undeclared(self) -> list[int]:
+        """The inputs for which no gradient is declared, and which are not declared constant either."""
+        names = [_GRADIENT + operand.name for operand in self.operation.inputs]
+        return [index for index, name in enumerate(names) if name not in self._declared]
+
+    def _forward(self, ctx, compute, call: Repeated, *inputs):
+        if compute is not None:
+            made = compute(*inputs)
+        else:
+            made = None if call.ready is None else call.ready(*inputs)
+            if made is None:
+                made = functions.run(self.operator.plan_class, (*inputs, None), call.attributes, call.options)
         outputs = made if isinstance(made, tuple) else (made,)
         if self._has_codes:
             ctx.mark_non_differentiable(*[output for output in outputs if output.dtype not in _DIFFERENTIABLE])
         operands = (*inputs, *outputs)
         kept = [operands[index] for index in self._kept]
-        ctx.said = said
+        ctx.call = call
         if self._shaped is not None:
             ctx.shape = tuple(inputs[self._shaped].shape)
         if self._scalars:
@@ -115,18 +128,13 @@ class Gradient:
 
     def _backward(self, ctx, *gradients):
         wanted = ctx.needs_input_grad[2:]
-        missing = [
-            operand.name
-            for operand, needed in zip(self.operation.inputs, wanted, strict=True)
-            if needed and _GRADIENT + operand.name not in self._declared
-        ]
-        if missing:
-            raise Unsupported(self._undeclared(missing))
+        if any([wanted[index] for index in self._undeclared]):
+            raise Unsupported(self._refusal([self.operation.inputs[i].name for i in self._undeclared if wanted[i]]))
         kept = iter(ctx.saved_tensors)
         if self._scalars:
             kept = iter([next(kept) if number is None else number for number in ctx.numbers])
         operands = [gradients[index] if of_gradient else next(kept) for of_gradient, index in self._read]
-        made = self._call(operands, ctx)
+        made = self._run(operands, ctx)
         outputs = made if isinstance(made, tuple) else (made,)
         found = [outputs[index] if needed and index is not None else None for needed, index in zip(wanted, self._made)]
         for index, shape in zip(self._scalars, ctx.scalar_shapes if self._scalars else ()):
@@ -134,24 +142,30 @@ class Gradient:
                 found[index] = found[index].reshape(shape)  # one value, as the caller gave it
         return None, None, *found
 
-    def _call(self, operands, ctx):
-        """The backward operation, with the attributes and options of the forward one that it has too."""
-        attributes, options = ctx.said
-        named = {attribute.name: value for attribute, value in zip(self.operation.attributes, attributes)}
+    def _run(self, operands, ctx):
+        """The backward operation of a recorded call."""
+        call = ctx.call
+        if call.kept is None:
+            call.kept = self._asked(call)
+        attributes, options = call.kept
+        dtype, others, input_dtype, _, keepdims = options
+        return functions.call(
+            self.operator.backward.plan_class, (*operands, None), attributes, None, dtype=dtype, output_dtypes=others,
+            input_dtype=input_dtype, shape=None if self._shaped is None else ctx.shape, keepdims=keepdims,
+        )  # fmt: skip
+
+    def _asked(self, call: Repeated) -> tuple[tuple, tuple]:
+        """The attributes and options of a call that the backward operation has too."""
+        options = call.options
+        named = {attribute.name: value for attribute, value in zip(self.operation.attributes, call.attributes)}
         own = tuple([named.get(attribute.name, attribute.absent) for attribute in self.backward.attributes])
         words = dict(zip(self.operation.asked.values(), (options[0], *options[1])))
         first, *others = [words.get(name) for name in self.backward.asked.values()] or [None]
         has = self.backward.options
-        chosen = {"dtype": first, "output_dtypes": tuple(others)}
-        if "input_dtype" in has:
-            chosen["input_dtype"] = options[2]
-        if self._shaped is not None:
-            chosen["shape"] = ctx.shape
-        if "keepdims" in has:
-            chosen["keepdims"] = options[4]
-        return functions.call(self.operator.backward.plan_class, (*operands, None), own, None, **chosen)
+        input_dtype = options[2] if "input_dtype" in has else None
+        return own, (first, tuple(others), input_dtype, None, options[4] if "keepdims" in has else False)
 
-    def _undeclared(self, missing: list[str]) -> str:
+    def _refusal(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"
         if self.operation.direction.value == "backward":
             return f"{name}: the gradient of a gradient is not declared; call backward without create_graph"
@@ -178,6 +192,10 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
 
     def record(keyset, *values):
         transformed = _are_functorch_transforms_active()
+        recorded = torch.is_grad_enabled() and _any_requires_grad(*values)
+        if not (recorded or transformed or forward_ad._current_level >= 0):
+            with _AutoDispatchBelowAutograd():
+                return operator.overloads[numbers, False].redispatch(keyset & _after_autograd_keyset, *values)
 
         def below(*inputs):
             # What autograd calls records nothing; an outer transform of torch.func has to.
@@ -187,6 +205,6 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
 
         call = operator.call_of(values)
         with enable_single_level_autograd_function():
-            return operator.gradient.function.apply(below, (call.attributes, call.options), *call.inputs)
+            return operator.gradient.function.apply(below, Repeated(call.attributes, call.options), *call.inputs)
 
     return record

@@ -33,12 +33,12 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.plans import functions
 from skuda.plans.axis_views import chosen, with_axis_views
+from skuda.plans.plan import _MADE
 
 PLANS = [
     plan for name in registry.catalogs()[0].modules for plan in registry.catalogs()[0].own_plans(name)
 ]
 SCRATCH = 0x7000_0000_0000  # where a workspace is
-SHORT = [plan for plan in PLANS if not plan.operation.analysis.stages]  # plans with a fast path
 STREAM = 0x5000  # the libraries' current stream, plus the device
 
 
@@ -105,8 +105,8 @@ def driver(monkeypatch):
     raw_stream = "_cuda_getCurrentRawStream"
     monkeypatch.setattr(torch._C, raw_stream, lambda device: STREAM + 0x100 + device, raising=False)
     monkeypatch.setattr(torch._C, "_increment_version", increase_versions)
-    for each in (libraries._CuPy, libraries._Torch):
-        made = lambda self, size, device, stream: array(SCRATCH, (size,), np.uint8, device)  # noqa: E731
+    for each, kind in ((libraries._CuPy, array), (libraries._Torch, Tensor)):
+        made = lambda self, size, device, stream, kind=kind: kind(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
     monkeypatch.setattr(functions, "_PLANS", {})
     monkeypatch.setattr(functions, "_FAST_PATHS", {})
@@ -193,7 +193,7 @@ def operands_of(plan, make, device: int = 0) -> list:
     ]
 
 
-@pytest.mark.parametrize("plan_class", SHORT, ids=lambda plan: plan.operation.function)
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_the_fast_path_launches_what_the_full_checks_launch(driver, make, plan_class):
     """`View`s always take the full way."""
     for types in plan_class.operation.combinations:
@@ -209,10 +209,14 @@ def test_the_fast_path_launches_what_the_full_checks_launch(driver, make, plan_c
             views = [
                 value if isinstance(value, (int, float)) else view_of(value, "operand") for value in values
             ]
+            driver.launches.clear()
             plan.execute(views)
+            expected = driver.launches.copy()
             fast_path = fast_path_of(plan, tuple(map(type, values)), 0)
             assert fast_path is not refuse and fast_path(values, None)
-            assert driver.launches[-1] == driver.launches[-2]
+            assert expected and driver.launches == expected * 2
+            if plan.launch_for(views).workspace:
+                assert not fast_path(values, None, False)
 
 
 def test_a_caller_whose_axes_are_elsewhere_has_a_short_way_too(driver, make):
@@ -322,7 +326,7 @@ def outcome(driver, execute, *arguments):
 
 @pytest.mark.turns(3)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # 2**31 as f16 is infinity
-@pytest.mark.parametrize("plan_class", SHORT, ids=lambda plan: plan.operation.function)
+@pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):
     """By choices of types in which each letter is each of its types: a fast path asks operands one by one."""
     served, refused = set(), set()
@@ -331,7 +335,7 @@ def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_
         plain = operands_of(plan, make)
         ways = [fast_path_of(plan, tuple(map(type, plain)), 0)]
         for kind, values in Variations(plan, make, f"{plan.name} {types}"):
-            full = outcome(driver, plan._execute_checked, values, None)
+            full = outcome(driver, plan._execute_checked, values, None, _MADE)
             own = fast_path_of(plan, tuple(map(type, values)), 0)
             for fast_path in (*ways, own):
                 before = len(driver.launches)

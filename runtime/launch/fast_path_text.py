@@ -1,0 +1,288 @@
+"""The text of fast paths: Python functions without a loop, made for a pattern of operands and launches.
+
+A text is put together from the numbers of operands, their kinds and the launches alone: no name, type or value of a
+caller is in it. It is compiled once for each such pattern. What a plan expects are the variables of its closure, which
+`fast_path` gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any
+
+from skuda.arrays.libraries import WATCHERS
+
+# Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
+FULL, ARRAY, INTEGER, REAL = "full", "array", "integer", "real"
+SHAPE = 3  # where a call's options have `shape`
+
+
+@cache
+def factory(text: Callable[..., str], said: tuple, *pattern) -> Callable[..., Callable]:
+    """What makes a function from what `_Maker` collects, for a pattern as `Text` takes it.
+
+    Args:
+        text: makes the function's text: a method of `Text`.
+        said: what else that takes.
+        pattern: as of `Text`.
+    """
+    space: dict[str, Any] = {}
+    exec(compile(text(Text(*pattern), *said), "<a fast path>", "exec"), space)
+    return space["make"]
+
+
+def _indented(lines: Sequence[str]) -> list[str]:
+    return [f"    {line}" for line in lines]
+
+
+class Text:
+    """The text of functions for one pattern of operands."""
+
+    def __init__(
+        self,
+        library: str,
+        kinds: tuple[str, ...],
+        inputs: int,
+        pairs: tuple[tuple[int, int, bool], ...],
+        contiguous: str,
+        handle: str,
+        steps: tuple[tuple, ...],
+        has_workspace: bool,
+    ):
+        self.is_torch = library == "torch"
+        self.inputs, self.all = range(inputs), range(len(kinds))
+        self.outputs = self.all[inputs:]
+        self.pairs, self.contiguous, self.handle = pairs, contiguous, handle
+        self.arrays = [index for index in self.all if kinds[index] in (FULL, ARRAY)]
+        self.steps, self.has_workspace = steps, has_workspace
+        self.full = [index for index in self.arrays if kinds[index] == FULL]
+        # Each of several launches may take another array by vectors.
+        self.aligned = self.full if len(steps) == 1 else self.arrays
+        self.reals = [index for index in self.all if kinds[index] == REAL]
+        self.integers = [index for index in self.all if kinds[index] == INTEGER]
+
+    def of_plan(self) -> str:
+        """A function of a plan's operands: whether it has launched."""
+        everything = ", ".join(f"v{index}" for index in self.all)
+        body = [
+            *(self._refused(["not may_allocate"], "False") if self.has_workspace else []),
+            f"{everything}, = values",
+            *self._refused(self._types(self.all), "False"),
+            *self._read(self.arrays, self.arrays[-1], "False"),
+            *self._apart("False"),
+            *self._numbers("False"),
+            "if device != home:",
+            "    return elsewhere(values, stream)",
+            *self._launch(),
+            "return True",
+        ]
+        return self._made("def made(values, stream, may_allocate=True):", body, ["elsewhere"])
+
+    def of_call(self, attributes: int, shaped: bool) -> str:
+        """A function of a call that repeats one: what the call returns, None or a `Repeated`."""
+        outputs = ", ".join(f"v{index}" for index in self.outputs)
+        several = len(self.outputs) > 1
+        inputs = [index for index in self.arrays if index in self.inputs]
+        other = []
+        for index in range(attributes):  # the same object, or the same float: -0.0 == 0.0, 1 == 1.0, (True,) == (1,)
+            given, known = f"attributes[{index}]", f"attribute{index}"
+            differs = f"type({given}) is not float or type({known}) is not float or {given} != {known} or not {known}"
+            other.append(f"{given} is not {known} and ({differs})")
+        gradients = " or ".join(f"v{index}.requires_grad" for index in inputs)
+        given = [f"{outputs} = out"]
+        if several:
+            is_tuple = "type(out) is tuple or type(out) is results"
+            given = [*self._refused([f"not ({is_tuple})", f"len(out) != {len(self.outputs)}"]), *given]
+        given += self._refused(self._types(self.outputs))
+        given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
+        new = self._new()
+        followed = []
+        if self.is_torch:  # a sparse tensor may be recorded here: the function is called once more, and refuses it
+            followed = [
+                *self._refused([f"{name}()" for name in WATCHERS]),
+                "recorded = gradients()",
+                f"if recorded and ({gradients}):",
+                "    return repeated if out is None and stream is None else None",
+            ]
+        if shaped:  # True == 1
+            other.append(f"[*map(type, options[{SHAPE}])] != whole")
+        body = [
+            f"{''.join(f'v{index}, ' for index in self.inputs)}out = values",
+            *self._refused(self._types(self.inputs)),
+            "try:",  # an option may be anything
+            *_indented(self._refused([*other, "options != asked"])),
+            "except Exception:",
+            "    return None",
+            *followed,
+            *self._read(inputs, inputs[0]),
+            *self._refused(["device != home", "current_context() != context"]),
+            *self._numbers(),
+            "if out is None:",
+            *_indented(new),
+            "else:",
+            *_indented(given),
+            *self._launch(there=True),
+            "if out is not None:",
+            *([f"    wrote(({outputs},))"] if self.is_torch else []),
+            "    return out",
+            self._made_of_outputs(),
+        ]
+        names = ["asked", "repeated", "named", "results", "empty", "wrote"]
+        names += ["whole"] * shaped + [f"attribute{index}" for index in range(attributes)]
+        names += [f"strides{index}" for index in self.outputs]
+        return self._made("def made(values, attributes, options, stream):", body,
+                          [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip
+
+    def of_recorded(self) -> str:
+        """A function of the inputs of a call that `of_call` has looked at and autograd records: as `of_call`, without
+        what asks for what has been asked."""
+        inputs = [index for index in self.arrays if index in self.inputs]
+        body = [
+            *self._read(inputs, inputs[0]),
+            *self._refused(["device != home", "current_context() != context"]),
+            *self._numbers(),
+            "stream = None",
+            *self._new(),
+            *self._launch(there=True),
+            self._made_of_outputs(),
+        ]
+        head = f"def made({', '.join(f'v{index}' for index in self.inputs)}):"
+        return self._made(head, body, ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]])
+
+    def _new(self) -> list[str]:
+        lines = []
+        for index in self.outputs:
+            lines += [f"v{index} = empty(shape{index}, strides{index}, element{index})", *self._pointer(index)]
+        return lines
+
+    def _made_of_outputs(self) -> str:
+        outputs = ", ".join(f"v{index}" for index in self.outputs)
+        return f"return named(results, ({outputs}))" if len(self.outputs) > 1 else f"return {outputs}"
+
+    def _made(self, head: str, body: list[str], more: list[str]) -> str:
+        names = "block pool stream_handle current home context current_context launch_kernel".split()
+        names += ["room", "flat", "one", "byte", "scratch_of", *more]
+        names += [f"type{index}" for index in self.all]
+        for index in self.arrays:
+            names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "single", "spread")]
+        names += [f"{name}{index}" for index in self.integers for name in ("lowest", "highest")]
+        names += [f"{name}{index}" for index in self.reals for name in ("narrow", "last")]
+        for which, (sources, _, finished) in enumerate(self.steps):
+            names += [f"function{which}", f"shared{which}"]
+            for kernel in range(1 + finished):
+                names += [f"{name}{which}_{kernel}" for name in ("start", "grid", "threads")]
+            for place, index in enumerate(sources, 1):
+                of_number = index in self.reals or index in self.integers
+                kept = ("real", "integer") if of_number else ("word",) if index is not None else ("word", "offset")
+                names += [f"{name}{which}_{place}" for name in kept]
+        lasting = [f"nonlocal {', '.join(f'last{index}' for index in self.reals)}"] if self.reals else []
+        lines = [head, *_indented([*lasting, *body]), "return made"]
+        return "\n".join([f"def make({', '.join(names)}, **_):", *_indented(lines), ""])
+
+    def _refused(self, conditions: Sequence[str], result: str = "None") -> list[str]:
+        return [f"if {' or '.join(conditions)}:", f"    return {result}"]
+
+    def _types(self, indices: Sequence[int]) -> list[str]:
+        return [f"type(v{index}) is not type{index}" for index in indices]
+
+    def _pointer(self, index: int) -> list[str]:
+        if self.is_torch:
+            return [f"p{index} = v{index}.data_ptr()"]
+        return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
+
+    def _read(
+        self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = ""
+    ) -> list[str]:
+        """Their pointers, after checks of what they are; `device` is that of one of them, or is known already."""
+        device = "v{}.get_device()" if self.is_torch else "m{}.device_id"
+        lines = [line for index in indices for line in self._pointer(index)]
+        if first is not None:
+            lines.append(f"device = {device.format(first)}")
+        read = [f"v{index}.dtype is not element{index}" for index in indices]
+        for index in indices:
+            spread = "" if index in self.full else f" and v{index}.shape != spread{index}"
+            read.append(f"v{index}.shape != shape{index}{spread}")
+        read += [f"not v{index}.{self.contiguous}" for index in indices]
+        if self.is_torch:
+            # What is lazily negated is every second number of a complex tensor: contiguous if it is one element alone.
+            read += [f"not v{index}.is_cuda" for index in indices]
+            read += [f"single{index} and v{index}.is_neg()" for index in indices]
+            read += [f"not p{index}" for index in indices]
+            read += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
+        read += [f"{device.format(index)} != device" for index in indices if index != first]
+        aligned = [f"p{index}" for index in indices if index in self.aligned]
+        if aligned:
+            read.append(f"({' | '.join(aligned)}) & 15")
+        read += [f"p{index} & mask{index}" for index in indices if index not in self.aligned]
+        lines += self._refused(read, result)
+        if self.is_torch:  # sparse, nested, or inside a function transform
+            return ["try:", *_indented(lines), "except RuntimeError:", f"    return {result}"]
+        return lines
+
+    def _apart(self, result: str = "None") -> list[str]:
+        lines = []
+        for other, output, same in self.pairs:
+            apart = f"below{other} < p{other} - p{output} < above{output}"
+            lines += self._refused([f"{apart}{f' and p{other} != p{output}' if same else ''}"], result)
+        return lines
+
+    def _numbers(self, result: str = "None") -> list[str]:
+        lines = []
+        for index in self.integers:
+            lines += self._refused([f"not lowest{index} <= v{index} <= highest{index}"], result)
+        for index in self.reals:  # most calls have the number of the call before: the same object, so not -0.0 for 0.0
+            lines += [
+                f"before, r{index} = last{index}",
+                f"if v{index} is not before:",
+                "    try:",
+                f"        r{index} = float(narrow{index}(v{index}))",
+                "    except OverflowError:",
+                f"        return {result}",
+                f"    if type(v{index}) is int and r{index} - r{index} != 0:",  # beyond the largest value
+                f"        return {result}",
+                f"    last{index} = v{index}, r{index}",
+            ]
+        return lines
+
+    def _launch(self, there: bool = False) -> list[str]:
+        """What launches; `there` where the context is known to be the current one."""
+        words, fill, launches, elsewhere = [], [], [], []
+        for which, (sources, dependent, finished) in enumerate(self.steps):
+            parameters = f"parameters{which}"
+            words += [f"words{which}", f"reals{which}", parameters]
+            for place, index in enumerate(sources, 1):
+                name = f"{which}_{place}"
+                if index in self.integers:
+                    fill += [f"reals{which}[real{name}] = v{index}", f"words{which}[integer{name}] = v{index}"]
+                elif index in self.reals:
+                    fill.append(f"reals{which}[real{name}] = r{index}")
+                else:
+                    address = f"base + offset{name}" if index is None else f"p{index}"
+                    fill.append(f"words{which}[word{name}] = {address}")
+            for kernel in range(1 + finished):
+                name = f"{which}_{kernel}"
+                through = f"start{name}(grid{name}, threads{name}, handle, {parameters})"
+                blocks = f"grid{name}, 1, 1, threads{name}, 1, 1, shared{which}"
+                direct = f"function{which}, {blocks}, handle, {parameters}, 0"
+                elsewhere.append(through)
+                launches.append(through if dependent or kernel else f"launch_kernel({direct})")
+        if not there:
+            launches = ["if current_context() == context:", *_indented(launches), "else:", *_indented(elsewhere)]
+        scratch = []
+        if self.has_workspace:
+            on_another = "scratch_of(room, device, handle)"
+            made = f"empty(flat, one, byte) if stream is None else {on_another}" if there else on_another
+            scratch = [f"scratch = {made}", "base = scratch.data_ptr()" if self.is_torch else "base = scratch.data.ptr"]
+        return [
+            f"handle = {self.handle} if stream is None else stream_handle(stream)",
+            *scratch,
+            "try:",
+            "    used = pool.pop()",
+            "except IndexError:",
+            "    used = block()",
+            f"{', '.join(words)} = used",
+            *fill,
+            *launches,
+            "pool.append(used)",
+        ]

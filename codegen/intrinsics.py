@@ -173,8 +173,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 )
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
-# the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. Where a function has a kink
-# or a step, the rule is PyTorch's.
+# the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. At a kink or a step, the
+# rule is PyTorch's.
 DERIVATIVES: dict[str, tuple[str, ...]] = {
     "where": ("", "where(a, g, 0)", "where(a, 0, g)"),
     # Two equal values share the gradient. `LIMITED` has the rule beside what has no gradient.

@@ -69,8 +69,10 @@ def define(
                 d_x: T[*shape] = where(x > 0, d_y, alpha * d_y)
             \"\"\")
 
-    It runs on the CPU and on GPUs, with gradients, under torch and JAX, as one of the catalog does. The same text gives
-    the same object. Another text under the same name replaces the operation: calls of the earlier object raise then.
+    It runs on the CPU and on GPUs, with gradients, under torch and JAX, as one of the catalog does. Without
+    `backward:`, or with `backward: derived`, gradients are derived from the formulas; printing the operation shows
+    them. The same text gives the same object. Another text under the same name replaces the operation: calls of the
+    earlier object raise then.
 
     Args:
         row: the text of a row as in ops.yaml: its keys, or its name with these under it. None if keywords say it.
@@ -110,7 +112,7 @@ class DefinedFunction:
 
     Attributes:
         plan_class: the class of its plans.
-        backward: the function of its gradient; None where the row declares none, and of a gradient.
+        backward: the function of its gradient; None where there is none, and of a gradient.
     """
 
     def __init__(self, function: Callable[..., Any], plan_class: type[Plan], program: Program):

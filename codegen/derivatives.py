@@ -35,11 +35,11 @@ _LARGEST_NUMBER_OF_CHOICES = 3  # outputs of which every choice is tried
 
 
 class NotDifferentiable(Exception):
-    """A formula has no derivative: where, why, and what to do instead."""
+    """A formula has no derivative: where, and why."""
 
-    def __init__(self, place: Place | None, message: str, help: str | None = None):
+    def __init__(self, place: Place | None, message: str):
         super().__init__(message)
-        self.place, self.message, self.help = place, message, help
+        self.place, self.message = place, message
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ class _Flow:
         """Hands the gradient of a value on to its arguments."""
         if node.op in STEPS or node.op.removeprefix(REDUCE) in STEPS or node.op in CONVERSIONS:
             what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives integers"
-            raise NotDifferentiable(node.place, what, "declare the gradient, such as `d_x: T[*n] = ...`")
+            raise NotDifferentiable(node.place, what)
         if node.kind != REAL or node.op == "to_real":  # a sum or a choice of integers changes by steps below it alone
             for argument in filter(self.is_active, node.args):
                 self.arriving.setdefault(argument, []).extend(terms)
@@ -186,7 +186,7 @@ class _Flow:
         name = node.op.removeprefix(REDUCE)
         table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
         if name not in table:
-            raise NotDifferentiable(node.place, f"`{name}` has no derivative", "declare the gradient")
+            raise NotDifferentiable(node.place, f"`{name}` has no derivative")
         return table[name]
 
     def applied(self, rule: str, node: Node, terms: list[Term], args: Sequence[Node]) -> list[Term]:
@@ -222,7 +222,7 @@ class _Flow:
         whole = {each for each in lacking if "/" not in each}
         if blocks and whole or any(each.partition("/")[0] not in whole for each in lacking) or len(blocks) > 1:
             message = "the gradient would be a sum over blocks and over something else"
-            raise NotDifferentiable(node.place, message, "declare it")
+            raise NotDifferentiable(node.place, message)
         if whole or blocks:
             terms = self.summed(terms, blocks[0] if blocks else "", whole)
         self.arriving.setdefault(argument, []).extend(terms)

@@ -21,9 +21,8 @@ if TYPE_CHECKING:
     from skuda.codegen.program import Program
     from skuda.codegen.row_reader import RowReader
 
-_DECLARE = "declare the gradient, such as `d_x: T[*n] = ...`"
 # What reading a section leaves in its reader.
-_STATE = ("fields", "meanings", "texts", "formula_places", "lets", "lets_used", "called")
+_STATE = ("meanings", "texts", "formula_places", "lets", "lets_used", "called")
 
 
 def is_said(reader: RowReader) -> bool:
@@ -62,8 +61,10 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
             reader.error(name.place, f"`{name.value}` is the gradient of no input", help)
             return None
         if not _is_real(reader, inputs[name.value]):
-            message = f"`{inputs[name.value].signature}` holds no reals, there is no derivative for them"
-            reader.error(body.place, message, _DECLARE)
+            message = (
+                f"`{name.value[len(GRADIENT) :]}: {inputs[name.value].signature}` holds no reals, and has no derivative"
+            )
+            reader.error(body.place, message, _declare(inputs[name.value]))
             return None
         wanted.append(inputs[name.value])
     if not wanted and asked:
@@ -71,7 +72,7 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
     try:
         made = _section(reader, forward, tuple(wanted), place)
     except NotDifferentiable as error:
-        reader.error(error.place or place, error.message, error.help)
+        reader.error(error.place or place, error.message, _declare(*wanted[:1]))
         return None
     own = {name.value: (name, body) for name, body in made.entries}
     if not whole:
@@ -107,12 +108,13 @@ def _tried(
     reader is kept or not."""
     section = _section(reader, forward, tuple(wanted), reader.place)
     before = {name: getattr(reader, name).copy() for name in _STATE}
-    diagnostics, reader.diagnostics = reader.diagnostics, Diagnostics(reader.diagnostics.file_name, "")
+    fields, diagnostics = reader.fields, reader.diagnostics
+    reader.diagnostics = Diagnostics(diagnostics.file_name, "")
     reader.error = reader.diagnostics.error
-    reader.fields = {**reader.fields, "backward": section}
+    reader.fields = {**fields, "backward": section}
     found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
     found = None if len(reader.diagnostics) else found
-    reader.diagnostics, reader.error = diagnostics, diagnostics.error
+    reader.diagnostics, reader.error, reader.fields = diagnostics, diagnostics.error, fields
     if found is None or not keep:
         for name, value in before.items():
             setattr(reader, name, value)
@@ -122,13 +124,13 @@ def _tried(
 class _Mistakes(Diagnostics):
     """Mistakes in a section of which a part is derived: at the places of that part in the words of its author."""
 
-    def __init__(self, others: Diagnostics, place: Place):
+    def __init__(self, others: Diagnostics, place: Place, help: str):
         super().__init__(others.file_name, "")
-        self.others, self.derived_at = others, place
+        self.others, self.derived_at, self.help = others, place, help
 
     def error(self, place: Place, message: str, help: str | None = None) -> None:
         if (place.line, place.column) == (self.derived_at.line, self.derived_at.column):
-            place, message, help = self.derived_at, f"the gradient that is derived cannot be made: {message}", _DECLARE
+            place, message, help = self.derived_at, f"the gradient that is derived cannot be made: {message}", self.help
         super().error(place, message, help)
         self.others.error(place, message, help)
 
@@ -136,12 +138,18 @@ class _Mistakes(Diagnostics):
 def _read(reader: RowReader, kind: str, doc: str, forward: Program, section: Mapping, place: Place) -> Program | None:
     """The backward pass of a section, as if it stood in the row."""
     diagnostics, fields = reader.diagnostics, reader.fields
-    reader.diagnostics = _Mistakes(diagnostics, place)
+    reader.diagnostics = _Mistakes(diagnostics, place, _declare(*_differentiable(reader, forward)[:1]))
     reader.error = reader.diagnostics.error
     reader.fields = {**fields, "backward": section}
     found = reader.backward(kind, doc, forward)
     reader.diagnostics, reader.error, reader.fields = diagnostics, diagnostics.error, fields
     return found
+
+
+def _declare(operand: Operand | None = None) -> str:
+    """What to do where nothing can be derived."""
+    such_as = f", such as `{GRADIENT}{operand.name}: {operand.signature} = ...`" if operand is not None else ""
+    return f"declare the gradient{such_as}"
 
 
 def _lets(section: Mapping) -> tuple:
@@ -168,7 +176,7 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
     for operand in operation.outputs:
         if not _is_real(reader, operand):
             message = f"`{operand.name}: {operand.signature}` holds no reals, and has no derivative"
-            raise NotDifferentiable(place, message, _DECLARE)
+            raise NotDifferentiable(place, message)
     space = frozenset(str(dim).lstrip("*") for dim in operation.space)
     dims = [*reader.values((), ())]
     found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))

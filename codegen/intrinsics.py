@@ -252,7 +252,6 @@ KINKS: dict[str, str] = {
     "sqrt": "infinite at 0",
     "pow": "0 for an exponent of 0; of the exponent 0 at a base of 0",
     "where": "of the value that is chosen, never of the condition",
-    "round_to_int": "none: a gradient through it is declared",
 }
 
 # What converts an exact integer to the type that an output stores, `{1}`: outermost in the formula of that output.

@@ -97,9 +97,9 @@ class RowReader(Declarations):
         used |= {dim.block for operand in inputs for dim in operand.dims}
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
-        backward = None
+        backward, said = None, "backward" in self.fields
         of_backward = set()  # the attributes that the backward pass alone has
-        if "backward" not in self.fields:
+        if not said:
             backward = derived.by_default(self, kind, doc, forward)
         elif derived.is_said(self) and (not self.absent or derived.is_whole(self) or self.entries("backward")):
             backward = derived.as_said(self, kind, doc, forward)
@@ -118,6 +118,7 @@ class RowReader(Declarations):
         own = tuple(a for a in forward.operation.attributes if a.name not in lacking)
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
+        row = replace(row, by_default=backward is not None and not said)
         return row if self.absent else replace(row, forms=self.forms(row))
 
     def forms(self, row: Row) -> dict[str, Row]:
@@ -471,6 +472,7 @@ class RowReader(Declarations):
         wanted = used | blocks | {name for r in checks for name in r[1].names()}
         attributes = tuple(a for a in op.attributes if a.name in wanted or (a.axis_of in dims))
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
+        self.check_read(program)
         made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
         needed = self.needed(letters | {*program.operation.analysis.asks_of})
@@ -481,6 +483,18 @@ class RowReader(Declarations):
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
+
+    def check_read(self, program: Program) -> None:
+        """Whether what reduces reads an element for each that there is: a kernel counts its rows by them."""
+        for each in stages(program) if program.operation.analysis.stages else (program,):
+            operation = each.operation
+            spaces = [{dim.name for dim in operand.dims} for operand in operation.inputs]
+            every = set().union(*spaces, *({dim.name for dim in operand.dims} for operand in operation.outputs))
+            if operation.analysis.over and every not in spaces:
+                shown = ", ".join(sorted(every))
+                message = f"`backward:` reduces over `{operation.analysis.over}`, and no input has all of `{shown}`"
+                self.error(self.fields["backward"].place, message, "name such an input in that gradient's formula")
+                return
 
     def same(self, op: Operation, outputs: tuple[Operand, ...]) -> tuple[tuple[str, str], ...]:
         """The gradients that are others, and those of inputs that are declared constant."""

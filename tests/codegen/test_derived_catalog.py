@@ -49,7 +49,10 @@ DIFFERENCES = {
         {"input": [1e-12, 0]},
     ),
     "norm2": ("where the norm is 0, the declared gradient is 0; that of a square root is infinite", {"input": [0, 0]}),
-    "std": ("where the deviation is 0, the declared gradient is 0; that of a square root is infinite", {"input": [2, 2]}),
+    "std": (
+        "where the deviation is 0, the declared gradient is 0; that of a square root is infinite",
+        {"input": [2, 2]},
+    ),
 }
 
 

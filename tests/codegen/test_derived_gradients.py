@@ -1,4 +1,4 @@
-"""Gradients that are derived: as torch's gradcheck finds them, at kinks as torch's own, and as a person would write them."""
+"""Gradients that are derived: as gradcheck of torch finds them, at kinks as torch has them, as a person would write."""
 
 from __future__ import annotations
 
@@ -309,9 +309,7 @@ def test_one_gradient_may_be_derived_beside_declared_ones():
 
 def test_by_default_what_the_language_cannot_say_is_left_out():
     """The gradient of w would count elements over dimensions that it does not reduce."""
-    operation = skuda.define(
-        inputs={"x": X, "w": "T[d]"}, outputs={"y": "T[] = mean(w * x * x, over=(n, d))"}
-    )
+    operation = skuda.define(inputs={"x": X, "w": "T[d]"}, outputs={"y": "T[] = mean(w * x * x, over=(n, d))"})
     assert [*operation.backward.plan_class.operation.gradients] == ["d_x"]
     x, w = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.ones(4, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x: operation(x, w), (x,))
@@ -332,4 +330,6 @@ def test_a_long_formula_is_refused_quickly_or_derived():
 
 def test_a_name_of_backward_is_used():
     with pytest.raises(SpecError, match="never uses `p`"):
-        skuda.define(inputs={"x": R}, outputs={"y": f"{R} = x"}, backward={"let": {"p": "d_y * x"}, "d_x": f"{R} = d_y"})
+        skuda.define(
+            inputs={"x": R}, outputs={"y": f"{R} = x"}, backward={"let": {"p": "d_y * x"}, "d_x": f"{R} = d_y"}
+        )

@@ -1,4 +1,4 @@
-"""The declared gradients of the catalog beside those that would be derived: equal as mathematics, or listed with a reason.
+"""The declared gradients of the catalog beside derived ones: equal as mathematics, or listed with a reason.
 
 Derived ones are also compared with differences of the forward pass, which know nothing of rules.
 """

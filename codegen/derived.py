@@ -25,10 +25,12 @@ if TYPE_CHECKING:
 _STATE = ("meanings", "texts", "formula_places", "lets", "lets_used", "called")
 
 
-def is_said(reader: RowReader) -> bool:
-    """Whether a row says anything of its gradients but that there are none."""
+def is_asked(reader: RowReader) -> bool:
+    """Whether a row says of its gradients, or a form of those that it has, anything but that there are none."""
     node = reader.fields["backward"]
-    return not (isinstance(node, Text) and node.value.strip() == NONE)
+    if isinstance(node, Text) and node.value.strip() == NONE:
+        return False
+    return not reader.absent or is_whole(reader) or bool(reader.entries("backward"))
 
 
 def is_whole(reader: RowReader) -> bool:

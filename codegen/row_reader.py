@@ -66,9 +66,9 @@ class RowReader(Formulas):
         of_backward = set()  # the attributes that the backward pass alone has
         if not said:
             backward = derived.by_default(self, kind, doc, forward)
-        elif derived.is_said(self) and (not self.absent or derived.is_whole(self) or self.entries("backward")):
+        elif asks := derived.is_asked(self):
             backward = derived.as_said(self, kind, doc, forward)
-        if backward is not None or said:
+        if backward is not None or (said and asks):
             named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
             of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
         for name, place in self.places.items() if not self.absent else ():

@@ -333,3 +333,21 @@ def test_a_name_of_backward_is_used():
         skuda.define(
             inputs={"x": R}, outputs={"y": f"{R} = x"}, backward={"let": {"p": "d_y * x"}, "d_x": f"{R} = d_y"}
         )
+
+
+def test_an_attribute_of_no_formula_is_reported_where_there_is_no_gradient():
+    row = {"inputs": {"x": R}, "attrs": {"alpha": "C = 1"}, "outputs": {"y": f"{R} = x"}}
+    for said in ("none", "derived", None):
+        with pytest.raises(SpecError, match="never uses `alpha`"):
+            skuda.define(**row, backward=said)
+
+
+def test_a_form_whose_gradient_would_ask_for_a_shape_has_none_by_default():
+    operation = skuda.define(
+        name="weighted_total", inputs={"x": X, "w": "T[d] = 1"}, outputs={"y": f"{R} = sum(x * w, over=d)"}
+    )
+    x, w = torch.randn(3, 4, requires_grad=True), torch.ones(4)
+    operation(x, w).sum().backward()
+    torch.testing.assert_close(x.grad, torch.ones(3, 4))
+    with pytest.raises(Unsupported, match="no gradient"):
+        operation(x).sum().backward()

@@ -7,18 +7,20 @@ A row whose outputs are floats and that says nothing of its gradients has derive
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from skuda.codegen.declarations import CONSTANT, DERIVED, LET, NONE
 from skuda.codegen.derivatives import GRADIENT, Forward, NotDifferentiable, gradients
 from skuda.codegen.derived_text import texts
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
+from skuda.codegen.forms import of_backward
 from skuda.codegen.nodes import REAL, Function, Node
 from skuda.codegen.yaml_tree import Mapping, Text
 from skuda.model.operation import Operand
 
 if TYPE_CHECKING:
-    from skuda.codegen.program import Program
+    from skuda.codegen.program import Program, Row
     from skuda.codegen.row_reader import RowReader
 
 # What reading a section leaves in its reader.
@@ -101,6 +103,16 @@ def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Prog
     except NotDifferentiable:
         return None
     return found
+
+
+def in_all_forms(row: Row) -> Row:
+    """A row whose gradients are derived by default, if each form that needs gradients of its own has them; else the row
+    without gradients."""
+    lacking = any(form.backward is None for first, form in row.forms.items() if first in of_backward(row))
+    if not row.by_default or not lacking:
+        return row
+    forms = {first: replace(form, backward=None) for first, form in row.forms.items()}
+    return replace(row, backward=None, forms=forms, by_default=False)
 
 
 def _tried(

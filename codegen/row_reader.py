@@ -85,7 +85,7 @@ class RowReader(Formulas):
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
         row = replace(row, by_default=backward is not None and not said)
-        return row if self.absent else replace(row, forms=self.forms(row))
+        return row if self.absent else derived.in_all_forms(replace(row, forms=self.forms(row)))
 
     def forms(self, row: Row) -> dict[str, Row]:
         """The operations that the row is without an optional input and those after it, by the first of them."""

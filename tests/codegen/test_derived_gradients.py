@@ -342,12 +342,12 @@ def test_an_attribute_of_no_formula_is_reported_where_there_is_no_gradient():
             skuda.define(**row, backward=said)
 
 
-def test_a_form_whose_gradient_would_ask_for_a_shape_has_none_by_default():
+def test_a_row_has_no_gradient_by_default_where_a_form_cannot_have_it():
+    """Without w, the gradient of x would have to be told how long x is."""
     operation = skuda.define(
         name="weighted_total", inputs={"x": X, "w": "T[d] = 1"}, outputs={"y": f"{R} = sum(x * w, over=d)"}
     )
-    x, w = torch.randn(3, 4, requires_grad=True), torch.ones(4)
-    operation(x, w).sum().backward()
-    torch.testing.assert_close(x.grad, torch.ones(3, 4))
-    with pytest.raises(Unsupported, match="no gradient"):
-        operation(x).sum().backward()
+    assert operation.backward is None
+    for values in ((), (torch.ones(4),)):
+        with pytest.raises(Unsupported, match="no gradient is declared for x"):
+            operation(torch.randn(3, 4, requires_grad=True), *values).sum().backward()

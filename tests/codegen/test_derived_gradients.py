@@ -18,6 +18,8 @@ from skuda.codegen.nodes import DIM, Node, Scope
 from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError, Unsupported
 from skuda.launch import registry
+from skuda.launch.compiler import compile_cubin
+from skuda.schedules import table
 
 
 @pytest.fixture(autouse=True)
@@ -85,6 +87,26 @@ def test_a_row_passes_gradcheck(name, said):
     options = {"size": 2} if grouped else {}
     assert len(operation.backward.plan_class.operation.gradients) == len(inputs)
     assert torch.autograd.gradcheck(lambda *arrays: operation(*arrays, **options), arrays)
+
+
+@pytest.mark.turns(2)
+@pytest.mark.parametrize("name", ROWS)
+def test_the_kernels_of_a_gradient_compile(name, quickly_compiled):
+    """The preferred schedule of each kernel, for f32."""
+    inputs, let, outputs = ROWS[name]
+    attrs = {"size": "size"} if "/size" in str(inputs) else None
+    row = skuda.define(name=f"{name}_row", inputs=inputs, let=let or None, outputs=outputs, attrs=attrs)
+    compiled = 0
+    for operation in row.catalog.operations:
+        if operation.direction.value != "backward" or operation.analysis.stages:
+            continue
+        types = next(operation.kernel_combinations())
+        split = bool(operation.analysis.split)
+        variant = (table.split_variants if split else table.variants)(operation, types)[0]
+        entries = [*table.entries(operation, types, variant)]
+        assert compile_cubin(row.catalog.source(operation.source), operation.source, entries, "sm_90").log == ""
+        compiled += 1
+    assert compiled
 
 
 def test_a_form_without_an_optional_input_has_its_own_gradient():

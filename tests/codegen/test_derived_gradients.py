@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from host import emulator
 from session_rows import forget_since
 
 import skuda
@@ -19,6 +20,7 @@ from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError, Unsupported
 from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
+from skuda.model.sku import BackendKind
 from skuda.schedules import table
 
 
@@ -107,6 +109,22 @@ def test_the_kernels_of_a_gradient_compile(name, quickly_compiled):
         assert compile_cubin(row.catalog.source(operation.source), operation.source, entries, "sm_90").log == ""
         compiled += 1
     assert compiled
+
+
+@pytest.mark.turns(4)
+@pytest.mark.parametrize("name", ["norm_with_weight", "clamp_chain"])
+def test_the_kernels_of_a_gradient_give_the_references_bits(name, tmp_path):
+    inputs, let, outputs = ROWS[name]
+    attrs = {"size": "size"} if "/size" in str(inputs) else None
+    row = skuda.define(name=f"{name}_row", inputs=inputs, let=let or None, outputs=outputs, attrs=attrs)
+    found = {}
+    for sku in registry.skus():
+        entry = registry.entry_of(sku)
+        if entry.catalog is row.catalog and sku.backend is BackendKind.CUDA and "backward" in sku.symbol:
+            found.setdefault(entry.variant, sku)
+    assert found
+    host = emulator.Host([*found.values()], tmp_path)
+    assert [fault for sku in found.values() for fault in host.faults(sku)] == []
 
 
 def test_a_form_without_an_optional_input_has_its_own_gradient():

@@ -140,8 +140,8 @@ def _gradients() -> Iterator[str]:
     yield "`backward: derived` makes gradients from the formulas of the outputs by these rules. `g` is the gradient of"
     yield "the value `y`; `a`, `b`, `c` are the arguments. A rule is a formula; where there is none, the derivative is"
     yield "0. An argument that lacks dimensions of the value gets the sum over these.\n"
-    rules = {name: (f"`{_call(INTRINSICS[name])}`", rows) for name, rows in DERIVATIVES.items()}
-    rules |= {f"reduce {name}": (f"`{name}(x, over=d)`", rows) for name, rows in OF_REDUCTIONS.items()}
+    rules = {name: (f"`{name}({', '.join('abc'[: len(rows)])})`", rows) for name, rows in DERIVATIVES.items()}
+    rules |= {f"reduce {name}": (f"`{name}(a, over=d)`", rows) for name, rows in OF_REDUCTIONS.items()}
     rows = [(call, "; ".join(f"`{rule}`" if rule else "0" for rule in each), KINKS.get(name, ""))
             for name, (call, each) in rules.items()]  # fmt: skip
     none = (f"`{name}`" for name in sorted(STEPS))

@@ -199,7 +199,8 @@ class _Flow:
             values["d"] = Node("name", (), DIM, frozenset(dims), text=name)
         diagnostics = Diagnostics("rule", rule)
         value = parse(Text(rule, _RULE), Scope(values, self.forward.functions, dims=self.forward.dims), diagnostics)
-        diagnostics.raise_if_any()
+        if value is None:  # where the catalog's functions have mistakes, which are told where they stand
+            raise NotDifferentiable(node.place, f"the rule `{rule}` cannot be read: {diagnostics.first}")
         factors = algebra.product(value)
         outside = [part for part in factors.powers if part != gradient]
         if factors.powers.get(gradient) == 1 and not any(gradient in part.parts() for part in outside):

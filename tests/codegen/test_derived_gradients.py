@@ -70,6 +70,7 @@ ROWS = {
     "moments": ({"x": X}, {}, {"m": f"{R} = mean(x, over=d)", "v": f"{R} = sqrt(variance(x, 1, d))"}),
     "extremes": ({"x": X}, {}, {"y": f"{R} = prod(x, over=d) + max(x, over=d) * min(x, over=d)"}),
     "outer_sum": ({"x": X, "b": R}, {}, {"y": f"{X} = x * x * exp(b) - b"}),
+    "counted": ({"x": X, "b": R}, {}, {"y": f"{R} = sum(2 * x + 3 * b, over=d)"}),
     "grouped": ({"x": X, "s": "T[*n, d/size]"}, {}, {"y": f"{X} = x * s * s"}),
 }
 SHAPES = {X: (3, 4), R: (3,), "T[d]": (4,), "C[]": (), "T[*n, d/size]": (3, 2)}

@@ -98,7 +98,10 @@ def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Prog
     try:
         found = _tried(reader, kind, doc, forward, wanted)
         if found is None and len(wanted) > 1:
-            able = [each for each in wanted if _tried(reader, kind, doc, forward, [each], keep=False) is not None]
+            able: list[Operand] = []
+            for each in wanted:
+                if _tried(reader, kind, doc, forward, [*able, each], keep=False) is not None:
+                    able.append(each)
             found = _tried(reader, kind, doc, forward, able) if able else None
     except NotDifferentiable:
         return None

@@ -70,7 +70,7 @@ ROWS = {
     "moments": ({"x": X}, {}, {"m": f"{R} = mean(x, over=d)", "v": f"{R} = sqrt(variance(x, 1, d))"}),
     "extremes": ({"x": X}, {}, {"y": f"{R} = prod(x, over=d) + max(x, over=d) * min(x, over=d)"}),
     "outer_sum": ({"x": X, "b": R}, {}, {"y": f"{X} = x * x * exp(b) - b"}),
-    "counted": ({"x": X, "b": R}, {}, {"y": f"{R} = sum(2 * x + 3 * b, over=d)"}),
+    "counted": ({"x": X, "b": R}, {}, {"y": f"{R} = sum(x * b + 3 * b, over=d)"}),
     "grouped": ({"x": X, "s": "T[*n, d/size]"}, {}, {"y": f"{X} = x * s * s"}),
 }
 SHAPES = {X: (3, 4), R: (3,), "T[d]": (4,), "C[]": (), "T[*n, d/size]": (3, 2)}
@@ -350,6 +350,8 @@ def test_one_gradient_may_be_derived_beside_declared_ones():
 
 def test_by_default_what_the_language_cannot_say_is_left_out():
     """The gradient of w would count elements over dimensions that it does not reduce."""
+    row_bias = skuda.define(inputs={"x": X, "b": R}, outputs={"y": f"{R} = sum(x * x, over=d) + b"})
+    assert formulas(row_bias) == {"d_x": "2 * d_y * x"}  # without a reduction, outputs have the same dimensions
     operation = skuda.define(inputs={"x": X, "w": "T[d]"}, outputs={"y": "T[] = mean(w * x * x, over=(n, d))"})
     assert [*operation.backward.plan_class.operation.gradients] == ["d_x"]
     x, w = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.ones(4, dtype=torch.float64)

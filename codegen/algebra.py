@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import copysign, inf, isfinite
 
 from skuda.codegen.nodes import REAL, REDUCE, Node
 from skuda.codegen.reductions import COUNT
@@ -45,8 +45,10 @@ class Term:
 
 
 def number(value: int | float) -> Node:
-    """A number as a real."""
-    text = str(int(value)) if value == int(value) and abs(value) < 2**53 else repr(value)
+    """A number as a real. What is beyond a double is infinite, as it is where formulas are computed."""
+    if abs(value) >= 2**53:
+        value = float(value) if abs(value) < 2**1000 else copysign(inf, value)
+    text = str(int(value)) if abs(value) < 2**53 and value == int(value) else repr(value)
     return Node("number", (), REAL, text=text)
 
 

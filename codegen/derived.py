@@ -129,7 +129,10 @@ def _tried(
     reader.diagnostics = Diagnostics(diagnostics.file_name, "")
     reader.error = reader.diagnostics.error
     reader.fields = {**fields, "backward": section}
-    found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
+    try:
+        found = reader.backward(kind, doc, forward) if reader.entries("backward") else None
+    except RecursionError:  # a gradient is deeper than its formula
+        found = None
     found = None if len(reader.diagnostics) else found
     reader.diagnostics, reader.error, reader.fields = diagnostics, diagnostics.error, fields
     if found is None or not keep:
@@ -154,12 +157,18 @@ class _Mistakes(Diagnostics):
 
 def _read(reader: RowReader, kind: str, doc: str, forward: Program, section: Mapping, place: Place) -> Program | None:
     """The backward pass of a section, as if it stood in the row."""
-    diagnostics, fields = reader.diagnostics, reader.fields
+    diagnostics, fields, lets = reader.diagnostics, reader.fields, reader.lets.copy()
     reader.diagnostics = _Mistakes(diagnostics, place, _declare(*_differentiable(reader, forward)[:1]))
     reader.error = reader.diagnostics.error
     reader.fields = {**fields, "backward": section}
-    found = reader.backward(kind, doc, forward)
+    try:
+        found = reader.backward(kind, doc, forward)
+    except RecursionError:
+        found = None
+        reader.error(place, "the formula is too deep")
     reader.diagnostics, reader.error, reader.fields = diagnostics, diagnostics.error, fields
+    if found is None:
+        reader.lets = lets
     return found
 
 
@@ -196,7 +205,10 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
             raise NotDifferentiable(place, message)
     space = frozenset(str(dim).lstrip("*") for dim in operation.space)
     dims = [*reader.values((), ())]
-    found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))
+    try:
+        found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))
+    except RecursionError:
+        raise NotDifferentiable(place, "the formula is too deep for a gradient to be derived") from None
     signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}
     formulas, same = _distinct({GRADIENT + name: node for name, node in found.items() if node is not None}, signatures)
     known = {node: name for name, node in reader.lets.items() if node.args}

@@ -14,6 +14,7 @@ from skuda.codegen.nodes import BOOL, REDUCE, Node
 from skuda.codegen.reductions import COUNT
 
 _MOST = 3_000  # products in a form
+_LARGEST_POWER = 16  # that is multiplied out
 _HALF = Fraction(1, 2)
 
 # A product: powers of parts, each (what it is, the dimensions that it depends on). A form: products and their numbers.
@@ -201,6 +202,8 @@ def _joined(one: Product, other: Product) -> tuple[Product, Form | None]:
         if part[0][0] == "holds":
             powers[part] = Fraction(1)
         if part[0][0] == "sum of" and power > 0 and power.denominator == 1:
+            if power > _LARGEST_POWER:
+                raise TooLong
             del powers[part]
             for _ in range(int(power)):
                 form = dict(part[0][1])
@@ -210,6 +213,8 @@ def _joined(one: Product, other: Product) -> tuple[Product, Form | None]:
 
 def _power(form: Form, power: Fraction) -> Form:
     """A power of a form. Roots of products are not taken apart: x of sqrt(x * x) may be negative."""
+    if abs(power) > _LARGEST_POWER:
+        raise TooLong
     if len(form) == 1 and power.denominator == 1:
         ((each, value),) = form.items()
         if not any(part[0][0] == "holds" for part, _ in each):

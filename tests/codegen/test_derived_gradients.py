@@ -367,6 +367,16 @@ def test_a_long_formula_is_refused_quickly_or_derived():
         chain = f"sin({chain})"
     deep = skuda.define(inputs={"x": R}, outputs={"y": f"{R} = {chain}"})
     assert formulas(deep)["d_x"].count("cos(") + formulas(deep)["d_x"].count("sin(") > 60
+    lets = {"p0": "x"} | {f"p{i}": f"sin(p{i - 1}) + 1" for i in range(1, 80)}
+    deeper = {"inputs": {"x": R}, "let": lets, "outputs": {"y": f"{R} = p79"}}
+    assert skuda.define(**deeper).backward is None  # its gradient would be too long to be read
+    with pytest.raises(SpecError, match="the gradient that is derived cannot be made: .* too long") as raised:
+        skuda.define(**deeper, backward="derived")
+    assert str(raised.value).count("error:") == 1
+    numbers = skuda.define(inputs={"x": R}, outputs={"y": f"{R} = 1e300 * x * 1e300 * x"})
+    assert formulas(numbers) == {"d_x": "inf * d_y * x"}
+    power = skuda.define(inputs={"x": X}, outputs={"y": f"{R} = sum(exp(50000000 * log(1 + x)), over=d)"})
+    assert power.backward is not None
     doubled = {"p0": "x + w"} | {f"p{i}": f"p{i - 1} * p{i - 1} + w" for i in range(1, 9)}
     assert skuda.define(inputs={"x": R, "w": R}, let=doubled, outputs={"y": f"{R} = p8"}) is not None
 

@@ -158,6 +158,10 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   static constexpr int ARRAYS = Operands::arrays;
   static constexpr int TURNS = turns_at_once(larger(Operands::array_bits, Operands::column_bits));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
+  // Chunks that are copied as a group: more where the first pass stores outputs while others are on their way.
+  static constexpr bool STORES_FIRST =
+      sizeof...(I) > 0 && stored_bits<typename P::Passes>(false, typename type_at<typename P::Passes, 0>::Makes()) != 0;
+  static constexpr int BATCH = STORES_FIRST ? CLUSTER_BATCH_STORING : CLUSTER_BATCH;
   template <int K> using Entry = StackWords<type_at<typename P::Stack, K>>;
   template <int K> using Buffer = ShareBuffer<typename Entry<K>::element, Entry<K>::first, SHARE_BYTES, BLOCKS>;
   template <int K> using Results = PassResults<typename PassSets<P, K>::Makes, typename PassSets<P, K>::Reduced>;
@@ -202,9 +206,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
     for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
       const i32 end = thread.end(segment, thread.warp_chunks);
 #pragma unroll 1
-      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += CLUSTER_BATCH, ++copies) {
+      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
 #pragma unroll
-        for (int turn = 0; turn < CLUSTER_BATCH; ++turn) {
+        for (int turn = 0; turn < BATCH; ++turn) {
           if (batch + turn >= end) break;
           (get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn), ...);
         }
@@ -302,7 +306,7 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
       const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
-        if (I == 0 && batch % CLUSTER_BATCH == 0) wait_for_copies(--row.copies);
+        if (I == 0 && batch % Row::BATCH == 0) wait_for_copies(--row.copies);
         take(found, segment, batch, end, chunks);
       }
       (get<R>(found).end_segment(row.buffers, segment, chunks), ...);

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 
 from skuda.codegen.lowering import Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, REAL, Node
+from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer, spelled_formulas
-from skuda.codegen.program import Program
+from skuda.codegen.program import Program, loaded
 from skuda.codegen.reductions import COUNT
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
@@ -62,9 +63,14 @@ class CppPrinter(Printer):
     def smallest(self, node: Node) -> str:
         return f"C(::smallest<{node.text}>)"
 
+    def text(self, node: Node, outer: int = 0) -> str:
+        return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
+
     def written(self, node: Node, own: int) -> str:
         if node.op == "stored":
             return f"::stored<{node.text}>({self.text(node.args[0])})"
+        if node.text == WRAPS:
+            return f"{WRAPPING[node.op]}({', '.join(map(self.text, node.args))})"
         return super().written(node, own)
 
 
@@ -176,6 +182,10 @@ class ProgramInCuda:
         words = {self.operation.word(operand, types) for types in self.operation.combinations}
         return operand.element if all(DTYPES[word].narrow_float for word in words) else None
 
+    def loaded(self, operand: Operand) -> str:
+        """What kernels load and store the elements of an operand as."""
+        return loaded(self.operation, operand.element)
+
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
@@ -185,7 +195,7 @@ class ProgramInCuda:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        floats = [letter for letter in op.types if letter in op.kernel_letters and op.is_float(letter)]
+        floats = [letter for letter in op.types if letter in op.kernel_letters and op.in_compute(letter)]
         return f"compute_t<{floats[0]}>" if floats else "f32"
 
 
@@ -243,7 +253,7 @@ class ElementwiseProgram(ProgramInCuda):
         written_out = program.written_out
         formulas = [(operand, named_count(written_out[operand.name])) for operand in self.operation.outputs]
         self.outputs = tuple(
-            Output(operand, CPP.get(node.kind, "C"), printer.stored(node, self.narrow(operand)))
+            Output(replace(operand, element=self.loaded(operand)), CPP.get(node.kind, "C"), printer.stored(node, self.narrow(operand)))
             for operand, node in formulas
         )
         self.members = tuple(printer.members.values())
@@ -254,7 +264,7 @@ class ElementwiseProgram(ProgramInCuda):
         """The inputs as their roles, in the order of the kernels' arguments."""
         runs = [("PerBlock" if any(dim.block for dim in o.dims) else "PerRun", o) for o in self.parameters]
         each = [("PerElement", o) for o in self.arrays], runs, [("ScalarOf", o) for o in self.scalars]
-        return [f"{role}<{operand.element}>" for found in each for role, operand in found]
+        return [f"{role}<{self.loaded(operand)}>" for found in each for role, operand in found]
 
     @property
     def attribute_types(self) -> list[str]:
@@ -285,6 +295,6 @@ def named_count(node: Node) -> Node:
 def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
     """An operand or attribute as the methods of a formula take it: widened."""
     element = item.element if isinstance(item, Operand) else item.type
-    if op.is_float(element):
+    if op.in_compute(element):
         return Parameter("C", item.name)
     return Parameter("bool" if element == "bool" else "i64", item.name)

@@ -127,8 +127,9 @@ class Declarations(TreeReader):
                 self.error(node.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
             types[letter.value] = tuple(dict.fromkeys(words))
             kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
-            if len(kinds) > 1:
-                self.error(node.place, f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types")
+            if len(kinds) > 1 and not {*words} <= DTYPES.keys():
+                message = f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types"
+                self.error(node.place, message, "C follows such a letter, so it names element types alone")
         others = [letter for letter in types if letter not in (SCALE, WEIGHT)]
         if len(others) > 2:
             message = "a row has at most two type letters beside S (scale) and W (weight)"
@@ -431,6 +432,7 @@ class Declarations(TreeReader):
         return Node("name", (), kind, _entries(operand), bits, operand.name)
 
     def kind_of(self, element: str) -> tuple[str, int]:
+        """Of what kind elements are in a formula, and how many bits hold integers; REAL: as values of C."""
         words = self.words(element)
         kinds = {DTYPES[word].kind for word in words}
         if kinds == {"int"}:
@@ -440,6 +442,25 @@ class Declarations(TreeReader):
     def kinds_of_types(self) -> dict[str, str]:
         """Of what kind the values of each type letter are, and those of C."""
         return {letter: self.kind_of(letter)[0] for letter in (*self.types, COMPUTE)}
+
+    @property
+    def mixed(self) -> str | None:
+        """The type letter of floats, integers and booleans, more than one of these, that C follows; None: C is a float."""
+        kinds = {letter: {DTYPES[word].kind for word in self.words(letter)} for letter in self.types}
+        return next((letter for letter in kinds if len(kinds[letter]) > 1), None)
+
+    @property
+    def computes(self) -> frozenset[str]:
+        """What C may be: see Scope."""
+        words = self.words(self.mixed) if self.mixed is not None else ("f32",)
+        return frozenset(DTYPES[word].kind for word in words)
+
+    def check_mixed(self, named: Mapping[str, str]) -> None:
+        """Refuses operands and attributes of floats, by their names, beside a letter that makes C an integer."""
+        for name, element in named.items() if self.mixed is not None else ():
+            if element != self.mixed and self.kind_of(element)[0] == REAL:
+                message = f"`{name}` is of type {element}, a float, where C may be an integer, for C follows `{self.mixed}`"
+                self.error(self.places.get(name, self.place), message, f"declare it as `{self.mixed}`, or as integers")
 
     def of_codes(self, element: str) -> bool:
         """Whether an operand of this element holds what a quantization gives: no gradient has its type."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.nodes import REDUCE
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
@@ -246,7 +246,7 @@ class DescribedProgram:
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        rules = [(name, row.rule) for name, row in {**INTRINSICS, **CONVERSIONS}.items() if name in used and row.rule]
+        rules = [(name, row.rule) for name, row in FUNCTIONS.items() if name in used and row.rule]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
         return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 

@@ -1,12 +1,13 @@
 """The expression language: restricted Python expressions, typed, with the dimensions they depend on.
 
-Allowed: names, numbers, `+ - * /`, unary minus, comparisons (chains too), `and or not`, calls to intrinsics
-and to the functions of the spec. Nothing is ever evaluated, so a hostile formula can neither run code nor put
+Allowed: names, numbers, `+ - * /`, unary minus, comparisons (chains too), `and or not`, the operators of integers and
+booleans (`// % << >> & | ^ ~`), calls to intrinsics and to the functions of the spec. Nothing is ever evaluated, so a hostile formula can neither run code nor put
 text into a source: what a printer writes is made from this tree alone.
 
 A value is a real (in the compute type C), an exact integer, or a boolean. An integer beside a real becomes
 one (rounded once); nothing else mixes. Integers are exact: the widths are added up, and a formula that could
-leave 64 bits is refused.
+leave 64 bits is refused, unless it is within `wrap(...)`, which asks for its lowest bits alone. Where the types of a row
+make C a float for some calls and an integer or boolean for others, a formula has what all of these have.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, SMALLEST, Function, Node, Scope, promote
+from skuda.codegen.operators import KINDS, OPERATORS, WRAPPING, WRAPS, bits_of, is_ring, kinds_of_c
 from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTION_NAMES, REDUCTIONS
 from skuda.codegen.syntax import (
     LIBRARIES,
@@ -38,6 +40,8 @@ _KIND_NAME = {REAL: "a real", INT: "an integer", BOOL: "a boolean", DIM: "a dime
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
+BITS = {ast.FloorDiv: "//", ast.Mod: "%", ast.LShift: "<<", ast.RShift: ">>"}
+BITS |= {ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^"}
 _ARGUMENTS = {"where": "condition, a, b", "clamp": "x, low, high"} | {
     name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
 }
@@ -108,6 +112,8 @@ class _Reader:
         self.called_at = called_at  # inside of a function: the call in the row's formula
         self.entered_at = entered_at  # inside of one of the catalog: the call in the spec, where all is reported
         self.nodes = 0
+        self.wraps = False  # whether the lowest 64 bits of an integer are all that is asked for
+        self.asked = False  # the same of the call that is read, whose arguments are exact unless it says otherwise
 
     def refuse(self, node: ast.expr, message: str, help: str | None = None) -> _Refused:
         length = max(1, node.end_col_offset - node.col_offset)
@@ -137,7 +143,14 @@ class _Reader:
                 "this is not part of the formula language",
                 "use names, numbers, + - * /, comparisons and calls",
             )
-        return reader(node, depth + 1)
+        if not isinstance(node, (ast.Compare, ast.BoolOp, ast.Call)):
+            return reader(node, depth + 1)
+        outer, asked = self.wraps, self.asked
+        self.wraps, self.asked = False, outer
+        try:
+            return reader(node, depth + 1)
+        finally:
+            self.wraps, self.asked = outer, asked
 
     def place(self, node: ast.expr) -> Place:
         if self.entered_at is not None:
@@ -171,6 +184,8 @@ class _Reader:
             return Node("number", (), INT, bits=bits, text=str(node.value), place=self.place(node))
         if node.value == inf:
             raise self.refuse(node, "the number does not fit a double")
+        if self.scope.computes != {"float"}:
+            raise self.refuse(node, "C may be an integer, as the types of this row allow: this is a real", "write 2")
         return Node("number", (), REAL, text=repr(node.value), place=self.place(node))
 
     def _Name(self, node: ast.Name, depth: int) -> Node:
@@ -179,6 +194,7 @@ class _Reader:
             return value
         self.check_hidden(node)
         if node.id in CONSTANTS:
+            self.check_c(node.id, node, REAL)
             return Node("number", (), REAL, text=repr(CONSTANTS[node.id]), place=self.place(node))
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
@@ -212,12 +228,16 @@ class _Reader:
             self.want_number(node.operand, value, "unary minus")
             if value.op == "number":
                 return negative(value, self.place(node))
-            bits = self.width(node, value.kind, value.bits + 1)
-            return Node("neg", (value,), value.kind, value.dims, bits, place=self.place(node))
+            return self.arithmetic("neg", node, (value,), value.bits + 1)
+        if isinstance(node.op, ast.Invert) and (value.kind in KINDS["~"] or self.scope.computes != {"float"}):
+            self.want_operands("~", node, (value,))
+            return Node("~", (value,), value.kind, value.dims, value.bits, place=self.place(node))
         help = "leave it out" if isinstance(node.op, ast.UAdd) else "use `not`"
         raise self.refuse(node, "this operator is not part of the formula language", help)
 
     def _BinOp(self, node: ast.BinOp, depth: int) -> Node:
+        if type(node.op) in BITS:
+            return self.operated(BITS[type(node.op)], node, depth)
         if type(node.op) in REFUSED_OPERATORS:
             sign, help = REFUSED_OPERATORS[type(node.op)]
             kinds = {value.kind for value in self.all((node.left, node.right), depth)}
@@ -226,7 +246,7 @@ class _Reader:
         sign = BINARY[type(node.op)]
         if sign == "/" and (blocks := self.blocks(node)) is not None:
             return blocks
-        left, right = self.all((node.left, node.right), depth)
+        left, right = self.wrapping(sign, (node.left, node.right), depth)
         if sign == "/" and left.kind == DIM and left.dims:
             name = left.text.partition("/")[0]
             message = f"blocks of `{name}` are `{name}/size` with an attribute of type size"
@@ -243,8 +263,57 @@ class _Reader:
         if (operand := forms.unchanged(sign, left, right)) is not None:
             return operand
         bits = left.bits + right.bits if sign == "*" else max(left.bits, right.bits) + 1
-        bits = self.width(node, left.kind, bits)
+        return self.arithmetic(sign, node, (left, right), bits)
+
+    def operated(self, sign: str, node: ast.BinOp, depth: int) -> Node:
+        """An operator of integers and booleans; `//` and `%` of reals too where C may be an integer."""
+        values = self.wrapping(sign, (node.left, node.right), depth)
+        kinds = {value.kind for value in values}
+        if REAL in kinds and BOOL not in kinds and DIM not in kinds and self.scope.computes == {"float"}:
+            of, help = REFUSED_OPERATORS[type(node.op)]
+            raise self.refuse(node, f"`{of}` is not part of the formula language", help)
+        self.want_operands(sign, node, values)
+        left, right = self.same_kind(*values)
+        bits = bits_of(sign, left.bits, right.bits)
+        if sign == "<<" and left.kind == INT and not self.wraps:
+            raise self.refuse(node, "nothing bounds what is shifted to the left", "write `wrap(...)` around the formula")
+        bits = 0 if left.kind != INT else min(bits, 64) if is_ring(sign) else self.width(node, INT, bits)
         return Node(sign, (left, right), left.kind, left.dims | right.dims, bits, place=self.place(node))
+
+    def arithmetic(self, sign: str, node: ast.expr, values: tuple[Node, ...], bits: int) -> Node:
+        """A sum, difference, product or negative: exact, or of 64 bits where these are all that is asked for."""
+        kind = values[0].kind
+        self.check_c(sign, node, kind)
+        wraps = (kind == INT and bits > 64 and self.wraps) or (kind == REAL and "int" in self.scope.computes)
+        bits = 64 if wraps and kind == INT else self.width(node, kind, bits)
+        dims = frozenset().union(*(value.dims for value in values))
+        return Node(sign, values, kind, dims, bits, WRAPS if wraps and sign in WRAPPING else "", self.place(node))
+
+    def wrapping(self, sign: str, nodes: tuple[ast.expr, ...], depth: int) -> list[Node]:
+        """The operands of an operator, the lowest bits of which may be all that is asked for, as of its result."""
+        outer, self.wraps = self.wraps, self.wraps and is_ring(sign)
+        try:
+            return self.all(nodes, depth)
+        finally:
+            self.wraps = outer
+
+    def want_operands(self, sign: str, node: ast.expr, values) -> None:
+        """Refuses operands that an operator of integers and booleans does not take."""
+        kinds = {value.kind for value in values}
+        taken = kinds if len(kinds) == 1 else kinds - {INT}  # an integer becomes a value of C beside one
+        if len(taken) == 1 and (taken <= {*KINDS[sign]} or taken == {REAL}):
+            return self.check_c(sign, node, *taken)
+        wanted = " or ".join(_KIND_NAME[kind] + "s" for kind in KINDS[sign]).replace("an ", "").replace("a ", "")
+        found = " and ".join(sorted(_KIND_NAME[kind] for kind in kinds))
+        raise self.refuse(node, f"`{sign}` needs {wanted}, this is {found}")
+
+    def check_c(self, op: str, node: ast.expr, kind: str) -> None:
+        """Refuses an operation on values of C that some type which C may be does not have."""
+        lacking = sorted(self.scope.computes - kinds_of_c(op)) if kind == REAL else []
+        if lacking:
+            what = {"float": "a real", "int": "an integer", "bool": "a boolean"}[lacking[0]]
+            sign = "unary minus" if op == "neg" else f"`{op}`"
+            raise self.refuse(node, f"{sign} has no value where C is {what}, as the types of this row allow")
 
     def _Compare(self, node: ast.Compare, depth: int) -> Node:
         operands = [node.left, *node.comparators]
@@ -254,6 +323,7 @@ class _Reader:
             sign = COMPARE.get(type(operator))
             if sign is None:
                 raise self.refuse(node, "only < <= > >= == != compare", None)
+            self.check_c(sign, node, left.kind)
             if sign in _OF_BOOLEANS and left.kind == right.kind == BOOL:
                 raise self.refuse(node, f"`{sign}` compares numbers, these are booleans", _OF_BOOLEANS[sign])
             self.want_number(operands[0], left, f"`{sign}`")
@@ -356,6 +426,7 @@ class _Reader:
     def converted(self, name: str, node: ast.Call, depth: int) -> Node:
         """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
         self.arity(node, name, 1, f"its type is that of the output: `o: u8[n] = {name}(i)`")
+        self.wraps = name != "saturate"  # the others ask for the lowest bits alone
         (value,) = self.all(node.args, depth)
         if value.kind == REAL:
             help = f"write `{name}(round_to_int(x))`"
@@ -393,13 +464,16 @@ class _Reader:
                 self.want(at, value, {"i": INT, "b": BOOL}[letter], f"`{name}`")
             typed.append(value)
         kind = {"r": REAL, "i": INT, "b": BOOL}.get(intrinsic.result) or kinds.pop()
+        self.check_c(name, node, REAL if REAL in {value.kind for value in typed} else kind)
+        wraps = name in WRAPPING and kind == REAL and "int" in self.scope.computes
         bits = intrinsic.bits or max(value.bits for value in typed)
         if name == "abs" and kind == INT:  # the least has no counterpart
             bits = self.width(node, kind, bits + 1)
         if name == "clamp" and kind == INT:  # the bounds bound it; the value itself may be wider
             bits = max(typed[1].bits, typed[2].bits)
         dims = frozenset().union(*(value.dims for value in typed))
-        return Node(name, tuple(typed), kind, dims, bits if kind == INT else 0, place=self.place(node))
+        bits, text = bits if kind == INT else 0, WRAPS if wraps else ""
+        return Node(name, tuple(typed), kind, dims, bits, text, self.place(node))
 
     def arity(self, node: ast.Call, name: str, count: int, help: str | None = None) -> None:
         if len(node.args) != count:
@@ -420,12 +494,13 @@ class _Reader:
             raise _Refused()
         values = dict(zip(function.parameters, values, strict=True))
         functions = self.scope.functions if function.library is None else function.library
-        scope = Scope(values, functions, dims=self.scope.dims, called=self.scope.called)
+        computes = self.scope.computes
+        scope = Scope(values, functions, dims=self.scope.dims, called=self.scope.called, computes=computes)
         call = self.text.at(offset_of(self.text, node), max(1, node.end_col_offset - node.col_offset))
         entered = self.entered_at or (None if function.library is None else call)
         stack, place = (*self.stack, function), self.called_at or self.place(node)
         inner = _Reader(function.body, scope, self.diagnostics, stack, place, entered)
-        inner.nodes = self.nodes
+        inner.nodes, inner.wraps = self.nodes, self.asked
         result = inner.value(tree, depth)
         self.nodes = inner.nodes
         if result.args:
@@ -461,9 +536,11 @@ class _Reader:
         """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
         self.arity(node, name, 1)
         self.check_over(over)
+        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        self.wraps = self.asked and reduction.of_lowest_bits
         value, dim = self.all((node.args[0], over), depth, several=True)
         self.want_dimension(over, dim, value)
-        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        self.check_c(name, node, value.kind)
         kinds = (REAL,) if name == MEAN else reduction.kinds
         if value.kind not in kinds:
             wanted = " or ".join(_KIND_NAME[kind] for kind in kinds)
@@ -478,7 +555,9 @@ class _Reader:
         dims = value.dims - parts | blocks
         place = self.place(node)
         kind = INT if reduction.gives_index else value.kind
-        bits = LENGTH_BITS + 1 if reduction.gives_index else self.width(node, kind, value.bits + reduction.wider)
+        bits = value.bits + reduction.wider
+        bits = LENGTH_BITS + 1 if reduction.gives_index else min(bits, 64) if self.wraps else self.width(node, kind, bits)
+        bits = bits if kind == INT else 0
         total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total
@@ -492,6 +571,7 @@ class _Reader:
             help = "how many elements are such is `sum(where(condition, 1, 0), over=d)`"
             help = help if node.args and of_dim else f"write `{COUNT}(over=d)`"
             raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
+        self.check_c(COUNT, node, REAL)
         self.check_over(over[0])
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)
@@ -507,6 +587,7 @@ class _Reader:
             raise self.refuse(at, f"`{SMALLEST}` needs a type of the row", help)
         if kinds[at.id] == INT:
             return Node("number", (), INT, bits=2, text="1", place=self.place(node))
+        self.check_c(SMALLEST, node, REAL)
         return Node(SMALLEST, (), REAL, text=at.id, place=self.place(node))
 
     def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:

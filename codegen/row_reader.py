@@ -10,9 +10,10 @@ from skuda.codegen.declarations import CONSTANT, OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, partial_results, whole_dims
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT
@@ -79,6 +80,8 @@ class RowReader(Declarations):
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
+        numbers = {a.name: a.type for a in attributes if a.type != "size" and not a.names_axes}
+        self.check_mixed({operand.name: operand.element for operand in (*inputs, *outputs)} | numbers)
         wrong = len(self.diagnostics)
         requirements = self.requirements(attributes)
         if len(self.diagnostics) == wrong:
@@ -188,7 +191,8 @@ class RowReader(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **found}
             own = {name.value: "is this formula's own name"}
-            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
+            types, computes = self.kinds_of_types(), self.computes
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
@@ -229,7 +233,8 @@ class RowReader(Declarations):
             starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
-            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
+            types, computes = self.kinds_of_types(), self.computes if section == "outputs" else frozenset({"float"})
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
@@ -469,7 +474,7 @@ class RowReader(Declarations):
         operation = replace(
             program.operation,
             same=self.same(op, outputs),
-            types={letter: words for letter, words in op.types.items() if letter in needed},
+            types={letter: words for letter, words in program.operation.types.items() if letter in needed},
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
@@ -496,6 +501,11 @@ class RowReader(Declarations):
                 found.append((name.value, other))
         return tuple(found)
 
+    def differentiable(self) -> dict[str, tuple[str, ...]]:
+        """The types of a backward pass: of a letter that C follows the floats alone."""
+        floats = lambda words: tuple(word for word in words if DTYPES[word].kind == "float")  # noqa: E731
+        return {letter: floats(words) if letter == self.mixed else words for letter, words in self.shown.items()}
+
     def said(self, inputs: tuple[Operand, ...], outputs: tuple[Operand, ...]) -> set[str]:
         """The dimensions of which a call says how long they are (`shape=`): those of an output that has all that there
         are. Of inputs that may be packed, `shape=` is another shape."""
@@ -504,8 +514,7 @@ class RowReader(Declarations):
         return {dim.name for dim in widest.dims} if widest in outputs and not packed else set()
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
-        table = {**INTRINSICS, **CONVERSIONS}
-        called = {table[name] for _, node in formulas.values() for name in node.intrinsics()}
+        called = {FUNCTIONS[name] for _, node in formulas.values() for name in node.intrinsics()}
         exact = all(intrinsic.exact or intrinsic.common for intrinsic in called)
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
@@ -517,7 +526,7 @@ class RowReader(Declarations):
             category=kind.partition(".")[0],
             direction=direction,
             doc=doc,
-            types=self.shown,
+            types=self.shown if direction is Direction.FORWARD else self.differentiable(),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             attributes=tuple(attributes),

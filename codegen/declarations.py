@@ -9,15 +9,14 @@ from keyword import iskeyword
 from math import isfinite
 
 from skuda.codegen import forms
-from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
+from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.names import LONGEST, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
-from skuda.codegen.tree_reader import TreeReader
-from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.model.dtypes import DTYPES, WORD_OF_NAME
-from skuda.model.operation import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand
+from skuda.codegen.type_letters import WORDS, TypeLetters
+from skuda.codegen.yaml_tree import Text
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import ALL, COMPUTE, Attribute, Dim, Operand
 
-DEFAULT_FLOATS = ("f32", "f64", "f16", "bf16")
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
 _INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
 _DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
@@ -26,10 +25,6 @@ _ATTRIBUTE = re.compile(
 )
 _NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
-# What NumPy, torch and C call the element types.
-_WORDS = {**WORD_OF_NAME, "half": "f16", "fp16": "f16", "float": "f32", "fp32": "f32", "double": "f64"}
-_WORDS |= {"fp64": "f64", "bf": "bf16", "int": "i32", "i8": "s8", "byte": "u8", "long": "i64", "boolean": "bool"}
-del _WORDS["bool"]
 
 
 CONSTANT = "constant"  # in place of the gradient of an input that has none
@@ -40,31 +35,33 @@ def is_same(node: object) -> bool:
     return isinstance(node, Text) and re.fullmatch(rf"\s*(d_\w+|{CONSTANT})\s*", node.value) is not None
 
 
-class Declarations(TreeReader):
+class Declarations(TypeLetters):
     """Reads what stands in a row beside the formulas.
 
     Attributes:
-        types: what each type letter may be; `shown`: those that the operation has, fewer in a form.
         dims: the inputs' whole dimensions, by their names.
         places: of the names of inputs and attributes, faulty ones included.
         meanings: what each name of the row is, such as "an input", faulty ones included.
         texts: what comes after these names, and after those of outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
-        absent: of a form of a row, the operands that it lacks and their numbers.
+        absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
     """
 
     def __init__(
-        self, diagnostics: Diagnostics, name: Text, fields: dict, absent: Mapping[Operand, int | float] = {}
+        self,
+        diagnostics: Diagnostics,
+        name: Text,
+        fields: dict,
+        absent: Mapping[Operand, int | float] = {},
+        declared: tuple[Operand, ...] = (),
     ):
-        super().__init__(diagnostics)
+        super().__init__(diagnostics, fields)
         self.optional: dict[str, int | float] = {}
         self.defaults: dict[str, Place] = {}
         self.absent = absent
+        self.declared = declared
         self.name = name
         self.place = name.place
-        self.fields = fields
-        self.types: dict[str, tuple[str, ...]] = {}
-        self.shown: dict[str, tuple[str, ...]] = {}
         self.dims: dict[str, Dim] = {}
         self.places: dict[str, Place] = {}
         self.meanings: dict[str, str] = {}
@@ -97,48 +94,6 @@ class Declarations(TreeReader):
                 "it is one line, which goes into comments and docstrings as it is",
             )
         return text.value.rstrip("\n")
-
-    def read_types(self) -> dict[str, tuple[str, ...]]:
-        types: dict[str, tuple[str, ...]] = {}
-        declared = self.mapping(self.fields["types"], "`types:`") if "types" in self.fields else ()
-        if "T" not in [letter.value for letter, _ in declared]:
-            types["T"] = DEFAULT_FLOATS
-        for letter, node in declared:
-            if not re.fullmatch(r"[A-Z]", letter.value) or letter.value == COMPUTE:
-                self.error(
-                    letter.place, f"a type letter is one capital other than C, this is `{letter.value}`"
-                )
-                continue
-            items = node.items if isinstance(node, Sequence) else (node,)
-            words: list[str] = []
-            for item in items:
-                if isinstance(item, Text) and not item.value:
-                    self.error(item.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
-                elif not isinstance(item, Text):
-                    self.error(item.place, "a type letter takes a list of element types")
-                elif item.value in DTYPES or item.value in types or (item.value == COMPUTE and types):
-                    words.append(item.value)
-                else:
-                    help = self.type_meant(item.value, [*DTYPES, *types], f"element types: {' '.join(DTYPES)}")
-                    if item.value in [other.value for other, _ in declared]:
-                        help = f"declare `{item.value}` before `{letter.value}`"
-                    self.error(item.place, f"`{item.value}` is not an element type", help)
-            if not items:
-                self.error(node.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
-            types[letter.value] = tuple(dict.fromkeys(words))
-            kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
-            if len(kinds) > 1 and not {*words} <= DTYPES.keys():
-                message = f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types"
-                self.error(node.place, message, "C follows such a letter, so it names element types alone")
-        others = [letter for letter in types if letter not in (SCALE, WEIGHT)]
-        if len(others) > 2:
-            message = "a row has at most two type letters beside S (scale) and W (weight)"
-            self.error(self.fields["types"].place, message)
-        return types
-
-    def type_meant(self, word: str, choices: list[str], otherwise: str) -> str:
-        """The help for a type that there is not: by what others call it, or by its spelling."""
-        return f"write `{_WORDS[word]}`" if word in _WORDS else suggestion(word, choices, otherwise)
 
     def entries(self, section: str) -> tuple[tuple[Text, object], ...]:
         """The lines of a section that the row must have."""
@@ -283,7 +238,7 @@ class Declarations(TreeReader):
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
         if not of_codes and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
             help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}"
-            word = _WORDS.get(kind, kind)
+            word = WORDS.get(kind, kind)
             if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
                 help = f"a number that formulas use is `{COMPUTE}`, of the type that they compute in"
             elif word in DTYPES:
@@ -410,6 +365,13 @@ class Declarations(TreeReader):
         word = re.compile(rf"(?<!\w){re.escape(str(dim))}(?!\w)")
         return text.at(word.search(text.value, text.value.index("[")).start(), len(str(dim)))
 
+    def check_mixed(self, named: Mapping[str, str]) -> None:
+        """Refuses operands and attributes of floats, by their names, beside a T that makes C an integer."""
+        for name, element in named.items() if self.mixed else ():
+            if element != "T" and self.kind_of(element)[0] == REAL:
+                message = f"`{name}` is of type {element}, a float, where C may be an integer or boolean, as T is"
+                self.error(self.places.get(name, self.place), message, "declare it as `T`, or as integers")
+
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""
         own = [name for name in self.dims if name not in self.places]
@@ -430,55 +392,6 @@ class Declarations(TreeReader):
         """An operand's element in a formula."""
         kind, bits = self.kind_of(operand.element)
         return Node("name", (), kind, _entries(operand), bits, operand.name)
-
-    def kind_of(self, element: str) -> tuple[str, int]:
-        """Of what kind elements are in a formula, and how many bits hold integers; REAL: as values of C."""
-        words = self.words(element)
-        kinds = {DTYPES[word].kind for word in words}
-        if kinds == {"int"}:
-            return INT, max(DTYPES[word].bits + (not DTYPES[word].signed) for word in words)
-        return (BOOL, 0) if kinds == {"bool"} else (REAL, 0)
-
-    def kinds_of_types(self) -> dict[str, str]:
-        """Of what kind the values of each type letter are, and those of C."""
-        return {letter: self.kind_of(letter)[0] for letter in (*self.types, COMPUTE)}
-
-    @property
-    def mixed(self) -> str | None:
-        """The type letter of floats, integers and booleans, more than one of these, that C follows; None: C is a float."""
-        kinds = {letter: {DTYPES[word].kind for word in self.words(letter)} for letter in self.types}
-        return next((letter for letter in kinds if len(kinds[letter]) > 1), None)
-
-    @property
-    def computes(self) -> frozenset[str]:
-        """What C may be: see Scope."""
-        words = self.words(self.mixed) if self.mixed is not None else ("f32",)
-        return frozenset(DTYPES[word].kind for word in words)
-
-    def check_mixed(self, named: Mapping[str, str]) -> None:
-        """Refuses operands and attributes of floats, by their names, beside a letter that makes C an integer."""
-        for name, element in named.items() if self.mixed is not None else ():
-            if element != self.mixed and self.kind_of(element)[0] == REAL:
-                message = f"`{name}` is of type {element}, a float, where C may be an integer, for C follows `{self.mixed}`"
-                self.error(self.places.get(name, self.place), message, f"declare it as `{self.mixed}`, or as integers")
-
-    def of_codes(self, element: str) -> bool:
-        """Whether an operand of this element holds what a quantization gives: no gradient has its type."""
-        return all(DTYPES[word].code for word in self.words(element))
-
-    def words(self, element: str, types: Mapping[str, tuple[str, ...]] | None = None) -> tuple[str, ...]:
-        """Every element type that a letter may be."""
-        types = self.types if types is None else types
-        if element == COMPUTE:
-            return ("f32", "f64")
-        if element not in types:
-            return (element,)
-        return tuple(dict.fromkeys(word for option in types[element] for word in self.words(option, types)))
-
-    def needed(self, letters: set[str]) -> set[str]:
-        """The letters, and those that they or C are defined by."""
-        used = letters | {word for letter in letters & self.types.keys() for word in self.types[letter]}
-        return set(used & self.types.keys()) | ({"T"} if COMPUTE in used else set())
 
 
 def _spans(operand: Operand, name: str) -> bool:

@@ -1,6 +1,7 @@
-"""For each operation a call that runs, for its docstring: small arrays, and the shapes of what comes back.
+"""For each operation a call that runs, made from the declaration alone: small arrays, and what the call has to say.
 
-It is made from the declaration alone. Where NumPy is imported and how the function is found is added at run time.
+Docstrings show the shapes of what comes back; where NumPy is imported and how the function is found is added at run
+time. The site's pages make the same call with other values, and show these.
 """
 
 from __future__ import annotations
@@ -19,9 +20,12 @@ def example(operation: Operation) -> list[str]:
     said_by_name = {attribute.name for attribute in operation.attributes if attribute.default is None}
     if any(said_by_name.intersection(requirement.names) for requirement in operation.requirements):
         return []
-    sizes, axis = _sizes(operation)
+    sizes = small_sizes(operation)
     said = [_said(operation, operand, sizes) for operand in _given(operation)]
-    said += [f"{name}={value}" for name, value in _keywords(operation, sizes, axis)]
+    said += [f"{name}={value}" for name, value in keywords(operation, sizes)]
+    told = next((operand for operand in operation.inputs if operand.element == operation.told), None)
+    if told is not None and may_be_bytes(word := _told(operation, told)):
+        said.append(f'input_dtype="{word}"')
     call = f"{operation.function}({', '.join(said)})"
     shapes = [_shape(operation, each, sizes, operation.word(each, _first(operation))) for each in operation.outputs]
     if len(shapes) == 1:
@@ -37,10 +41,10 @@ def _given(operation: Operation) -> list[Operand]:
     return [operand for operand in operation.inputs if with_optional or operand.name not in operation.numbers]
 
 
-def _sizes(operation: Operation) -> tuple[dict, int | None]:
-    """An extent of each dimension, and what the call says of the axis if it has to say that."""
+def small_sizes(operation: Operation) -> dict[str, int | tuple[int, ...]]:
+    """An extent of each dimension and each block. An axis that the call has to name is the last one."""
     axis = operation.axis
-    sizes: dict[str, int | tuple[int, ...]] = {dim.name: _OUTER if dim.many else _LENGTH for dim in operation.dims}
+    sizes = {dim.name: _OUTER if dim.many else _LENGTH for dim in operation.dims}
     sizes |= {attribute.name: _BLOCK for attribute in operation.attributes if attribute.type == "size"}
     many = [dim.name for dim in operation.space if dim.many]
     if axis is not None and axis.type == "axes":
@@ -52,7 +56,7 @@ def _sizes(operation: Operation) -> tuple[dict, int | None]:
         sizes[many[0]] = (*_OUTER, _LENGTH)
     elif len(many) > 1:
         sizes[many[-1]] = (_LENGTH,)
-    return sizes, None if axis is None or axis.default is not None else -1
+    return sizes
 
 
 def _said(operation: Operation, operand: Operand, sizes) -> str:
@@ -79,19 +83,13 @@ def _told(operation: Operation, operand: Operand) -> str | None:
     return operation.words_of(operand.element)[0] if operand.element == operation.told else None
 
 
-def _keywords(operation: Operation, sizes, axis: int | None) -> Iterator[tuple[str, object]]:
-    """What the call has to say by name."""
+def keywords(operation: Operation, sizes) -> Iterator[tuple[str, object]]:
+    """What a call has to say by name, whatever its arrays are, under the sizes of `small_sizes`."""
     if operation.shaped is not None:
         yield "shape", operation.shape_of(operation.shaped, sizes)
     for attribute in operation.attributes:
-        if attribute.names_axes:
-            if axis is not None:
-                yield attribute.name, axis
-        elif attribute.default is None:
-            yield attribute.name, sizes.get(attribute.name, 1)
-    told = next((operand for operand in operation.inputs if operand.element == operation.told), None)
-    if told is not None and may_be_bytes(word := _told(operation, told)):
-        yield "input_dtype", f'"{word}"'
+        if attribute.default is None:
+            yield attribute.name, -1 if attribute.names_axes else sizes.get(attribute.name, 1)
 
 
 def _shape(operation: Operation, operand: Operand, sizes, word: str) -> tuple[int, ...]:

@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 from math import copysign
 
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import parse
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
-from skuda.codegen.yaml_tree import Text
 
 
 class Site(Enum):
@@ -37,8 +35,8 @@ class Lowering:
 
     Attributes:
         pattern: in the formula language. It names x, y, u: values; s, low, high, ...: see `once`; d: a dimension.
-        becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`,
-            `{usual}` the flag that becomes false where a fast form does not hold. `FAST` is the form that is wanted.
+        becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`.
+            `FAST` is the form that is wanted; `usual`, of a row, the flag that becomes false where that does not hold.
         sites: where it holds.
         once: the names that the elements of a run (of a row) must share.
         each: the names that must differ between them.
@@ -71,9 +69,9 @@ _BOUNDS = ("s", "low", "high")
 _IN_RANGE = "RowSteps<C, {x_type}, {small}>"
 LOWERINGS = (
     # Steps of a value whose range a row knows.
-    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE,
+    Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x}, usual)", ROW, _BOUNDS, ("x",), _IN_RANGE,
              ranged="x"),
-    Lowering(_STEPS, "{object}.template value<FAST>({x}, {usual})", ROW, _BOUNDS, ("x",), _IN_RANGE, ranged="x"),
+    Lowering(_STEPS, "{object}.template value<FAST>({x}, usual)", ROW, _BOUNDS, ("x",), _IN_RANGE, ranged="x"),
     # Steps of any value.
     Lowering(f"to_real({_STEPS})", "{object}.template real<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
     Lowering(_STEPS, "{object}.template value<FAST>({x})", ELEMENTS, _BOUNDS, ("x",), "Steps<C>"),
@@ -86,14 +84,14 @@ LOWERINGS = (
              ("s", "least", "most"), ("x",), "Saturated<C, {output}>"),
     Lowering("x / s", "{object}.template quotient<FAST, {x_type}>({x})", (Site.ELEMENTWISE,), ("s",), ("x",),
              "Divisor<C>", within="{object}.template within<{x_type}>({x})"),
-    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, {usual})", ROW, ("s",), ("x",), "Divisor<C>"),
+    Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>"),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # What is computed in a quick form first.
-    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, {usual})", ROW, each=("x", "u"),
+    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, usual)", ROW, each=("x", "u"),
              finite_with=("x", "u")),
-    Lowering("exp(x)", "row_exponential<FAST>({x}, {usual})", ROW, each=("x",)),
-    Lowering("x / y", "row_quotient<FAST>({x}, {y}, {usual})", ROW),
+    Lowering("exp(x)", "row_exponential<FAST>({x}, usual)", ROW, each=("x",)),
+    Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
     # Extremes of what is finite: whether elements are is asked of a group of them.
     Lowering("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude", (Site.REDUCTION, Site.EXTREME)),
     Lowering("max(where(isfinite(x), x, 0), over=d)", "LargestFinite", (Site.REDUCTION,)),
@@ -112,14 +110,9 @@ _PATTERN_NAMES = {
 }
 
 
-def _compiled(rule: Lowering) -> Node:
-    diagnostics = Diagnostics("lowering.py", rule.pattern)
-    tree = parse(Text(rule.pattern, Place(1, 1)), Scope(_PATTERN_NAMES, {}), diagnostics)
-    diagnostics.raise_if_any()
-    return tree
-
-
-_COMPILED = {site: tuple((rule, _compiled(rule)) for rule in LOWERINGS if site in rule.sites) for site in Site}
+_SCOPE = Scope(_PATTERN_NAMES, {})
+_PATTERNS = {rule.pattern: parse_alone(rule.pattern, _SCOPE, "lowering.py") for rule in LOWERINGS}
+_COMPILED = {site: tuple((rule, _PATTERNS[rule.pattern]) for rule in LOWERINGS if site in rule.sites) for site in Site}
 
 
 def lowered(

@@ -15,8 +15,7 @@ from skuda.names import PUBLIC
 LONGEST = 64  # letters of a name
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
-# Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`. A name of
-# the templates' own ends in _, which no operand's does.
+# Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`.
 RESERVED = frozenset(
     """alignas alignof asm auto bool case catch char class const constexpr continue default delete do double
     else enum explicit export extern false float for friend goto if inline int long mutable namespace new

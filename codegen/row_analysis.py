@@ -14,7 +14,7 @@ from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Site, lowered
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
 from skuda.codegen.program import Program
-from skuda.codegen.reductions import COUNT, REDUCTIONS
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_passes import (
     INDEX_CLASSES,
     OF_FINITE,
@@ -27,7 +27,7 @@ from skuda.codegen.row_passes import (
     Split,
     Value,
 )
-from skuda.codegen.value_names import UniqueNames, default_name
+from skuda.codegen.value_names import UniqueNames, default_name, with_members
 from skuda.model.operation import COMPUTE, Attribute, Operand
 from skuda.schedules import abi
 from skuda.schedules.table import cluster_variants
@@ -115,14 +115,7 @@ class RowAnalysis:
 
     def _with_given(self, node: Node) -> Node:
         """A value in which what a row is given has the names of members."""
-        by_name = {item.name: name for item, name in self.given.items()}
-
-        def given(each: Node) -> Node | None:
-            if each.op == COUNT:
-                return LENGTH
-            return replace(each, text=by_name[each.text]) if each.op == "name" and each.text in by_name else None
-
-        return node.replaced(given)
+        return with_members(node, {item.name: name for item, name in self.given.items()}, LENGTH)
 
     def _name(self, reduction: Node) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""

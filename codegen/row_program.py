@@ -3,73 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skuda.codegen.cuda import CppPrinter, CudaPrinter, ProgramInCuda, parameter_of
-from skuda.codegen.lowering import LOWERINGS, Lowering, Site
-from skuda.codegen.nodes import CPP, Node
+from skuda.codegen.cuda import ProgramInCuda, parameter_of
+from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
+from skuda.codegen.lowering import LOWERINGS, Site
+from skuda.codegen.nodes import CPP
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program
 from skuda.codegen.row_analysis import LENGTH, RowAnalysis
-from skuda.codegen.row_passes import Pass, Range, Value
-from skuda.codegen.value_names import UniqueNames, functions_in
+from skuda.codegen.row_passes import Pass, Value
+from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
 _OWN_NAMES = {"fast", "of", "element", "held", "shared", "usual"}
 _OWN_NAMES |= functions_in([*(row.cuda for row in FUNCTIONS.values()), *(f"{name}(" for name in WRAPPING.values())])
 _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
-
-
-class OncePrinter(CppPrinter):
-    """C++ of what is computed once for a row, from members of `shared` and of the pass."""
-
-    def __init__(self, members: Mapping[Node, str]):
-        self.members = members
-
-    def text(self, node: Node, outer: int = 0) -> str:
-        return self.members[node] if node.args and node in self.members else super().text(node, outer)
-
-
-class PassPrinter(CudaPrinter):
-    """C++ of what is computed for each element of a row: inputs are members of `element`, what a row shares is a member
-    of the pass, and what several passes use is a member of `held`.
-
-    Args:
-        each: the names that differ between the elements of a row, with their types.
-        ranges: what earlier passes tell of values of an element.
-        called: names of values.
-    """
-
-    site = Site.ROW
-    usual = "usual"
-
-    def __init__(self, each: Mapping[str, str], ranges: Mapping[Node, Range], called: Mapping[Node, str]):
-        super().__init__(each)
-        self.ranges_of = ranges
-        self.called = called
-        self.made: dict[Node, str] = {}  # members that formulas may name
-        self.once = OncePrinter(self.made)
-        self.names = UniqueNames(_OWN_NAMES)
-
-    def name(self, node: Node) -> str:
-        return node.text if "." in node.text else f"element.{node.text}"
-
-    def ranged(self, node: Node) -> bool:
-        return node in self.ranges_of
-
-    def known(self, rule: Lowering, found: dict[str, Node]) -> tuple[Node, ...]:
-        return self.ranges_of[found[rule.ranged]].parts if rule.ranged else ()
-
-    def shared(self, node: Node) -> str:
-        stem = node.text.partition(".")[2] if node.op == "name" else self.called.get(node, "shared_value")
-        self.made[node] = self.member((node,), CPP.get(node.kind, "C"), stem, self.once.text(node), prepared=False)
-        return self.made[node]
-
-    def member(self, key: tuple, type: str, name: str, value: str, prepared: bool) -> str:
-        unique = name if key in self.members else self.names.new(name.rstrip("_"))
-        return super().member(key, type, unique, value, prepared)
 
 
 @dataclass(frozen=True)
@@ -215,7 +166,7 @@ class RowProgram(ProgramInCuda):
     def _pass(self, each: Pass, name: str) -> PassText:
         row = self.row
         whole = row.split is not None and each is row.split.whole
-        printer = PassPrinter(self._each, each.ranges, row.called)
+        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called)
         statements, formulas = [], []
         for one in each.held:
             text = printer.text(one.value.node)
@@ -225,7 +176,7 @@ class RowProgram(ProgramInCuda):
         for value in made:
             narrow = self.narrow(value.operand) if value.operand else None
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
-        members = printer.members.values()
+        members = printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values()]
         per_row = {f"shared.{o.name}" for o in row.parameters}

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import count
+
+from skuda.codegen.nodes import Node
+from skuda.codegen.reductions import COUNT
 
 _WORDS = {"+": "sum", "-": "difference", "*": "product", "/": "quotient", "neg": "negative", "stored": "rounded"}
 _WORDS |= {"where": "chosen", "exp": "exponential", "log": "logarithm"}
@@ -31,6 +35,17 @@ class UniqueNames:
         name = next(name for name in names if name not in self._taken)
         self._taken.add(name)
         return name
+
+
+def with_members(node: Node, members: Mapping[str, str], length: Node) -> Node:
+    """A value in which some names are those of members (`shared.scale`), and a number of elements is `length`."""
+
+    def member(each: Node) -> Node | None:
+        if each.op == COUNT:
+            return length
+        return replace(each, text=members[each.text]) if each.op == "name" and each.text in members else None
+
+    return node.replaced(member)
 
 
 def functions_in(texts: Iterable[str]) -> set[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+from types import ModuleType
+
 
 class SkudaError(Exception):
     """Base of every error that this package raises on purpose."""
@@ -74,3 +77,21 @@ def shown(value) -> str:
         cls = type(value)
         return f"a {cls.__qualname__}"
     return text if len(text) <= _MOST_SHOWN else f"{text[: _MOST_SHOWN - 3]}..."
+
+
+def optional_module(name: str, needed_by: str, extra: str) -> ModuleType:
+    """Import a module of an optional package.
+
+    Args:
+        name: of the module.
+        needed_by: what cannot do without it, for the message.
+        extra: of skuda, which installs the package.
+
+    Raises:
+        MissingDependency: it is not installed; the message names the extra.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        package = name.partition(".")[0]
+        raise MissingDependency(f"{needed_by} needs the package {package}: pip install 'skuda[{extra}]'") from error

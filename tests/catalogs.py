@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from skuda.codegen.render import generate
 
@@ -21,6 +24,18 @@ def make_catalog(folder: Path, package: str, spec: str) -> ModuleType:
         return importlib.import_module(package)
     finally:
         sys.path.remove(str(folder))
+
+
+def catalog_fixture(package: str, spec: str) -> Callable:
+    """A fixture that makes a catalog of a spec's text for the tests of a module, and forgets it after them."""
+
+    @pytest.fixture(scope="module")
+    def made(tmp_path_factory):
+        module = make_catalog(tmp_path_factory.mktemp("catalog"), package, spec)
+        yield module
+        forget_catalog(module)
+
+    return made
 
 
 def forget_catalog(module: ModuleType) -> None:

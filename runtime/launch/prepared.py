@@ -39,7 +39,7 @@ class Repeated:
 
     Attributes:
         attributes, options: of the call, as `plans.functions.call` has them.
-        ready: what serves it once autograd no longer asks; None where nothing does.
+        ready: takes the inputs, and returns what the call returns, or None; None where there is none.
         kept: what a framework keeps of it from one call to the next.
     """
 
@@ -47,7 +47,7 @@ class Repeated:
 
     def __init__(self, attributes: tuple, options: tuple):
         self.attributes, self.options = attributes, options
-        self.ready: Ready | None = None
+        self.ready: Callable[..., Any] | None = None
         self.kept: Any = None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from skuda.errors import InvalidProblem, MissingDependency, SpecError, shown
+from skuda.errors import InvalidProblem, SpecError, optional_module, shown
 from skuda.launch import registry
 from skuda.model.operation import FORM, Operation
 from skuda.plans.plan import Plan
@@ -27,10 +27,7 @@ def import_onnx() -> ModuleType:
     Raises:
         MissingDependency: it is not installed; the message names the extra.
     """
-    try:
-        return importlib.import_module("onnx")
-    except ImportError as error:
-        raise MissingDependency("skuda.onnx needs the package onnx: pip install 'skuda[onnx]'") from error
+    return optional_module("onnx", "skuda.onnx", "onnx")
 
 
 def plans(forms: bool = False) -> dict[str, type[Plan]]:

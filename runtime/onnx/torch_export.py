@@ -5,13 +5,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from skuda.arrays.views import CPU, View, contiguous_strides
-from skuda.errors import InvalidProblem, MissingDependency, Unsupported, shown
+from skuda.errors import InvalidProblem, Unsupported, optional_module, shown
 from skuda.onnx.call import meaning
 from skuda.onnx.functions import printed
 from skuda.onnx.programs import OWN, import_onnx, plans
@@ -35,7 +34,8 @@ def translation_table(
     """
     import_onnx()
     operator_of = importlib.import_module("skuda.torch").operator_of
-    opset = getattr(_import_onnxscript(), f"opset{opset_version}", None)
+    onnxscript = optional_module("onnxscript", "skuda.onnx.translation_table", "onnx")
+    opset = getattr(onnxscript, f"opset{opset_version}", None)
     if opset is None or opset_version < DEFAULT_OPSET:
         raise InvalidProblem(f"opset_version is {shown(opset_version)}, expected one of {DEFAULT_OPSET} and above that "
                              "onnxscript has")  # fmt: skip
@@ -47,14 +47,6 @@ def translation_table(
             made = _translation(operator, opset, files[plan.package])
             table |= {overload: made for (_, writes), overload in operator.overloads.items() if not writes}
     return table
-
-
-def _import_onnxscript() -> ModuleType:
-    try:
-        return importlib.import_module("onnxscript")
-    except ImportError as error:
-        needs = "skuda.onnx.translation_table needs the package onnxscript, as torch.onnx.export does"
-        raise MissingDependency(f"{needs}: pip install 'skuda[onnx]'") from error
 
 
 class _Recorded:

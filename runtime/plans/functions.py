@@ -82,10 +82,7 @@ class Call:
 
     def run(self):
         """The call on the arrays themselves, whatever their framework follows."""
-        values = (*self.inputs, self.out)
-        key, known = _known(self.plan_class, values, self.attributes, self.options)
-        made = None if known is None else _repeat(self.plan_class, known, values, self.stream)
-        return _run(*(getattr(self, name) for name in self._fields), key) if made is None else made
+        return run(self.plan_class, (*self.inputs, self.out), self.attributes, self.options, self.stream)
 
 
 def tracing() -> bool:
@@ -148,14 +145,32 @@ def call(
             return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
     key, known = _known(plan_class, values, attributes, options)
     if known is not None:
-        if known[2] is not None:
-            _READY[plan_class] = known[2]
-        if not library_of_plain(type(values[0])).follows(values):  # as a carrier understands it
-            made = _repeat(plan_class, known, values, stream)
-            if made is not None:
-                return made
+        made = _repeat(plan_class, known, values, attributes, options, stream)
+        if made is not None:
+            return RECORDERS["torch"](plan_class, values, made) if type(made) is Repeated else made
     dtypes = (dtype, *output_dtypes)
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
+
+
+def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream=None):
+    """A call on the arrays themselves, whatever their framework follows.
+
+    Args:
+        plan_class, values, attributes, stream: as of `call`.
+        options: as of `Call`.
+    """
+    ready = _READY.get(plan_class)
+    if ready is not None:
+        made = ready(values, attributes, options, stream)
+        if made is not None and type(made) is not Repeated:
+            return made
+    key, known = _known(plan_class, values, attributes, options)
+    if known is not None:
+        made = _repeat(plan_class, known, values, attributes, options, stream, below=True)
+        if made is not None:
+            return made
+    first, others, *rest = options
+    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
 
 
 def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple) -> tuple:
@@ -176,10 +191,24 @@ def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tu
         return None, None
 
 
-def _repeat(plan_class: type[Plan], known: tuple, values: tuple, stream):
-    """What a call returns that repeats a known one with arrays of its own; None where it does not."""
-    plan, fast_path, _ = known
+def _repeat(plan_class: type[Plan], known: tuple, values, attributes, options, stream, below: bool = False):
+    """What a call returns that repeats a known one with arrays of its own; None where it does not, a `Repeated` where
+    its gradient has to be recorded.
+
+    Args:
+        plan_class, values, attributes, options, stream: as of `run`.
+        known: what `_FAST_PATHS` has.
+        below: whether nothing of the framework has to know of the call, whatever it follows.
+    """
+    plan, fast_path, ready = known
+    if ready is not None:
+        _READY[plan_class] = ready
+        made = ready(values, attributes, options, stream)
+        if made is not None and not (below and type(made) is Repeated):
+            return made
     library, out = library_of_plain(type(values[0])), values[-1]
+    if not below and library.follows(values):  # as a carrier understands it
+        return None
     if out is not None:
         if not fast_path(values, stream):
             return None

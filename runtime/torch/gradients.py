@@ -14,6 +14,7 @@ from torch._C import (
     _AutoDispatchBelowAutograd,
 )
 from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 
 # What autograd itself makes of a function on one level: an operator's kernel runs below torch.func, which has
 # unwrapped that level's tensors already.
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
     from skuda.torch.operators import Operator
 
 _GRADIENT = "d_"  # before the name of what an operand is the gradient of
-_OPTIONS = ("dtype", "output_dtypes", "input_dtype", "shape", "keepdims")  # of `functions.call`, as one tuple
 _DIFFERENTIABLE = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
 
 
@@ -108,11 +108,9 @@ class Gradient:
         if compute is not None:
             made = compute(*inputs)
         else:
-            values = (*inputs, None)
-            made = None if call.ready is None else call.ready(values, call.attributes, call.options, None)
+            made = None if call.ready is None else call.ready(*inputs)
             if made is None:
-                options = dict(zip(_OPTIONS, call.options))
-                made = functions.call(self.operator.plan_class, values, call.attributes, None, **options)
+                made = functions.run(self.operator.plan_class, (*inputs, None), call.attributes, call.options)
         outputs = made if isinstance(made, tuple) else (made,)
         if self._has_codes:
             ctx.mark_non_differentiable(*[output for output in outputs if output.dtype not in _DIFFERENTIABLE])
@@ -150,11 +148,13 @@ class Gradient:
         if call.kept is None:
             call.kept = self._asked(call)
         attributes, options = call.kept
-        if self._shaped is not None:
-            options = {**options, "shape": ctx.shape}
-        return functions.call(self.operator.backward.plan_class, (*operands, None), attributes, None, **options)
+        dtype, others, input_dtype, _, keepdims = options
+        return functions.call(
+            self.operator.backward.plan_class, (*operands, None), attributes, None, dtype=dtype, output_dtypes=others,
+            input_dtype=input_dtype, shape=None if self._shaped is None else ctx.shape, keepdims=keepdims,
+        )  # fmt: skip
 
-    def _asked(self, call: Repeated) -> tuple[tuple, dict]:
+    def _asked(self, call: Repeated) -> tuple[tuple, tuple]:
         """The attributes and options of a call that the backward operation has too."""
         options = call.options
         named = {attribute.name: value for attribute, value in zip(self.operation.attributes, call.attributes)}
@@ -162,12 +162,8 @@ class Gradient:
         words = dict(zip(self.operation.asked.values(), (options[0], *options[1])))
         first, *others = [words.get(name) for name in self.backward.asked.values()] or [None]
         has = self.backward.options
-        chosen = {"dtype": first, "output_dtypes": tuple(others)}
-        if "input_dtype" in has:
-            chosen["input_dtype"] = options[2]
-        if "keepdims" in has:
-            chosen["keepdims"] = options[4]
-        return own, chosen
+        input_dtype = options[2] if "input_dtype" in has else None
+        return own, (first, tuple(others), input_dtype, None, options[4] if "keepdims" in has else False)
 
     def _refusal(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"
@@ -196,6 +192,10 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
 
     def record(keyset, *values):
         transformed = _are_functorch_transforms_active()
+        recorded = torch.is_grad_enabled() and _any_requires_grad(*values)
+        if not (recorded or transformed or forward_ad._current_level >= 0):
+            with _AutoDispatchBelowAutograd():
+                return operator.overloads[numbers, False].redispatch(keyset & _after_autograd_keyset, *values)
 
         def below(*inputs):
             # What autograd calls records nothing; an outer transform of torch.func has to.

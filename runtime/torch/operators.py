@@ -14,6 +14,7 @@ from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.operation import Operation
 from skuda.model.sku import Direction
+from skuda.plans import functions
 from skuda.plans.functions import Call, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
@@ -54,6 +55,8 @@ class Operator:
         ]
         self._options = {name: positions[name] for name in self.operation.options}
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
+        self._said = [position for position in range(len(self.arguments)) if position not in self.inputs]
+        self._last: tuple | None = None  # what the last call said beside its inputs, and its attributes and options
         self.results = plan_class.results_type
         self.overloads: dict[tuple[bool, bool], Any] = {}
         self.gradient = gradients.Gradient(self)
@@ -152,13 +155,23 @@ class Operator:
 
     def compute(self, *values):
         """The kernel, on the CPU and on CUDA."""
-        return self.call_of(values).run()
+        return self._run(self.filled(values), None)
 
     def write(self, *values) -> None:
         """The kernel into tensors that are given."""
         count = len(self.operation.outputs)
         out = values[-count:]
-        self.call_of(values[:-count], out if count > 1 else out[0]).run()
+        self._run(values[:-count], out if count > 1 else out[0])
+
+    def _run(self, values: tuple, out):
+        """A call with all arguments; most have the attributes and options of the one before."""
+        said, last = [values[position] for position in self._said], self._last
+        if last is None or last[0] != said:
+            call = self.call_of(values)
+            last = said, call.attributes, call.options
+            self._last = None if 0 in said else last  # -0.0 == 0.0
+        inputs = [values[position] for position in self.inputs]
+        return functions.run(self.plan_class, (*inputs, out), *last[1:])
 
     def meta(self, *values):
         """Tensors without memory, as `compute` would make them."""

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 
 import skuda
 from skuda.codegen import inputs, library
@@ -57,12 +57,7 @@ def said(text: str) -> str:
         loads(text)
     return str(raised.value)
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("library"), "skuda_function_library", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("skuda_function_library", SPEC)
 
 
 def test_operations_fuse_by_calling_the_catalogs_functions(ours, backend):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from conformance.support import unpack
 from host import emulator
 from problems import covering
@@ -239,12 +239,7 @@ SPEC += """\
       o: i64[*n] = round_to_int(2.0 * i)
 """
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("stores"), "skuda_integer_stores", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("skuda_integer_stores", SPEC)
 
 
 def saturated(value: int, word: str) -> int:

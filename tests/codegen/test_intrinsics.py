@@ -16,7 +16,7 @@ import mpmath
 import numpy as np
 import pytest
 import torch
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from conformance.support import STORAGE, bits_of, floats, pattern
 
 from oracles.floats import FORMATS, Format
@@ -77,12 +77,7 @@ def row_text(name: str, kind: str) -> str:
 
 SPEC = "ops:\n" + "".join(row_text(*cell) for cell in cells())
 
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("intrinsics"), "skuda_intrinsics_under_test", SPEC)
-    yield module
-    forget_catalog(module)
+catalog = catalog_fixture("skuda_intrinsics_under_test", SPEC)
 
 
 # ---- oracles of the exact ones: floats that are exact in the compute type, results rounded by `form` where

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 
 import skuda
 from skuda.codegen.cli import main
@@ -44,12 +44,8 @@ NAMES = [
 ]
 
 
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    spec = "ops:\n" + "".join(ROW.format(name=name, factor=index + 2) for index, name in enumerate(NAMES))
-    module = make_catalog(tmp_path_factory.mktemp("names"), "skuda_names_of_operations", spec)
-    yield module
-    forget_catalog(module)
+SPEC = "ops:\n" + "".join(ROW.format(name=name, factor=index + 2) for index, name in enumerate(NAMES))
+ours = catalog_fixture("skuda_names_of_operations", SPEC)
 
 
 def test_each_runs_forward_and_backward(ours, backend):

@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture, forget_catalog, make_catalog
 from host import emulator
 
 from skuda.codegen.render import render
@@ -42,12 +42,7 @@ SPEC = "ops:\n" + "".join(
     for index, formula in enumerate(FORMULAS)
 )
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("numbers"), "skuda_numbers_in_formulas", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("skuda_numbers_in_formulas", SPEC)
 
 
 @pytest.mark.parametrize("element", [np.float32, np.float64])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 
 from skuda.codegen import spec as specs
 from skuda.codegen.cli import main
@@ -45,12 +45,7 @@ ops:
     backward: {d_x: "T[*n] = d_y"}
 """
 
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("optional"), "optional_catalog", SPEC)
-    yield module
-    forget_catalog(module)
+catalog = catalog_fixture("optional_catalog", SPEC)
 
 
 def row_of(name: str):

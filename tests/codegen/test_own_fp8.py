@@ -7,7 +7,7 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 
 from oracles import floats_array
 from oracles.floats import F32, F64, FORMATS, FP8, encode_fraction
@@ -41,12 +41,7 @@ ops:
     outputs: {y: "Q[*shape] = x * factor"}
 """
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("own_fp8"), "own_fp8_catalog", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("own_fp8_catalog", SPEC)
 
 
 def bits_of(array: np.ndarray) -> list[int]:

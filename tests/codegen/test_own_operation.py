@@ -9,7 +9,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from conformance.support import STORAGE, bits_of, unpack
 
 from skuda.errors import ElementMismatch, InvalidProblem, Unsupported
@@ -84,12 +84,7 @@ ops:
       y: Q[*shape] = clamp(round_to_int(weight * (a + b)), low, high)
 """
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("own"), "skuda_own_operations", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("skuda_own_operations", SPEC)
 
 
 FLOATS = ("f32", "f64", "f16", "bf16")
@@ -115,18 +110,6 @@ def assert_value(actual: np.ndarray, expected: np.ndarray, element: str) -> None
     wanted = bits_of(narrowed, element)
     wanted[np.isnan(narrowed)] = (1 << (8 * narrowed.itemsize - 1)) - 1
     np.testing.assert_array_equal(bits_of(actual, element), wanted)
-
-
-@pytest.fixture
-def run(ours, backend):
-    """Calls a function of the catalog on this backend's arrays; NumPy arrays in and out."""
-
-    def call(name, *arguments, **options):
-        given = [backend.array(each) if isinstance(each, np.ndarray) else each for each in arguments]
-        result = getattr(ours, name)(*given, **options)
-        return tuple(map(backend.numpy, result)) if isinstance(result, tuple) else backend.numpy(result)
-
-    return call
 
 
 @pytest.mark.parametrize("element", FLOATS)

@@ -9,7 +9,7 @@ import re
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from conformance.support import STORAGE
 
 from skuda.codegen.render import generate
@@ -177,24 +177,7 @@ ops:
 
 FLOATS = ("f32", "f64", "f16", "bf16")
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("own"), "skuda_own_reductions", SPEC)
-    yield module
-    forget_catalog(module)
-
-
-@pytest.fixture
-def run(ours, backend):
-    """Calls a function of the catalog on this backend's arrays; NumPy arrays in and out."""
-
-    def call(name, *arguments, **options):
-        given = [backend.array(each) if isinstance(each, np.ndarray) else each for each in arguments]
-        result = getattr(ours, name)(*given, **options)
-        return tuple(map(backend.numpy, result)) if isinstance(result, tuple) else backend.numpy(result)
-
-    return call
+ours = catalog_fixture("skuda_own_reductions", SPEC)
 
 
 def integers(element: str, shape, seed: int, most: int = 9) -> np.ndarray:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 
 from oracles.floats import FORMATS, FP8, decode
 from skuda.codegen import spec as specs
@@ -41,12 +41,7 @@ ops:
     backward: {d_x: "T[*n, *d] = d_y + smallest(T) + mean(x, over=d)"}
 """
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("own_smallest"), "own_smallest_catalog", SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture("own_smallest_catalog", SPEC)
 
 
 def least(word: str) -> float:

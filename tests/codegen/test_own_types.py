@@ -5,7 +5,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from small_float_calls import E8M0, SPEC, STORAGE, STORES, codes_of, held, pack, patterns, stored
 
 from oracles import small_floats
@@ -19,12 +19,7 @@ from skuda.schedules import table
 
 PACKAGE = "own_types_catalog"
 
-
-@pytest.fixture(scope="module")
-def ours(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("own_types"), PACKAGE, SPEC)
-    yield module
-    forget_catalog(module)
+ours = catalog_fixture(PACKAGE, SPEC)
 
 
 @pytest.mark.parametrize("element", FORMATS)

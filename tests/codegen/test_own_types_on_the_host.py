@@ -6,7 +6,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from catalogs import forget_catalog, make_catalog
+from catalogs import catalog_fixture
 from host import emulator
 from problems import Call, lay_out, plan_class_of
 from small_float_calls import SPEC, STORES, patterns
@@ -19,12 +19,7 @@ from skuda.model.sku import BackendKind, KernelSku
 
 PACKAGE = "own_types_on_the_host"
 
-
-@pytest.fixture(scope="module")
-def catalog(tmp_path_factory):
-    module = make_catalog(tmp_path_factory.mktemp("catalog"), PACKAGE, SPEC)
-    yield module
-    forget_catalog(module)
+catalog = catalog_fixture(PACKAGE, SPEC)
 
 
 def call_of(name: str, element: str) -> Call:

@@ -7,12 +7,10 @@ from itertools import product
 import numpy as np
 import pytest
 
-from skuda.codegen.cuda import CppPrinter
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import parse
+from skuda.codegen.cuda_printers import CppPrinter
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.nodes import BOOL, INT, REAL, Node, Scope
 from skuda.codegen.printers import NumpyPrinter, PythonPrinter
-from skuda.codegen.yaml_tree import Text
 from skuda.errors import SkudaError
 
 NAMES = {name: Node("name", (), REAL, text=name) for name in "abcd"}
@@ -30,10 +28,7 @@ LOGIC += ["(a < b) and (c < d) or p", "not (a < b) or q", "not a < b and (p or c
 
 
 def read(text: str) -> Node:
-    diagnostics = Diagnostics("a formula", text)
-    tree = parse(Text(text, Place(1, 1)), Scope(NAMES, {}), diagnostics)
-    diagnostics.raise_if_any()
-    return tree
+    return parse_alone(text, Scope(NAMES, {}))
 
 
 @pytest.mark.parametrize("printer", [NumpyPrinter, CppPrinter, PythonPrinter])

@@ -11,8 +11,8 @@ import pytest
 import skuda
 from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import DescribedProgram
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import parse
+from skuda.codegen.diagnostics import Place
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope
 from skuda.codegen.printers import LatexPrinter
 from skuda.codegen.program import Program, Row
@@ -48,10 +48,7 @@ FUNCTIONS = {
 
 
 def formula(text: str) -> Node:
-    diagnostics = Diagnostics("ops.yaml", text)
-    node = parse(Text(text, Place(1, 1)), Scope(VALUES, FUNCTIONS), diagnostics)
-    diagnostics.raise_if_any()
-    return node
+    return parse_alone(text, Scope(VALUES, FUNCTIONS))
 
 
 def row(body: str, functions: str = "") -> Row:

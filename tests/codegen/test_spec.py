@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.expr import parse
+from skuda.codegen.diagnostics import Place
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter
@@ -37,10 +37,7 @@ FUNCTIONS = {
 
 
 def formula(text: str) -> Node:
-    diagnostics = Diagnostics("ops.yaml", text)
-    node = parse(Text(text, Place(1, 1)), Scope(VALUES, FUNCTIONS), diagnostics)
-    diagnostics.raise_if_any()
-    return node
+    return parse_alone(text, Scope(VALUES, FUNCTIONS))
 
 
 def numpy(text: str) -> str:

@@ -9,6 +9,7 @@ import torch
 
 import skuda
 import skuda.torch.nn as nn
+from skuda.torch.int8_product import int8_product
 from skuda.torch.linear import has_scaled_product
 
 SHAPES = [  # rows, features before and after: what torch's products take, and what has to be padded
@@ -82,3 +83,20 @@ def test_a_patched_model():
     assert torch.allclose(model(x), wanted, atol=1e-2)
     report.undo()
     assert torch.equal(model(x), wanted)
+
+
+@pytest.mark.parametrize("sizes", [(1, 3, 5), (1, 64, 128), (16, 64, 128), (33, 20, 52), (0, 4, 4), (1024, 4096, 512)])
+def test_products_of_integers_are_exact(sizes):
+    """By cuBLASLt where it takes the sizes, else padded."""
+    left, right = (torch.randint(-128, 128, (each, sizes[2]), dtype=torch.int8) for each in sizes[:2])
+    found = int8_product(left.cuda(), right.cuda())
+    assert torch.equal(found.cpu(), int8_product(left, right))
+    at = left.cuda()[:, 1:] if sizes[2] > 4 else left.cuda()  # begins and lies in another way
+    part = right[:, : at.shape[1]]
+    assert torch.equal(int8_product(at, part.cuda()).cpu(), int8_product(at.cpu(), part))
+    graph, wanted = torch.cuda.CUDAGraph(), int8_product(right, left)
+    left, right = left.cuda(), right.cuda()
+    with torch.cuda.graph(graph):
+        captured = int8_product(right, left)  # new sizes, first met here
+    graph.replay()
+    assert torch.equal(captured.cpu(), wanted)

@@ -61,6 +61,17 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
             yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
 
 
+def parameters_of(arrays: list[Array], run: int) -> dict[str, int]:
+    """What is read of each parameter for a run, by its number."""
+    found = {}
+    for each in arrays:
+        if each.step is not None:
+            size = each.bits // 8
+            assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
+            found[each.name] = each.read(run * each.step // size)
+    return found
+
+
 def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: bool):
     """For each element that a vec launch stores: {operand: offset}. `fast`: whether formulas have fast forms.
 
@@ -83,15 +94,9 @@ def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: 
         """Where the run ends, and the parameters that are read for it."""
         piece = divide(run, element)
         index = piece if period[0] == 0 else piece - divide(period, piece) * period[0]
-        shared = {}
-        for each in arrays:
-            if each.step is not None:
-                size = each.bits // 8
-                assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
-                shared[each.name] = each.read(index * each.step // size)
         end = (piece + 1) * run[0]
         assert element < end < 1 << 31
-        return end, shared
+        return end, parameters_of(arrays, index)
 
     def position(each: Array, element: int, first: int) -> int:
         """An element of the vector that starts at `first`."""
@@ -167,15 +172,7 @@ def groups_positions(geometry, arrays: list[Array], lanes: int, turns: int, fast
         first_run = run_at(max(start, 0))[1]
         count = run_at(min(start + stretch, length) - 1)[1] - first_run + 1
         assert 0 < count <= turns * lanes + 4
-        prepared = []
-        for index in range(first_run, first_run + count):
-            found = {}
-            for each in arrays:
-                if each.step is not None:
-                    size = each.bits // 8
-                    assert each.step % size == 0 and -(1 << 31) <= each.step < 1 << 31
-                    found[each.name] = each.read(index * each.step // size)
-            prepared.append(found)
+        prepared = [parameters_of(arrays, index) for index in range(first_run, first_run + count)]
 
         def whole(first: int, loaded: dict, here: dict, other: dict, split: int):
             """The lanes of a vector, which has the parameters of another run from `split` on."""

@@ -1,0 +1,161 @@
+"""Formulas as C++: what each element of a run computes, and what is computed once for the run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from skuda.codegen.lowering import Lowering, Site, lowered
+from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.operators import WRAPPING, WRAPS
+from skuda.codegen.printers import Printer
+from skuda.codegen.row_passes import Range
+from skuda.codegen.value_names import UniqueNames
+
+_SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
+
+
+@dataclass(frozen=True)
+class Member:
+    """A value that a run of elements shares: made once, used by each."""
+
+    type: str
+    name: str
+    value: str
+    prepared: bool
+
+
+class CppPrinter(Printer):
+    """C++ as a formula stands, no rule applies: what is computed once a run."""
+
+    target = "cuda"
+    constants = {
+        "inf": "__longlong_as_double(0x7ff0000000000000ll)", "-inf": "-__longlong_as_double(0x7ff0000000000000ll)",
+        "nan": "__longlong_as_double(0x7fffffffffffffffll)", "-nan": "-__longlong_as_double(0x7fffffffffffffffll)",
+    }  # fmt: skip
+    spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
+    precedence = {**Printer.precedence, "not": 7}
+
+    def number(self, node: Node) -> str:
+        return f"{node.text}ll" if node.kind == INT else super().number(node)
+
+    def smallest(self, node: Node) -> str:
+        return f"C(::smallest<{node.text}>)"
+
+    def text(self, node: Node, outer: int = 0) -> str:
+        return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "stored":
+            return f"::stored<{node.text}>({self.text(node.args[0])})"
+        if node.text == WRAPS:
+            return f"{WRAPPING[node.op]}({', '.join(map(self.text, node.args))})"
+        return super().written(node, own)
+
+
+class OncePrinter(CppPrinter):
+    """C++ of what is computed once for a run, from members of `shared` and those that have been made.
+
+    Args:
+        made: names of members, by their values.
+    """
+
+    def __init__(self, made: Mapping[Node, str]):
+        self.made = made
+
+    def text(self, node: Node, outer: int = 0) -> str:
+        return self.made[node] if node.args and node in self.made else super().text(node, outer)
+
+
+class ElementPrinter(CppPrinter):
+    """C++ of what is computed for each element of a run: inputs are members of `element`, what several passes use is a
+    member of `held`, and what a run shares becomes a member of the program, or of the pass.
+
+    Args:
+        site: what formulas are computed for.
+        each: the names that differ between the elements of a run, with their types. Others begin with `shared.`.
+        taken: names that no member may have.
+        ranges: what earlier passes tell of values of an element.
+        called: names of values.
+
+    Attributes:
+        members: what a run shares, made once.
+        within: conditions on values of an element under which the fast forms hold.
+    """
+
+    def __init__(
+        self,
+        site: Site,
+        each: Mapping[str, str],
+        taken: Iterable[str],
+        ranges: Mapping[Node, Range] = {},
+        called: Mapping[Node, str] = {},
+    ):
+        self.site = site
+        self.each = each
+        self.ranges = ranges
+        self.called = called
+        self.within: dict[str, None] = {}
+        self._members: dict[tuple, Member] = {}
+        self._made: dict[Node, str] = {}  # members that formulas may name
+        self._once = OncePrinter(self._made)
+        self._names = UniqueNames(taken)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(self._members.values())
+
+    def varies(self, node: Node) -> bool:
+        """Whether a value differs between the elements of a run."""
+        return bool(node.names() & self.each.keys())
+
+    def name(self, node: Node) -> str:
+        return node.text if "." in node.text else f"element.{node.text}"
+
+    def text(self, node: Node, outer: int = 0) -> str:
+        if node.op != "number" and not self.varies(node):
+            return self.shared(node)
+        rule = lowered(node, self.site, self.varies, self.ranges.__contains__)
+        return super().text(node, outer) if rule is None else self.prepared(*rule)
+
+    def stored(self, node: Node, narrow: str | None) -> str:
+        """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
+        rule = lowered(node, Site.STORE, self.varies) if narrow else None
+        return self.text(node) if rule is None else self.prepared(*rule, narrow)
+
+    def shared(self, node: Node) -> str:
+        """The member that holds a value which is the same for the whole run."""
+        stem = node.text.partition(".")[2] if node.op == "name" else self.called.get(node, "shared_value")
+        value = self._once.text(node)
+        self._made[node] = self.member((node,), CPP.get(node.kind, "C"), stem, value, prepared=False)
+        return self._made[node]
+
+    def prepared(self, rule: Lowering, found: dict[str, Node], output: str = "") -> str:
+        """What a lowering rule makes of a value; `output`: the element of the output that stores it."""
+        words = {f"{name}_type": self.type_of(node) for name, node in found.items()}
+        if rule.holder:
+            words["object"] = self.object(rule, found, words | {"output": output})
+        words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}
+        if rule.within:
+            self.within[rule.within.format(**words)] = None
+        return rule.becomes.format(**words)
+
+    def object(self, rule: Lowering, found: dict[str, Node], words: Mapping[str, str]) -> str:
+        """The member that a rule wants to be made once."""
+        small = all(found[name].bits <= _SMALL for name in rule.once if found[name].kind == INT)
+        type = rule.holder.format(**words, small=str(small).lower())
+        known = self.ranges[found[rule.ranged]].parts if rule.ranged else ()
+        made_of = (*(found[name] for name in rule.once), *known)
+        stem = "steps_in_range" if rule.ranged else rule.kind.lower()
+        arguments = ", ".join(self._once.text(node) for node in made_of)
+        return self.member((type, *made_of), type, stem, arguments, prepared=True)
+
+    def type_of(self, node: Node) -> str:
+        """The element type of an operand; C of what is computed."""
+        return self.each.get(node.text, "C") if node.op == "name" else "C"
+
+    def member(self, key: tuple, type: str, stem: str, value: str, prepared: bool) -> str:
+        """The name of a member, which is made if there is none of this key."""
+        if key not in self._members:
+            self._members[key] = Member(type, self._names.new(stem), value, prepared)
+        return self._members[key].name

@@ -1,0 +1,136 @@
+"""Reductions in formulas: what they are over, and what they reduce."""
+
+from __future__ import annotations
+
+import ast
+
+from skuda.codegen.diagnostics import suggestion
+from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Node
+from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTIONS
+from skuda.codegen.syntax import offset_of
+
+_OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
+
+
+class ReductionReader(Checks):
+    """Reads reductions, counts, and the dimensions that these are over."""
+
+    def value(self, node: ast.expr, depth: int = 0) -> Node:
+        """A value of any kind."""
+        raise NotImplementedError
+
+    def all(self, nodes, depth: int, several: bool = False) -> list[Node]:
+        """Every operand, so that the mistakes of all of them are reported in one run; `several`: a tuple of dimensions
+        may be one."""
+        values, refused = [], None
+        for node in nodes:
+            try:
+                dims = several and isinstance(node, (ast.Tuple, ast.List))
+                values.append(self.dimensions(node, depth) if dims else self.value(node, depth))
+            except Refused as error:
+                refused = error
+        if refused is not None:
+            raise refused
+        return values
+
+    def blocks(self, node: ast.BinOp) -> Node | None:
+        """`d/group_size`: the blocks along a dimension; None for a quotient."""
+        if not isinstance(node.left, ast.Name) or not isinstance(node.right, ast.Name):
+            return None
+        dim, size = (self.scope.values.get(name.id) for name in (node.left, node.right))
+        if dim is None or dim.kind != DIM or len(dim.dims) != 1 or "/" in dim.text:
+            return None
+        if size is None or size.kind != DIM or size.dims:
+            return None
+        return Node("name", (), DIM, dim.dims, text=f"{dim.text}/{size.text}", place=self.place(node))
+
+    def dimensions(self, node: ast.Tuple | ast.List, depth: int) -> Node:
+        """`(n, d)`: several dimensions at once, whatever the order in which they are named."""
+        each = self.all(node.elts, depth)
+        names = set().union(*(value.dims for value in each))
+        for at, value in zip(node.elts, each, strict=True):
+            if value.kind != DIM or not value.dims:
+                raise self.refuse(at, "several values stand together only where they are dimensions", _OVER)
+            if "/" in value.text:
+                raise self.refuse(at, "blocks are along one dimension", f"write `over={value.text}`")
+        if not names or len(names) < sum(len(value.dims) for value in each):
+            raise self.refuse(node, "a dimension is named twice" if names else "no dimension is named", _OVER)
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return Node("name", (), DIM, frozenset(names), text=text, place=self.place(node))
+
+    def reduced(self, name: str, node: ast.Call, over: ast.expr, depth: int) -> Node:
+        """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
+        self.arity(node, name, 1)
+        self.check_over(over)
+        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        self.wraps = self.asked and reduction.of_lowest_bits
+        value, dim = self.all((node.args[0], over), depth, several=True)
+        self.want_dimension(over, dim, value)
+        self.check_c(name, node, value.kind)
+        kinds = (REAL,) if name == MEAN else reduction.kinds
+        if value.kind not in kinds:
+            wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
+            message = f"`{name}` needs {wanted}, this is {KIND_NAME[value.kind]}"
+            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
+        blocks = {dim.text} if "/" in dim.text else set()
+        parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
+        lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})
+        if lacking:
+            message = f"what is reduced does not depend on {', '.join(f'`{name}`' for name in sorted(lacking))}"
+            raise self.refuse(node, message, "reduce an expression over operands that have the dimension")
+        dims = value.dims - parts | blocks
+        place = self.place(node)
+        kind = INT if reduction.gives_index else value.kind
+        bits = value.bits + reduction.wider
+        bits = LENGTH_BITS + 1 if reduction.gives_index else min(bits, 64) if self.wraps else self.width(node, kind, bits)
+        bits = bits if kind == INT else 0
+        total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
+        if name != MEAN:
+            return total
+        count = Node(COUNT, (), REAL, text=dim.text, place=place)
+        return Node("/", (total, count), REAL, dims, place=place)
+
+    def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
+        """`count(over=d)`: how many elements a row has, as a real."""
+        if node.args or len(over) != len(node.keywords) or len(over) != 1:
+            of_dim = bool(over) or not any(value.kind == DIM for value in self.all(node.args, depth, several=True))
+            help = "how many elements are such is `sum(where(condition, 1, 0), over=d)`"
+            help = help if node.args and of_dim else f"write `{COUNT}(over=d)`"
+            raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
+        self.check_c(COUNT, node)
+        self.check_over(over[0])
+        (dim,) = self.all(over, depth, several=True)
+        self.want_dimension(over[0], dim, None)
+        return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
+        if dim.kind == DIM and dim.dims:
+            return
+        help = _OVER
+        if isinstance(over, ast.Name) and reduced is not None and over.id in reduced.dims and not self.stack:
+            help = f"`{over.id}` is an operand here; rename it, or the dimension"
+        raise self.refuse(over, "`over=` needs a dimension", help)
+
+    def check_over(self, over: ast.expr) -> None:
+        """Refuses what no formula has after `over=`, in words about dimensions."""
+        dims = [name for name, value in self.scope.values.items() if value.kind == DIM and value.dims]
+        if isinstance(over, ast.Name) and not self.stack and over.id not in self.scope.values:
+            self.check_hidden(over)
+            help = suggestion(over.id, dims, f"dimensions: {', '.join(dims)}")
+            raise self.refuse(over, f"no input has the dimension `{over.id}`", help)
+        if isinstance(over, (ast.Tuple, ast.List)):
+            for each in over.elts:
+                self.check_over(each)
+        if isinstance(over, ast.Constant) and isinstance(over.value, str):
+            raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
+
+    def instead(self, at: ast.expr, value: Node, kinds: tuple[str, ...]) -> str | None:
+        """How a value becomes one that the reduction takes, as a help text."""
+        if value.kind == BOOL:  # a product takes reals, a sum integers too
+            return f"use `where(condition, {'1, 0' if INT in kinds else '1.0, 0.0'})`"
+        start = offset_of(self.text, at)
+        source = " ".join(self.text.value[start : start + at.end_col_offset - at.col_offset].split())
+        if value.kind == INT and BOOL not in kinds:
+            return f"write `to_real({source if len(source) <= 40 else 'i'})`"
+        return f"write `{source if len(source) <= 40 else 'x'} != 0`" if value.kind != DIM else None

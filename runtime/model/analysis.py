@@ -1,0 +1,86 @@
+"""What follows from the formulas of an operation, as data."""
+
+from __future__ import annotations
+
+from skuda.model.records import Record
+
+COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
+
+
+class Over(Record):
+    """What the reductions of an operation are over.
+
+    Attributes:
+        dims: the dimensions, as the row names them.
+        block: the attribute that is the length of the blocks along the one dimension, where they are over blocks.
+    """
+
+    dims: tuple[str, ...]
+    block: str = ""
+
+    @staticmethod
+    def of(text: str) -> Over:
+        """From its spelling in a formula: `d`, `n, d` or `d/group_size`."""
+        names, _, block = text.partition("/")
+        return Over(tuple(name.strip() for name in names.split(",")), block)
+
+    def __str__(self) -> str:
+        return ", ".join(self.dims) + (f"/{self.block}" if self.block else "")
+
+
+class Reduced(Record):
+    """One reduction: its name in a formula (`sum`), and the type in C++ of what it reduces (`C`, `i64`, `bool`)."""
+
+    how: str
+    element: str
+
+
+class Analysis(Record):
+    """What follows from the formulas of an operation, for plans and schedules. The generator computes it once.
+
+    Attributes:
+        exact: whether every intrinsic is correctly rounded, or made of such steps on CPU and GPU alike.
+        attributes: names of the attributes that the formulas use, which kernels and references take.
+        over: what the reductions are over; None where there are none, or several things.
+        whole: the dimensions that a part of an operation's index space has to have all elements of, for the same
+            elements of its outputs: those of reductions and counts, `d/group_size` where all of a block is enough.
+        partial: of an operation whose outputs are reductions and nothing else, the name of each (`sum`): results of
+            parts of a row make the row's by the same reduction, a sum up to its order. Else empty.
+        counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
+            take that number after the attributes, as `COUNTED`.
+        keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
+        chained: whether some formula names another output.
+        asks_of: the type letters whose smallest values the formulas ask for, C among them.
+        converts: whether some formula converts an integer to the type of its output.
+        of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
+        split: the reductions, where parts of a row can be reduced apart; else empty.
+        reductions: how many values a row is reduced to; 0 where there are none.
+        stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
+            memory, and its own. Empty where that is the inputs alone.
+        updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
+            the same dimensions may be the very array of one.
+        stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
+        stage: which one of such it is, from 1 on; else 0.
+        alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
+            are few and long. A stage of that form has the same number. It is 1 where an elementwise operation may have
+            to pack codes of 4 bits, and of that operation; 0 where there is none.
+    """
+
+    exact: bool = True
+    attributes: tuple[str, ...] = ()
+    over: Over | None = None
+    whole: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    counted: tuple[str, ...] = ()
+    keeps: tuple[str, ...] = ()
+    chained: bool = False
+    asks_of: tuple[str, ...] = ()
+    converts: bool = False
+    of_some: str = ""
+    split: tuple[Reduced, ...] = ()
+    reductions: int = 0
+    stack: tuple[tuple[str, ...], ...] = ()
+    updated: tuple[str, ...] = ()
+    stages: int = 0
+    stage: int = 0
+    alternative: int = 0

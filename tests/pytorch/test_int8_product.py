@@ -1,0 +1,43 @@
+"""Products of 8-bit integers: exact, traced, and refused where they do not fit. tests/gpu has them on a GPU."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from skuda.errors import InvalidProblem
+from skuda.torch.int8_product import int8_product
+
+SIZES = [(1, 3, 5), (2, 16, 8), (17, 8, 24), (33, 7, 129), (0, 4, 4), (64, 48, 32)]
+
+
+def operands(rows: int, columns: int, depth: int) -> list[torch.Tensor]:
+    torch.manual_seed(rows)
+    return [torch.randint(-128, 128, (each, depth), dtype=torch.int8) for each in (rows, columns)]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_the_product_is_exact(sizes):
+    left, right = operands(*sizes)
+    assert torch.equal(int8_product(left, right), left.int() @ right.int().t())
+
+
+def test_it_is_one_operator_of_a_program():
+    left, right = operands(17, 8, 24)
+    torch.library.opcheck(int8_product, (left, right))
+    compiled = torch.compile(lambda left, right: int8_product(left, right) * 2, fullgraph=True)
+    assert torch.equal(compiled(left, right), left.int() @ right.int().t() * 2)
+
+
+@pytest.mark.parametrize(
+    "left, right, message",
+    [
+        (torch.zeros(2, 4), torch.zeros(2, 4, dtype=torch.int8), "expected two matrices of int8, got torch.float32"),
+        (torch.zeros(4, dtype=torch.int8), torch.zeros(2, 4, dtype=torch.int8), r"of shape \(4,\)"),
+        (torch.zeros(2, 4, dtype=torch.int8), torch.zeros(2, 5, dtype=torch.int8), "have 4 elements, those of right 5"),
+    ],
+    ids=["type", "axes", "length"],
+)
+def test_what_does_not_fit_is_refused(left, right, message):
+    with pytest.raises(InvalidProblem, match=message):
+        int8_product(left, right)

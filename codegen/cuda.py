@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from skuda.codegen.cuda_printers import ElementPrinter
 from skuda.codegen.lowering import Site
@@ -98,12 +98,13 @@ class ElementwiseProgram(ProgramInCuda):
         members = {item.name: f"shared.{item.name}" for item in (*self.shared, *self.scalars, *self.values)}
         count = Node("name", (), REAL, text=f"shared.{COUNTED}")
         formulas = {name: with_members(node, members, count) for name, node in program.written_out.items()}
-        self.outputs = tuple(
-            Output(replace(operand, element=self.loaded(operand)), CPP.get(node.kind, "C"), printer.stored(node, self.narrow(operand)))
-            for operand, node in ((operand, formulas[operand.name]) for operand in self.operation.outputs)
-        )
+        self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
         self.members = printer.members
         self.ranges = tuple(printer.within)
+
+    def _output(self, operand: Operand, node: Node, printer: ElementPrinter) -> Output:
+        stored = printer.stored(node, self.narrow(operand))
+        return Output(operand.but(element=self.loaded(operand)), CPP.get(node.kind, "C"), stored)
 
     @property
     def roles(self) -> list[str]:

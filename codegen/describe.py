@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
-from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.nodes import REDUCE
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS

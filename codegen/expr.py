@@ -1,13 +1,13 @@
 """The expression language: restricted Python expressions, typed, with the dimensions they depend on.
 
 Allowed: names, numbers, `+ - * /`, unary minus, comparisons (chains too), `and or not`, the operators of integers and
-booleans (`// % << >> & | ^ ~`), calls to intrinsics and to the functions of the spec. Nothing is ever evaluated, so a hostile formula can neither run code nor put
-text into a source: what a printer writes is made from this tree alone.
+booleans (`// % << >> & | ^ ~`), calls to intrinsics and to the functions of the spec. Nothing is ever evaluated, so a
+hostile formula can neither run code nor put text into a source: what a printer writes is made from this tree alone.
 
 A value is a real (in the compute type C), an exact integer, or a boolean. An integer beside a real becomes
 one (rounded once); nothing else mixes. Integers are exact: the widths are added up, and a formula that could
-leave 64 bits is refused, unless it is within `wrap(...)`, which asks for its lowest bits alone. Where the types of a row
-make C a float for some calls and an integer or boolean for others, a formula has what all of these have.
+leave 64 bits is refused, unless it is within `wrap(...)`, which asks for its lowest bits alone. Where T is floats and
+integers or booleans, so is C, and a formula has what all of these have.
 """
 
 from __future__ import annotations

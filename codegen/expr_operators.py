@@ -38,7 +38,8 @@ class OperatorReader(ReductionReader):
         left, right = self.same_kind(*values)
         bits = bits_of(sign, left.bits, right.bits)
         if sign == "<<" and left.kind == INT and not self.wraps:
-            raise self.refuse(node, "nothing bounds what is shifted to the left", "write `wrap(...)` around the formula")
+            help = "write `wrap(...)` around the formula"
+            raise self.refuse(node, "nothing bounds what is shifted to the left", help)
         bits = 0 if left.kind != INT else min(bits, 64) if is_ring(sign) else self.width(node, INT, bits)
         return Node(sign, (left, right), left.kind, left.dims | right.dims, bits, place=self.place(node))
 

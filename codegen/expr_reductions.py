@@ -82,9 +82,8 @@ class ReductionReader(Checks):
         dims = value.dims - parts | blocks
         place = self.place(node)
         kind = INT if reduction.gives_index else value.kind
-        bits = value.bits + reduction.wider
-        bits = LENGTH_BITS + 1 if reduction.gives_index else min(bits, 64) if self.wraps else self.width(node, kind, bits)
-        bits = bits if kind == INT else 0
+        bits = LENGTH_BITS + 1 if reduction.gives_index else value.bits + reduction.wider
+        bits = self.width(node, kind, min(bits, 64) if self.wraps else bits)
         total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total

@@ -28,12 +28,12 @@ class Operators:
 
     def __init__(self, printer: Printer):
         self.emit, self.real, self.whole, self.constant = printer.emit, printer.real, printer.whole, printer.constant
-        self.intrinsics, self.C = printer.intrinsics, np.dtype(printer.C)
+        self.cast, self.intrinsics, self.C = printer.cast, printer.intrinsics, np.dtype(printer.C)
 
     def value(self, node: Node, *operands: Any) -> Any:
         """The value of an operator."""
         if node.op in _BITS:
-            booleans = node.kind == BOOL or (node.kind != INT and self.C == np.bool_)
+            booleans = node.kind == BOOL or (node.kind != INT and np.bool_ == self.C)
             return self.emit((_OF_BOOLEANS if booleans else _BITS)[node.op], *operands)
         if node.op in ("<<", ">>"):
             return (self.shifted_left if node.op == "<<" else self.shifted_right)(*operands)
@@ -46,7 +46,7 @@ class Operators:
         return self.emit("Where", condition, first, second)
 
     def _divisor(self, b: Any) -> tuple[Any, Any, Any]:
-        """Whether a divisor is 0, and -1, by which no processor divides the least integer; the others, and 1 for these."""
+        """Whether a divisor is 0, and -1, by which no processor divides the least integer; others, and 1 for these."""
         of_zero, of_minus = (self.emit("Equal", b, self.whole(each)) for each in (0, -1))
         return of_zero, of_minus, self.where(self.emit("Or", of_zero, of_minus), self.whole(1), b)
 
@@ -71,16 +71,16 @@ class Operators:
         quotient = self.emit("Div", self.emit("Sub", a, rest), b)
         signs = self.emit("Xor", self.emit("Less", b, zero), self.emit("Less", rest, zero))
         differs = self.emit("And", self.emit("Not", self.emit("Equal", rest, zero)), signs)
-        quotient = chosen(self.intrinsics.unless(differs), quotient, self.emit("Sub", quotient, one), _ANY_SIGN)
+        quotient = chosen(self.intrinsics.unless(differs), quotient, self.emit("Sub", quotient, one), node.args)
         whole = self.emit("Floor", quotient)
         above = self.emit("Greater", self.emit("Sub", quotient, whole), self.real(0.5))
-        whole = self.emit("Add", whole, self.emit("Cast", above, to=_number(self.C)))
+        whole = self.emit("Add", whole, self.cast(above, self.C))
         is_zero = self.emit("Equal", quotient, zero)
-        whole = chosen(self.intrinsics.unless(is_zero), whole, self.emit("Mul", plain, zero), _ANY_SIGN)
-        return chosen(self.intrinsics.unless(self.emit("Equal", b, zero)), whole, plain, _ANY_SIGN)
+        whole = chosen(self.intrinsics.unless(is_zero), whole, self.emit("Mul", plain, zero), node.args)
+        return chosen(self.intrinsics.unless(self.emit("Equal", b, zero)), whole, plain, node.args)
 
     def _power(self, by: Any) -> tuple[Any, Any, Any]:
-        """Whether there are so many bits; the number, 63 if not; and its power of two, the last of which is negative."""
+        """Whether a shift is beyond 63 bits; its bits, 63 if so; and their power of two, which is negative for 63."""
         zero, most = self.whole(0), self.whole(63)
         beyond = self.emit("Or", self.emit("Less", by, zero), self.emit("Greater", by, most))
         bits = self.where(beyond, most, by)
@@ -96,8 +96,3 @@ class Operators:
         sign = self.where(self.emit("Less", a, zero), self.whole(-1), zero)
         return self.where(last, sign, self.quotient(a, self.where(last, self.whole(1), power)))
 
-
-def _number(dtype: np.dtype) -> int:
-    from skuda.codegen.onnx_printer import element_type
-
-    return element_type(dtype)

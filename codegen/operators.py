@@ -41,7 +41,8 @@ _FLOAT, _NUMBERS, _ALL = frozenset({"float"}), frozenset({"float", "int"}), froz
 _OF_C = dict.fromkeys(("+", "-", "*", "neg", "//", "%", "abs", "sign", "sum", "prod"), _NUMBERS)
 _OF_C |= dict.fromkeys(("min", "max", "clamp", "argmax", "argmin"), _NUMBERS)
 _OF_C |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "where", "any", "all"), _ALL)
-_OF_C |= dict.fromkeys(("&", "|", "^", "~"), frozenset({"int", "bool"})) | dict.fromkeys(("<<", ">>"), frozenset({"int"}))
+_OF_C |= dict.fromkeys(("&", "|", "^", "~"), frozenset({"int", "bool"}))
+_OF_C |= dict.fromkeys(("<<", ">>"), frozenset({"int"}))
 
 # What the operators take beside values of C: exact integers, booleans.
 KINDS = dict.fromkeys(("//", "%", "<<", ">>"), ("int",)) | dict.fromkeys(("&", "|", "^", "~"), ("int", "bool"))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from skuda.codegen.element_types import APART
 from skuda.codegen.intrinsics import COMMON_HEADER
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.codegen.element_types import APART
 from skuda.model.operation import COMPUTE, Operation, Over, Reduced
 
 

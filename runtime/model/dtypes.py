@@ -1,8 +1,9 @@
 """The element types: one table, from which every other fact about a type is derived.
 
 A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message
-and in the name of a file. Integers of at most 8 bits are s and u (`s8`, `u4`), wider ones are i and u (`i16`, `u32`); each
-is data as well as codes. A bool is a byte, 0 or 1; any other byte is read as true. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
+and in the name of a file. Integers of at most 8 bits are s and u (`s8`, `u4`), wider ones are i and u (`i16`, `u32`);
+each is data as well as codes. A bool is a byte, 0 or 1; any other byte is read as true. A 4-bit type is packed two to a
+byte, low nibble first, and travels as uint8.
 e4m3 is OCP's form of it: no infinities, the largest value is 448. `runtime/cuda/types.cuh` says the same to kernels:
 `skuda generate` writes it from this table.
 """

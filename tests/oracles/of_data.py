@@ -13,7 +13,8 @@ from .binding import oracle
 from .floats import FORMATS, NAN, Value, compute_format, decode, encode
 
 # Of each integer type: how many bits it has, and whether it has a sign.
-INTEGERS = {"i64": (64, True), "i32": (32, True), "i16": (16, True), "s8": (8, True), "u8": (8, False), "u32": (32, False)}
+INTEGERS = {"i64": (64, True), "i32": (32, True), "i16": (16, True), "s8": (8, True)}
+INTEGERS |= {"u32": (32, False), "u8": (8, False)}
 
 
 def wrapped(value: int, word: str) -> int:
@@ -26,7 +27,8 @@ def wrapped(value: int, word: str) -> int:
 def either(word: str, of_floats: Callable[..., Value], of_integers: Callable[..., int], *elements: int) -> int:
     """What is stored: of floats one function of their values, of integers and booleans another."""
     if word in FORMATS:
-        return encode(of_floats(*(decode(each, FORMATS[word]) for each in elements), compute_format(word)), FORMATS[word])
+        values = (decode(each, FORMATS[word]) for each in elements)
+        return encode(of_floats(*values, compute_format(word)), FORMATS[word])
     result = of_integers(*elements)
     return int(bool(result)) if word == "bool" else wrapped(result, word)
 

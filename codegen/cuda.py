@@ -11,7 +11,7 @@ from skuda.codegen.printers import spelled_formulas
 from skuda.codegen.program import Program, loaded
 from skuda.codegen.value_names import with_members
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand, Operation
+from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
 from skuda.schedules import abi
 
 
@@ -79,6 +79,18 @@ class ProgramInCuda:
         floats = [letter for letter in op.types if letter in op.kernel_letters and op.in_compute(letter)]
         return f"compute_t<{floats[0]}>" if floats else "f32"
 
+    @property
+    def attribute_types(self) -> list[str]:
+        """The types of attributes in the kernels' arguments."""
+        return ["f64" if self.field(value).type == "C" else "i64" for value in self.values]
+
+    def field(self, item: Operand | Attribute) -> Parameter:
+        """An operand or attribute as the methods of a formula take it: widened."""
+        element = item.element if isinstance(item, Operand) else item.type
+        if self.operation.in_compute(element):
+            return Parameter("C", item.name)
+        return Parameter("bool" if element == "bool" else "i64", item.name)
+
 
 class ElementwiseProgram(ProgramInCuda):
     """What templates/elementwise_program.cu.jinja needs to know of one program.
@@ -114,11 +126,6 @@ class ElementwiseProgram(ProgramInCuda):
         return [f"{role}<{self.loaded(operand)}>" for found in each for role, operand in found]
 
     @property
-    def attribute_types(self) -> list[str]:
-        """The types of attributes in the kernels' arguments."""
-        return ["f64" if self.field(value).type == "C" else "i64" for value in self.values]
-
-    @property
     def element_fields(self) -> list[Parameter]:
         """The inputs of an element, as formulas take them."""
         return [*map(self.field, self.arrays)]
@@ -127,15 +134,3 @@ class ElementwiseProgram(ProgramInCuda):
     def shared_fields(self) -> list[Parameter]:
         """What a run shares, as formulas take it."""
         return [*map(self.field, (*self.parameters, *self.scalars, *self.values))]
-
-    def field(self, item: Operand | Attribute) -> Parameter:
-        """As formulas take it: widened."""
-        return parameter_of(self.operation, item)
-
-
-def parameter_of(op: Operation, item: Operand | Attribute) -> Parameter:
-    """An operand or attribute as the methods of a formula take it: widened."""
-    element = item.element if isinstance(item, Operand) else item.type
-    if op.in_compute(element):
-        return Parameter("C", item.name)
-    return Parameter("bool" if element == "bool" else "i64", item.name)

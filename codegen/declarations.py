@@ -368,7 +368,7 @@ class Declarations(TypeLetters):
     def check_mixed(self, named: Mapping[str, str]) -> None:
         """Refuses operands and attributes of floats, by their names, beside a T that makes C an integer."""
         for name, element in named.items() if self.mixed else ():
-            if element != "T" and self.kind_of(element)[0] == REAL:
+            if element != "T" and all(DTYPES[word].kind == "float" for word in self.words(element)):
                 message = f"`{name}` is of type {element}, a float, where C may be an integer or boolean, as T is"
                 self.error(self.places.get(name, self.place), message, "declare it as `T`, or as integers")
 

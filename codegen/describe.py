@@ -230,12 +230,17 @@ class DescribedProgram:
     @cached_property
     def guarantee_text(self) -> str:
         """The promise, in words."""
-        if self.operation.analysis.exact:
+        letters = self.operation.types
+        if self.operation.analysis.exact and any(map(self.operation.in_compute, letters)):
+            mixed = any(map(self.operation.is_mixed, letters))
+            lowest = "; integers are computed in 64 bits and stored as their lowest" if mixed else ""
             return (
                 "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
                 "rounded in C (f64 where T is f64, else f32), or made of such steps in one order "
-                "(sums, elementary functions: docs/numerics.md), and the result is rounded once at the store"
+                f"(sums, elementary functions: docs/numerics.md), and the result is rounded once at the store{lowest}"
             )
+        if self.operation.analysis.exact:
+            return "the same bits on CPU and GPU, and for every layout and alignment: integers of 64 bits"
         return (
             "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "
             "every layout and alignment of one machine; transcendental functions follow the libraries of "

@@ -36,11 +36,12 @@ class OperatorReader(ReductionReader):
             raise self.refuse(node, f"`{of}` is not part of the formula language", help)
         self.want_operands(sign, node, values)
         left, right = self.same_kind(*values)
-        bits = bits_of(sign, left.bits, right.bits)
+        never_minus_one = right.op == "number" and not right.text.startswith("-")
+        bits = left.bits if sign == "//" and never_minus_one else bits_of(sign, left.bits, right.bits)
         if sign == "<<" and left.kind == INT and not self.wraps:
             help = "write `wrap(...)` around the formula"
             raise self.refuse(node, "nothing bounds what is shifted to the left", help)
-        bits = 0 if left.kind != INT else min(bits, 64) if is_ring(sign) else self.width(node, INT, bits)
+        bits = 0 if left.kind != INT else min(bits, 64) if self.wraps else self.width(node, INT, bits)
         return Node(sign, (left, right), left.kind, left.dims | right.dims, bits, place=self.place(node))
 
     def inverted(self, node: ast.UnaryOp, value: Node) -> Node:
@@ -59,7 +60,7 @@ class OperatorReader(ReductionReader):
     def want_operands(self, sign: str, node: ast.expr, values) -> None:
         """Refuses operands that an operator of integers and booleans does not take."""
         kinds = {value.kind for value in values}
-        taken = kinds if len(kinds) == 1 else kinds - {INT}  # an integer becomes a value of C beside one
+        taken = kinds - {INT} if REAL in kinds else kinds  # an integer becomes a value of C beside one
         if len(taken) == 1 and (taken <= {*KINDS[sign]} or taken == {REAL}):
             return self.check_c(sign, node, *taken)
         wanted = " or ".join({INT: "integers", BOOL: "booleans"}[kind] for kind in KINDS[sign])

@@ -6,6 +6,8 @@ kernels call the functions of `WRAPPING`, which are defined there.
 
 from __future__ import annotations
 
+from collections import ChainMap
+
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS, Intrinsic
 
 HEADER = "data.cuh"  # what sources include that read or compute integers and booleans as data
@@ -34,7 +36,7 @@ OPERATORS: dict[str, Intrinsic] = {
         _operator("~", "bits_not", r"\mathord{{\sim}} {0}", "of two's complement, or of a boolean", 1),
     )
 }  # fmt: skip
-FUNCTIONS = {**INTRINSICS, **CONVERSIONS, **OPERATORS}  # what has a row with its spellings
+FUNCTIONS = ChainMap(OPERATORS, CONVERSIONS, INTRINSICS)  # what has a row with its spellings, intrinsics first
 
 # What C may be where an operator, an intrinsic or a reduction stands: the kinds of element types.
 _FLOAT, _NUMBERS, _ALL = frozenset({"float"}), frozenset({"float", "int"}), frozenset({"float", "int", "bool"})

@@ -37,17 +37,6 @@ _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # not
 LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
 
 
-@dataclass(frozen=True)
-class _Wanted:
-    """A value that a pass is to make of each element: as in `Value`."""
-
-    name: str
-    node: Node
-    how: str = ""
-    operand: Operand | None = None
-    kind: str = ""
-
-
 @dataclass
 class _Found:
     """What the analysis of one program has named so far."""
@@ -131,15 +120,15 @@ class RowAnalysis:
         if how in OF_FINITE:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
-    def _wanted(self, formulas: Mapping[str, Node]) -> list[list[_Wanted]]:
+    def _wanted(self, formulas: Mapping[str, Node]) -> list[list[Value]]:
         """What each pass is to make: reductions level by level, then the outputs."""
         names, levels = self._found.reductions, self._found.levels
-        wanted: list[list[_Wanted]] = [[] for _ in range(1 + max(levels.values()))]
+        wanted: list[list[Value]] = [[] for _ in range(1 + max(levels.values()))]
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
-            wanted[level].append(_Wanted(names[reduction].text, _named(node, names), how, None, reduction.kind))
+            wanted[level].append(Value(names[reduction].text, _named(node, names), how, None, reduction.kind))
         wanted.append(
-            [_Wanted(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
+            [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
         )
         return wanted
 
@@ -149,10 +138,10 @@ class RowAnalysis:
             return Node("stored", (node,), REAL, node.dims, text=operand.element)
         return node
 
-    def _split(self, outputs: list[_Wanted]) -> Split:
+    def _split(self, outputs: list[Value]) -> Split:
         """Values are reduced one by one: what is asked of groups of them is asked of each."""
         names = self._found.reductions
-        reductions = [_Wanted(n.text, _named(r.args[0], names), _class_of(r), None, r.kind) for r, n in names.items()]
+        reductions = [Value(n.text, _named(r.args[0], names), _class_of(r), None, r.kind) for r, n in names.items()]
         return Split(
             self._pass([*reductions, *outputs], [], []),
             () if outputs else self._extremes(),
@@ -187,7 +176,7 @@ class RowAnalysis:
             stored[whole] = Node("name", (), node.kind, node.dims, node.bits, names[operand])
         return tuple(values), stored
 
-    def _held(self, passes: list[list[_Wanted]]) -> dict[Node, str]:
+    def _held(self, passes: list[list[Value]]) -> dict[Node, str]:
         """Names of the values of an element that several passes would compute, and that cost something."""
         users: dict[Node, set[int]] = {}
         for index, values in enumerate(passes):
@@ -268,7 +257,7 @@ class RowAnalysis:
                 put(value.name)
         return tuple(found)
 
-    def _pass(self, wanted: list[_Wanted], before: list[list[_Wanted]], outputs: list[_Wanted]) -> Pass:
+    def _pass(self, wanted: list[Value], before: list[list[Value]], outputs: list[Value]) -> Pass:
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
                 known = part in self.held and part != but
@@ -276,10 +265,10 @@ class RowAnalysis:
 
             return node.replaced(name)
 
-        def value(each: _Wanted) -> Value:
+        def value(each: Value) -> Value:
             node = renamed(each.node)
             raw = next((o for o in self.arrays if each.how and node.op == "name" and node.text == o.name), None)
-            return Value(each.name, node, each.how, each.operand, each.kind, raw)
+            return replace(each, node=node, raw=raw)
 
         here = {part for each in wanted for part in each.node.parts() if part in self.held}
         earlier = {part for values in before for each in values for part in each.node.parts()}
@@ -293,7 +282,7 @@ class RowAnalysis:
         ranges = self._ranges([replace(each, node=renamed(each.node)) for values in before for each in values])
         return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands)
 
-    def _ranges(self, reduced: Sequence[_Wanted]) -> dict[Node, Range]:
+    def _ranges(self, reduced: Sequence[Value]) -> dict[Node, Range]:
         """What reductions tell of the values that they are of."""
         by_class = {(value.how, value.node): value.name for value in reduced}
         found: dict[Node, Range] = {}

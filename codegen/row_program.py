@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from skuda.codegen.cuda import ProgramInCuda, parameter_of
+from skuda.codegen.cuda import ProgramInCuda
 from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP
@@ -46,6 +46,8 @@ class PassText:
 class RowProgram(ProgramInCuda):
     """What templates/row_program.cu.jinja prints of a program."""
 
+    attributes = ProgramInCuda.attribute_types  # as that template calls it
+
     def __init__(self, program: Program):
         super().__init__(program)
         row = self.row = RowAnalysis(program)
@@ -60,7 +62,7 @@ class RowProgram(ProgramInCuda):
     @property
     def element_members(self) -> list[str]:
         """The inputs with an element for each of a row's."""
-        return [f"{parameter_of(self.operation, o).type} {o.name}" for o in self.row.elements]
+        return [f"{self.field(o).type} {o.name}" for o in self.row.elements]
 
     @property
     def held_members(self) -> list[str]:
@@ -71,7 +73,7 @@ class RowProgram(ProgramInCuda):
     def shared_members(self) -> list[str]:
         """What a row shares: its length, what it is given, what passes find, the outputs that it has one of."""
         row = self.row
-        given = [(parameter_of(self.operation, item).type, name) for item, name in row.given.items()]
+        given = [(self.field(item).type, name) for item, name in row.given.items()]
         found = [(CPP.get(value.kind, "C"), value.name) for each in row.passes[:-1] for value in each.values]
         flags = [("bool", name) for name in row.finite.values()]
         made = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
@@ -83,11 +85,6 @@ class RowProgram(ProgramInCuda):
         found = [f"PerElement<{self.loaded(o)}>" for o in self.arrays]
         found += [f"{'PerColumn' if o in self.row.columns else 'PerRow'}<{self.loaded(o)}>" for o in self.shared]
         return found + [f"ScalarOf<{self.loaded(o)}>" for o in self.scalars]
-
-    @property
-    def attributes(self) -> list[str]:
-        """The types of attributes as a kernel takes them."""
-        return ["f64" if parameter_of(self.operation, v).type == "C" else "i64" for v in self.values]
 
     @property
     def outputs(self) -> list[str]:

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from functools import cache
-from importlib import resources
+from pathlib import Path
 
 from skuda.errors import CompileError, MissingDependency, Unsupported
 from skuda.model.records import Record
@@ -37,6 +37,7 @@ OPTIONS = (
 MINIMAL, MINIMAL_SINCE = "--minimal", (12, 4)
 
 SLOW_SECONDS = 1.0
+_FOLDER = Path(__file__).parents[1]
 
 
 class Compiled(Record):
@@ -57,24 +58,34 @@ class Compiled(Record):
 def headers() -> dict[str, str]:
     """The text of every header, by the name that a source includes it under: those of `runtime/cuda/`, and the sizes
     of the architecture that the process has chosen."""
-    folder = resources.files("skuda").joinpath("cuda")
-    files = [file for file in folder.iterdir() if file.name.endswith(".cuh")]
-    found = {file.name: file.read_text(encoding="utf-8") for file in files}
-    found[tuning.HEADER] = tuning.header(tuning.chosen())
-    return dict(sorted(found.items()))
+    names = [file.name for file in (_FOLDER / "cuda").iterdir() if file.name.endswith(".cuh")]
+    return {name: _header(name, tuning.chosen()) for name in sorted([*names, tuning.HEADER])}
+
+
+def _header(name: str, arch: str) -> str | None:
+    """The text of a header, for an architecture; None where there is none of that name."""
+    return tuning.header(arch) if name == tuning.HEADER else _file(name)
+
+
+@cache
+def _file(name: str) -> str | None:
+    """The text of a header of `runtime/cuda/`. A first call reads no others than those of its kernel."""
+    try:
+        return (_FOLDER / "cuda" / name).read_text(encoding="utf-8")
+    except OSError:
+        return None
 
 
 def included(source: str, arch: str | None = None) -> dict[str, str]:
     """The headers that a source includes, itself or through others, as they are for an architecture (else for the
     one that the process has chosen): what it means depends on no other."""
-    known, found, waiting = headers(), {}, [source]
-    if arch is not None:
-        known = known | {tuning.HEADER: tuning.header(arch)}
+    found: dict[str, str] = {}
+    waiting = [source]
     while waiting:
         for name in _named(waiting.pop()):
-            if name in known and name not in found:
-                found[name] = known[name]
-                waiting.append(known[name])
+            if name not in found and (text := _header(name, arch or tuning.chosen())) is not None:
+                found[name] = text
+                waiting.append(text)
     return dict(sorted(found.items()))
 
 

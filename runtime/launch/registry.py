@@ -7,10 +7,9 @@ loaded on first use.
 from __future__ import annotations
 
 import importlib
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, cached_property
-from importlib import resources
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING
 
@@ -30,6 +29,7 @@ if TYPE_CHECKING:
 
 # By what their names end with.
 _CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
+_KINDS = ("Plan", *_CLASSES)
 REFERENCE = table.Variant("reference", Layout.STRIDED)
 
 
@@ -94,7 +94,7 @@ class Catalog:
 
     def source(self, name: str) -> str:
         """The text of a CUDA source, by the name that operations give it."""
-        return source_text(resources.files(self.package), name)
+        return source_text(folder_of(self.package), name)
 
     def attribute(self, name: str):
         """A plan class, descriptor, args or function by its name.
@@ -102,7 +102,10 @@ class Catalog:
         Raises:
             AttributeError: there is none; names the nearest.
         """
-        stem, backward, kind = re.fullmatch(r"(.*?)(Backward)?(Plan|Args|Descriptor|Results)?", name).groups("")
+        kind = next((each for each in _KINDS if name.endswith(each)), "")
+        whole = name.removesuffix(kind)
+        stem = whole.removesuffix("Backward")
+        backward = whole[len(stem) :]
         row = self._rows.get(stem) or name.removesuffix("_backward")
         if row in self.modules:
             found = vars(self.module(row)).get(f"{stem}{backward}Plan" if kind else name)
@@ -123,6 +126,16 @@ class Catalog:
         """Every public name: functions, and the classes that all operations have."""
         stems = [*self._rows, *(f"{class_stem(name)}Backward" for name in self.gradients)]
         return [*self.functions(), *(stem + kind for stem in stems for kind in ("Plan", "Args", "Descriptor"))]
+
+
+def folder_of(package: str) -> Traversable:
+    """The folder of a package. By its path where there is one: importlib.resources takes a tenth of a first call."""
+    folder = Path(next(iter(importlib.import_module(package).__path__)))
+    if folder.is_dir():
+        return folder
+    from importlib import resources
+
+    return resources.files(package)
 
 
 def source_text(package: Traversable, name: str) -> str:

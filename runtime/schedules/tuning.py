@@ -16,7 +16,6 @@ all GPUs have in common, such as 65,536 registers of a block.
 from __future__ import annotations
 
 import os
-import re
 from functools import cache
 
 from skuda.errors import Unsupported
@@ -349,10 +348,11 @@ def tuning_for(arch: str) -> Tuning:
     Raises:
         Unsupported: that is no architecture.
     """
-    number = re.fullmatch(r"sm_(\d+)[af]?", arch)
-    if number is None:
+    prefix, _, number = arch.partition("_")
+    number = number.removesuffix("a").removesuffix("f")  # of sm_90a, sm_100f
+    if prefix != "sm" or not number.isdecimal():
         raise Unsupported(f"{arch!r} is no architecture, such as 'sm_90'")
-    older = [each for each in TUNINGS if each <= int(number[1])]
+    older = [each for each in TUNINGS if each <= int(number)]
     return TUNINGS[max(older) if older else min(TUNINGS)]
 
 
@@ -384,7 +384,15 @@ def constants(arch: str) -> dict[str, int]:
 def header(arch: str) -> str:
     """The text of `tuning.cuh` for an architecture: each constant after what the classes above say of it."""
     said = f"{Launch.__doc__}{Tuning.__doc__}"  # without a word where Python was told to drop such texts
-    comments = {name.upper(): text for name, text in re.findall(r"^ {8}(\w+): (.+(?:\n {12}.+)*)", said, re.MULTILINE)}
+    comments: dict[str, str] = {}
+    name = ""
+    for line in said.splitlines():  # 8 spaces, a name, what it is; 12 spaces, more of that
+        if line.startswith(" " * 12) and name:
+            comments[name] += f"\n{line.strip()}"
+        elif line.startswith(" " * 8):
+            name, _, text = line.strip().partition(": ")
+            name = name.upper()
+            comments[name] = text
     lines = ["// Sizes that are right for an architecture, written from skuda.schedules.tuning.", "#pragma once"]
     for name, size in constants(arch).items():
         lines += [f"// {line.strip()}" for line in comments.get(name, "").splitlines()]

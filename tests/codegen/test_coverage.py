@@ -36,7 +36,7 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 def test_a_run_takes_few():
     """One H200 has ten minutes for a catalog three times as large: three times as many choices of types, few more
     structures, and a turn as large as this one's."""
-    assert len(chosen().covering) < 4_100
+    assert len(chosen().covering) < 4_400
     assert all(len(turn) <= 1.2 * coverage.TURN for turn in chosen().turns)
 
 

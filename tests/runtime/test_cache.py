@@ -103,7 +103,7 @@ def test_source_entry_and_architecture_each_make_another_entry(fake_compiler, fo
 def test_every_header_that_is_included_is_part_of_the_key(monkeypatch, fake_compiler, changed):
     source, *rest = REQUEST
     headers = {"a.cuh": '#include "b.cuh"\n', "b.cuh": "", "other.cuh": ""}
-    monkeypatch.setattr(compiler, "headers", lambda: headers)
+    monkeypatch.setattr(compiler, "_file", headers.get)
     cached_cubin('#include "a.cuh"\n' + source, *rest)
     headers["other.cuh"] = "// another"
     cached_cubin('#include "a.cuh"\n' + source, *rest)

@@ -27,7 +27,7 @@ SLOTS = "struct Slots { void* output; double factor; };"
 @pytest.fixture(autouse=True)
 def slots_header(monkeypatch):
     """One small header in place of the package's own."""
-    monkeypatch.setattr(compiler, "headers", lambda: {"slots.cuh": SLOTS})
+    monkeypatch.setattr(compiler, "_file", {"slots.cuh": SLOTS}.get)
 
 
 def cubin_of(expression: str) -> bytes:
@@ -136,7 +136,7 @@ def test_a_missing_library_names_the_extra_and_what_was_looked_for(monkeypatch, 
         compile_cubin(SCALE, "scale.cu", ["scale<float>"], "sm_90")
     assert isinstance(caught.value, ImportError)
     monkeypatch.undo()  # installed meanwhile: the failure must not have been remembered
-    monkeypatch.setattr(compiler, "headers", lambda: {"slots.cuh": SLOTS})
+    monkeypatch.setattr(compiler, "_file", {"slots.cuh": SLOTS}.get)
     assert compile_cubin(SCALE, "scale.cu", ["scale<float>"], "sm_90").cubin
 
 
@@ -174,7 +174,7 @@ def test_headers_are_all_those_of_the_package(monkeypatch):
 
 def test_a_source_means_what_it_includes_and_no_more(monkeypatch):
     texts = {"a.cuh": '#include "b.cuh"\n', "b.cuh": "// b", "other.cuh": "// other", "c.cuh": '\n  #include "a.cuh"'}
-    monkeypatch.setattr(compiler, "headers", lambda: texts)
+    monkeypatch.setattr(compiler, "_file", texts.get)
     assert compiler.included('// no #include "other.cuh"\n#include "a.cuh"\nint x;') == {
         "a.cuh": texts["a.cuh"],
         "b.cuh": texts["b.cuh"],
@@ -195,7 +195,7 @@ def test_nvrtc_reads_no_schedule_but_that_of_the_kernel(monkeypatch):
         "runs.cuh": "// runs",
         "erf.cuh": "// erf",
     }
-    monkeypatch.setattr(compiler, "headers", lambda: texts)
+    monkeypatch.setattr(compiler, "_file", texts.get)
     source = '#include "all.cuh"\n#include "erf.cuh"\n'
 
     def left_out(*entries: str) -> set[str]:

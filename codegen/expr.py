@@ -145,7 +145,8 @@ class _Reader(OperatorReader):
         if node.value == inf:
             raise self.refuse(node, "the number does not fit a double")
         if self.scope.computes != {"float"}:
-            raise self.refuse(node, "C may be an integer, as the types of this row allow: this is a real", "numbers are integers there")
+            message = "C may be an integer, as the types of this row allow: this is a real"
+            raise self.refuse(node, message, "numbers are integers there")
         return Node("number", (), REAL, text=repr(node.value), place=self.place(node))
 
     def _Name(self, node: ast.Name, depth: int) -> Node:

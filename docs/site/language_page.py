@@ -10,6 +10,7 @@ import formulas
 from skuda.codegen import expr, syntax
 from skuda.codegen.intrinsics import ABSENT, CONSTANTS, CONVERSIONS, INSTEAD, INTRINSICS, Intrinsic
 from skuda.codegen.nodes import SMALLEST
+from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
 from skuda.codegen.schema import schema_text
 from skuda.codegen.spec import library
@@ -79,7 +80,10 @@ def _operators() -> Iterator[str]:
     compare = " ".join(f"`{sign}`" for sign in expr.COMPARE.values())
     yield f"{arithmetic} and a leading `-` on numbers; {compare} on numbers, also in chains (`low <= x <= high`);"
     yield "`and`, `or`, `not` on booleans. Each step on reals is rounded once, to nearest, ties to even. Integers are"
-    yield "exact; the quotient of two integers is not in the language.\n"
+    yield "exact; the quotient of two integers is `//`.\n"
+    yield "Of integers, and of T where it is integers too:\n"
+    yield from _table(("operator", "rule"), ((f"`{row.name}`".replace("|", "\\|"), row.rule) for row in OPERATORS.values()))
+    yield ""
     yield "Not in the language, and what to write instead:\n"
     refused = [(f"`{sign}`", instead) for sign, instead in syntax.REFUSED_OPERATORS.values()]
     yield from _table(("not", "instead"), refused)

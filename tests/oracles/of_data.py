@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from math import prod
 
 from . import floats
 from .binding import oracle
@@ -285,3 +286,16 @@ def where(condition, a, b, *, T):
 def where_backward(condition, d_output, *, T):
     value = encode(decode(d_output, FORMATS[T]), FORMATS[T])
     return (value, 0) if condition else (0, value)
+
+
+# ---- of rows ----
+
+
+@oracle(over="reduced")
+def sum_of_integers(input, *, T):
+    return wrapped(sum(input), "i64")
+
+
+@oracle(over="reduced")
+def prod_of_integers(input, *, T):
+    return wrapped(prod(input), "i64")

@@ -82,7 +82,8 @@ def _operators() -> Iterator[str]:
     yield "`and`, `or`, `not` on booleans. Each step on reals is rounded once, to nearest, ties to even. Integers are"
     yield "exact; the quotient of two integers is `//`.\n"
     yield "Of integers, and of T where it is integers too:\n"
-    yield from _table(("operator", "rule"), ((f"`{row.name}`".replace("|", "\\|"), row.rule) for row in OPERATORS.values()))
+    rules = ((f"`{row.name}`".replace("|", "\\|"), row.rule) for row in OPERATORS.values())
+    yield from _table(("operator", "rule"), rules)
     yield ""
     yield "Not in the language, and what to write instead:\n"
     refused = [(f"`{sign}`", instead) for sign, instead in syntax.REFUSED_OPERATORS.values()]

@@ -20,6 +20,10 @@ from skuda.torch import nn
 
 WIDTH, HIDDEN, HEADS, SHARED_HEADS = 4096, 14336, 32, 8
 EPS = 1e-5
+NORMS = {  # by code: a norm, and one of a sum, in kernels that make codes
+    "s8": (skuda.rms_norm_dynamic_quantize, skuda.add_rms_norm_dynamic_quantize),
+    "e4m3": (skuda.rms_norm_dynamic_quantize_fp8, skuda.add_rms_norm_dynamic_quantize_fp8),
+}
 
 
 class Block(torch.nn.Module):
@@ -75,15 +79,11 @@ class OfCodes(Block):
         return made
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.code == "s8":
-            first = nn.Codes(*skuda.rms_norm_dynamic_quantize(x, self.first_norm.weight, eps=EPS, dtype="s8"), x.dtype)
-            mixed = self.attention(self.mix(first))
-            x, *codes = skuda.add_rms_norm_dynamic_quantize(mixed, x, self.second_norm.weight, eps=EPS, dtype="s8")
-            read = nn.Codes(*codes, x.dtype)
-        else:
-            mixed = self.attention(self.mix(skuda.rms_norm(x, self.first_norm.weight, eps=EPS)))
-            x, read = skuda.add_rms_norm(mixed, x, self.second_norm.weight, eps=EPS)
-            read = nn.quantized(read, self.code)
+        norm, add_norm = NORMS[self.code]
+        first = nn.Codes(*norm(x, self.first_norm.weight, eps=EPS, dtype=self.code), x.dtype)
+        mixed = self.attention(self.mix(first))
+        x, *codes = add_norm(mixed, x, self.second_norm.weight, eps=EPS, dtype=self.code)
+        read = nn.Codes(*codes, x.dtype)
         product = nn.quantized((self.gate_proj(read), self.up_proj(read)), self.code, before="silu_mul")
         return x + self.down_proj(product)
 

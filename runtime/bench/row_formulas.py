@@ -161,6 +161,9 @@ _BEFORE_CODES: dict[str, Callable[[Problem], Formula]] = {
     "silu_mul_dynamic_quantize": lambda problem: lambda gate, up: functional.silu(gate) * up,
     **{f"{name}_dynamic_quantize": _ROWS[name] for name in ("rms_norm", "add_rms_norm", "layer_norm", "softmax")},
 }
+_BEFORE_CODES |= {  # the same with codes that are floats of 8 bits
+    f"{name}_fp8": make for name, make in _BEFORE_CODES.items() if name.endswith("_dynamic_quantize")
+}
 
 
 def _stored(make: Callable[[Problem], Formula]) -> Callable[[Problem], Formula]:

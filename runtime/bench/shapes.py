@@ -99,6 +99,8 @@ ALIKE = frozenset(
     amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
     mean_backward prod_backward
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
+    rms_norm_dynamic_quantize_fp8 add_rms_norm_dynamic_quantize_fp8 layer_norm_dynamic_quantize_fp8
+    silu_mul_dynamic_quantize_fp8 gelu_dynamic_quantize_fp8 gelu_tanh_dynamic_quantize_fp8
     gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token""".split()
 )
 AGAIN = {DECODE, MISALIGNED, *CORE}  # of elementwise operations that take the same ways as others

@@ -11,10 +11,9 @@ from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from skuda.arrays.libraries import WATCHERS
-
 # Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
 FULL, ARRAY, INTEGER, REAL = "full", "array", "integer", "real"
+_MODES = "dispatch_modes", "function_modes", "forward"  # of torch, which see a call with any tensors
 SHAPE = 3  # where a call's options have `shape`
 
 
@@ -98,12 +97,14 @@ class Text:
         given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
         new = self._new()
         followed = []
-        if self.is_torch:  # a sparse tensor may be recorded here: the function is called once more, and refuses it
+        if self.is_torch:
+            # Transforms give tensors without memory, which are refused below. Autocast changes nothing where element
+            # types are those that served before. What is recorded is looked at once more, by `of_recorded`.
             followed = [
-                *self._refused([f"{name}()" for name in WATCHERS]),
+                *self._refused([f"{name}()" for name in _MODES]),
                 "recorded = gradients()",
                 f"if recorded and ({gradients}):",
-                "    return repeated if out is None and stream is None else None",
+                "    return repeated if out is None and stream is None and not transforms() else None",
             ]
         if shaped:  # True == 1
             other.append(f"[*map(type, options[{SHAPE}])] != whole")
@@ -132,7 +133,7 @@ class Text:
         names += ["whole"] * shaped + [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
         return self._made("def made(values, attributes, options, stream):", body,
-                          [*names, *(["gradients", *WATCHERS] if self.is_torch else [])])  # fmt: skip
+                          [*names, *(["gradients", "transforms", *_MODES] if self.is_torch else [])])  # fmt: skip
 
     def of_recorded(self) -> str:
         """A function of the inputs of a call that `of_call` has looked at and autograd records: as `of_call`, without

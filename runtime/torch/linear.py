@@ -8,17 +8,24 @@ import torch
 
 import skuda
 from skuda.errors import InvalidProblem
+from skuda.generated import CATALOG
+from skuda.torch.shared_codes import SharedCodes
 
 CODES = {"s8": torch.int8, "e4m3": torch.float8_e4m3fn}
 # What torch's products of matrices on GPUs take: rows of the first one, and multiples of all other extents.
 _LEAST_ROWS = {"s8": 17, "e4m3": 1}
 _MULTIPLE = {"s8": 8, "e4m3": 16}
+_KIND = {"s8": "", "e4m3": "_fp8"}  # in the names of operations that find a scale
+_SCALED_SINCE = (8, 9)  # the capability from which torch multiplies floats of 8 bits
+_SCALED: dict[torch.device, bool] = {}  # of devices that were asked: asking torch takes microseconds
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32)
 _FUSED = {  # modules in whose kernel codes are made: the operation, and its arguments from the module
     "RMSNorm": lambda module: ("rms_norm", (module.weight,), {"eps": module.eps}),
     "LayerNorm": lambda module: ("layer_norm", (module.weight, module.bias), {"eps": module.eps}),
     "GELU": lambda module: ("gelu_tanh" if module.approximate == "tanh" else "gelu", (), {}),
     "Softmax": lambda module: ("softmax", (), {}),
 }
+_ROWS = frozenset(CATALOG.functions())
 
 
 class Codes(NamedTuple):
@@ -41,8 +48,9 @@ def quantized(x, code: str = "s8", before: torch.nn.Module | str | None = None) 
     Args:
         x: [..., features], f16, bf16 or f32; a tuple of tensors if `before` takes several.
         code: "s8" or "e4m3".
-        before: what is to be computed first: a module (skuda's RMSNorm, LayerNorm, GELU and softmax of the last axis
-            with s8 are computed in the same kernel, without rounding between), or the name of an operation.
+        before: what is to be computed first: a module, or the name of an operation. Skuda's RMSNorm, LayerNorm and
+            GELU, of s8 its softmax of the last axis, and what the catalog has with `_dynamic_quantize` or
+            `_dynamic_quantize_fp8` after its name, are computed in the same kernel, without rounding between.
 
     Raises:
         InvalidProblem: another code, or a tensor of another type.
@@ -51,19 +59,18 @@ def quantized(x, code: str = "s8", before: torch.nn.Module | str | None = None) 
         raise InvalidProblem(f"quantized: code is {code!r}, expected one of {', '.join(CODES)}")
     inputs = x if isinstance(x, tuple) else (x,)
     dtype = inputs[0].dtype
-    if dtype not in (torch.float16, torch.bfloat16, torch.float32):
+    if dtype not in _FLOATS:
         raise InvalidProblem(f"quantized: x has {dtype} elements, expected float16, bfloat16 or float32 ones")
     if before is not None:
-        fused = _fused(before, inputs) if code == "s8" else None
+        fused = _fused(before, inputs, code)
         if fused is not None:
             return Codes(*fused, dtype)
         inputs = (getattr(skuda, before)(*inputs) if isinstance(before, str) else before(*inputs),)
-    if code == "s8":
-        return Codes(*skuda.dynamic_quantize_per_token(*inputs, dtype="s8"), dtype)
-    return Codes(*skuda.dynamic_quantize_fp8_per_token(*inputs, dtype="e4m3"), dtype)
+    quantize = skuda.dynamic_quantize_per_token if code == "s8" else skuda.dynamic_quantize_fp8_per_token
+    return Codes(*quantize(*inputs, dtype=code), dtype)
 
 
-def _fused(before, inputs: tuple):
+def _fused(before, inputs: tuple, code: str):
     """Scale and codes of what is computed before, in one kernel; None where there is none."""
     if isinstance(before, str):
         name, parameters, options = before, (), {}
@@ -71,13 +78,16 @@ def _fused(before, inputs: tuple):
         name, parameters, options = _FUSED[type(before).__name__](before)
     else:
         return None
+    row = f"{name}_dynamic_quantize{_KIND[code]}"
+    if row not in _ROWS:
+        return None
     if len(getattr(before, "normalized_shape", (1,))) > 1 or getattr(before, "dim", -1) != -1:
         return None  # rows of other axes
     if options.get("eps", 0) is None:
         options["eps"] = torch.finfo(inputs[0].dtype).eps
     while parameters and parameters[-1] is None:
         parameters = parameters[:-1]
-    return getattr(skuda, f"{name}_dynamic_quantize")(*inputs, *parameters, **options, dtype="s8")
+    return getattr(skuda, row)(*inputs, *parameters, **options, dtype=code)
 
 
 class Linear8Bit(torch.nn.Module):
@@ -89,6 +99,8 @@ class Linear8Bit(torch.nn.Module):
     e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and column, in an order that is the GPU's, and
     with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older than sm_89, they are summed in f32.
 
+    Layers that `skuda.torch.patch` made of those of one parent quantize a tensor once that they all get.
+
     It is for inference: codes have no gradient, and a backward pass through it raises. It loads the state_dict of a
     `torch.nn.Linear`, whose weight it then quantizes, and its own. `.to(dtype)` and the like leave codes and scales
     alone.
@@ -99,6 +111,8 @@ class Linear8Bit(torch.nn.Module):
         before: a module that is called first, as of `quantized`.
         fast_accum: of `torch._scaled_mm`.
     """
+
+    shared: SharedCodes | None = None  # what several layers that get one tensor quantize it by
 
     def __init__(
         self, in_features: int, out_features: int, bias: bool = True, device=None, dtype=None, *,
@@ -128,42 +142,63 @@ class Linear8Bit(torch.nn.Module):
         return made.train(linear.training)
 
     def forward(self, x: torch.Tensor | Codes) -> torch.Tensor:
-        if isinstance(x, torch.Tensor):
-            x = quantized(x, self.code, self.before)
-        dtype = x.dtype
-        if torch.is_autocast_enabled(x.values.device.type):
-            dtype = torch.get_autocast_dtype(x.values.device.type)
-        rows = x.values.reshape(-1, self.in_features)
-        scale = x.scale.reshape(-1)
-        made = self._of_s8(rows, scale, dtype) if self.code == "s8" else self._of_e4m3(rows, scale, dtype)
-        return made.reshape(*x.values.shape[:-1], self.out_features)
+        if not isinstance(x, torch.Tensor):
+            return self._product(x, x.values.shape)
+        shares = self.shared is not None and self.before is None
+        if shares and not torch.compiler.is_compiling():  # which merges equal steps itself
+            return self._product(self.shared.codes(self, x), x.shape)
+        return self._product(self._codes(x), x.shape)
+
+    def _codes(self, x: torch.Tensor) -> Codes:
+        """The codes of a tensor, as rows of a matrix where that costs no copy."""
+        if self.before is None and x.ndim != 2 and x.is_contiguous():
+            x = _as_matrix(x)
+        return quantized(x, self.code, self.before)
+
+    def _product(self, codes: Codes, shape: tuple[int, ...]) -> torch.Tensor:
+        """The result for codes of a tensor of some shape."""
+        scale, values, dtype = codes
+        if torch.is_autocast_enabled(values.device.type):
+            dtype = torch.get_autocast_dtype(values.device.type)
+        if values.ndim != 2:
+            values, scale = _as_matrix(values), scale.reshape(-1)
+        made = self._of_s8(values, scale, dtype) if self.code == "s8" else self._of_e4m3(values, scale, dtype)
+        return made if len(shape) == 2 else made.reshape(*shape[:-1], self.out_features)
 
     def _of_s8(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         left, right = self._padded(rows, torch.int8)
-        sums = torch._int_mm(left, right.t())[: rows.shape[0], : self.out_features]
-        if self.bias is None:
+        sums, bias = self._cut(torch._int_mm(left, right.t()), rows), self.bias
+        if bias is None:
             return skuda.dequantize_sums(sums, scale, self.weight_scale, dtype=dtype)
-        bias = self.bias if self.bias.dtype in (dtype, torch.float32) else self.bias.to(dtype)
+        if bias.dtype not in (dtype, torch.float32):
+            bias = bias.to(dtype)
         return skuda.dequantize_sums(sums, scale, self.weight_scale, bias, dtype=dtype)
 
     def _of_e4m3(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        scale, weight_scale, bias = scale.unsqueeze(1), self.weight_scale, self.bias
         if not has_scaled_product(rows.device):
             sums = rows.float() @ self.weight.float().t()
         else:
             left, right = self._padded(rows, torch.uint8)
-            as_they_are = left.shape == rows.shape and right.shape == self.weight.shape
-            if dtype == torch.bfloat16 and as_they_are:  # the only type that row-wise scales give
-                return torch._scaled_mm(
-                    left, right.t(), scale_a=scale[:, None], scale_b=self.weight_scale[None],
-                    bias=None if self.bias is None else self.bias.to(dtype),
-                    out_dtype=dtype, use_fast_accum=self.fast_accum,
+            if dtype == torch.bfloat16 and left is rows and right.shape[0] == self.out_features:
+                if bias is not None and bias.dtype != dtype:
+                    bias = bias.to(dtype)
+                return torch._scaled_mm(  # bf16 is the only type that row-wise scales give
+                    left, right.t(), scale_a=scale, scale_b=weight_scale.unsqueeze(0), bias=bias, out_dtype=dtype,
+                    use_fast_accum=self.fast_accum,
                 )  # fmt: skip
             one = torch.ones((), device=rows.device)
             sums = torch._scaled_mm(
                 left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=self.fast_accum
-            )[: rows.shape[0], : self.out_features]
-        made = sums * scale[:, None] * self.weight_scale
-        return (made if self.bias is None else made + self.bias).to(dtype)
+            )
+            sums = self._cut(sums, rows)
+        made = sums * scale * weight_scale
+        return (made if bias is None else made + bias).to(dtype)
+
+    def _cut(self, sums: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
+        """A product of padded matrices without what was added."""
+        whole = sums.shape[0] == rows.shape[0] and sums.shape[1] == self.out_features
+        return sums if whole else sums[: rows.shape[0], : self.out_features]
 
     def _padded(self, rows: torch.Tensor, bits: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
         """Both operands with zeros added to the extents that torch's product takes; themselves where nothing is added.
@@ -174,8 +209,8 @@ class Linear8Bit(torch.nn.Module):
         weight, multiple, least = self.weight, _MULTIPLE[self.code], _LEAST_ROWS[self.code]
         if takes_any_extent(weight.device):
             return rows, weight
-        more = -self.in_features % multiple
-        below, columns = max(0, least - rows.shape[0]), -self.out_features % multiple
+        more, columns = -self.in_features % multiple, -self.out_features % multiple
+        below = max(0, least - rows.shape[0])
         if more or below:
             rows = torch.nn.functional.pad(rows.view(bits), (0, more, 0, below)).view(rows.dtype)
         if more or columns:
@@ -205,6 +240,11 @@ class Linear8Bit(torch.nn.Module):
         )
 
 
+def _as_matrix(x: torch.Tensor) -> torch.Tensor:
+    """Rows of the last axis."""
+    return x.unsqueeze(0) if x.ndim == 1 else x.flatten(0, -2)
+
+
 def _weight_codes(weight: torch.Tensor, code: str) -> tuple[torch.Tensor, torch.Tensor]:
     """The codes of a weight of [out_features, in_features], and a scale for each of out_features."""
     made = quantized(weight.detach().contiguous(), code)
@@ -213,7 +253,14 @@ def _weight_codes(weight: torch.Tensor, code: str) -> tuple[torch.Tensor, torch.
 
 def has_scaled_product(device: torch.device) -> bool:
     """Whether torch multiplies floats of 8 bits there."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (8, 9)
+    if device.type != "cuda":
+        return False
+    if torch.compiler.is_compiling():  # which asks once
+        return torch.cuda.get_device_capability(device) >= _SCALED_SINCE
+    found = _SCALED.get(device)
+    if found is None:
+        found = _SCALED[device] = torch.cuda.get_device_capability(device) >= _SCALED_SINCE
+    return found
 
 
 def takes_any_extent(device: torch.device) -> bool:

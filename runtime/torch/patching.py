@@ -10,7 +10,8 @@ import torch
 from skuda.errors import InvalidProblem
 from skuda.model.records import Record
 from skuda.torch import nn
-from skuda.torch.linear import CODES
+from skuda.torch.linear import CODES, Linear8Bit
+from skuda.torch.shared_codes import SharedCodes
 
 _ROWS, _EPS = 4, 0.05  # of the tensor by which a module is tried, and what it may be off at most
 _GATED = ("gate_proj", "up_proj", "down_proj")
@@ -125,6 +126,20 @@ class _Work:
             if module is not None:
                 self._at(model, key, module, f"{prefix}{key}")
                 self.within(model._modules[key], f"{prefix}{key}.")
+        self._share(model)
+
+    def _share(self, parent: torch.nn.Module) -> None:
+        """Lets new layers of one parent that may get the same tensor share its codes."""
+        alike: dict[int, list[Linear8Bit]] = {}
+        made = {id(new) for _, _, _, new in self.places}
+        for layer in dict.fromkeys(parent._modules.values()):
+            if type(layer) is Linear8Bit and id(layer) in made and layer.shared is None:
+                alike.setdefault(layer.in_features, []).append(layer)
+        for layers in alike.values():
+            if len(layers) > 1:
+                shared = SharedCodes(len(layers))
+                for layer in layers:
+                    layer.shared = shared
 
     def _at(self, parent: torch.nn.Module, key: str, module: torch.nn.Module, name: str) -> None:
         if not _speaks_of(module, self.linear):

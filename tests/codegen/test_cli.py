@@ -310,7 +310,8 @@ def test_show_types_names_the_kernels(skuda_command):
 @pytest.mark.parametrize("name", [row.name for row in load(REPOSITORY / "ops.yaml").rows])
 def test_show_serves_every_operation(skuda_command, name):
     plans = [plan for plan in registry.catalogs()[0].own_plans(name) if not plan.operation.analysis.stage]
-    word = next(word for word in ("f64", "i32") if word in plans[0].operation.words_of("T"))
+    words = {word for types in plans[0].operation.combinations for word in types.values()}
+    word = next(word for word in ("f64", "i32", "f32") if word in words)
     status, out, err = skuda_command("show", name, "--types", word)
     assert (status, err) == (0, "")
     assert all(f"  {plan.operation.name}" in out and f"== {plan.operation.function} ==" in out for plan in plans)

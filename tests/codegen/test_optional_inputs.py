@@ -195,7 +195,8 @@ def test_what_is_built_of_a_row_is_all_that_its_calls_reach(chosen, sources, dir
 def test_the_command_line_shows_forms_with_their_row(capsys):
     assert main(["list", "layer_norm"]) == 0
     heads, *rows = (line for line in capsys.readouterr().out.splitlines() if not line.startswith(" "))
-    assert [row.split()[0] for row in rows] == ["layer_norm", "layer_norm_dynamic_quantize"]
+    fused = ["layer_norm_dynamic_quantize", "layer_norm_dynamic_quantize_fp8"]
+    assert [row.split()[0] for row in rows] == ["layer_norm", *fused]
     assert rows[0].split()[2] == "forward+backward"
     assert main(["list", "layer_norm", "--skus"]) == 0
     assert "\nlayer_norm_without_bias_bf16_weight_f32__row64x4\n" in capsys.readouterr().out

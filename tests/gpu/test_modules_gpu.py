@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 import skuda
 import skuda.torch.nn as nn
+from skuda.torch import linear
 from skuda.torch.int8_product import int8_product
 from skuda.torch.linear import has_scaled_product
 
@@ -59,6 +61,82 @@ def test_compiled(code):
         for rows in (32, 5):
             x = torch.randn(rows, 64, device="cuda").bfloat16()
             assert torch.equal(compiled(x), layer(x))
+
+
+@pytest.mark.parametrize("name, rest", [("RMSNorm", (64,)), ("LayerNorm", (64,)), ("GELU", ()), ("GELU", ("tanh",))])
+@pytest.mark.parametrize("code", ["s8", "e4m3"])
+def test_codes_of_what_is_before_have_the_bits_of_the_cpu(code, name, rest):
+    before, x = getattr(nn, name)(*rest).bfloat16(), torch.randn(33, 64).bfloat16()
+    with torch.no_grad():
+        wanted, found = nn.quantized(x, code, before), nn.quantized(x.cuda(), code, before.cuda())
+    assert torch.equal(found.scale.cpu(), wanted.scale)
+    assert torch.equal(found.values.cpu().view(torch.int8), wanted.values.view(torch.int8))
+
+
+# ---- codes that layers share ----
+
+
+class Read(torch.nn.Module):
+    """Two layers of one tensor."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = (torch.nn.Linear(64, 64, bias=False).bfloat16() for _ in range(2))
+
+    def forward(self, x):
+        return self.first(x), self.second(x)
+
+
+def shared_layers(code: str) -> tuple[Read, Read]:
+    """Layers that share codes, and the same ones that do not."""
+    torch.manual_seed(0)
+    model = Read().cuda()
+    skuda.torch.patch(model, linear=code)
+    alone = copy.deepcopy(model)
+    alone.first.shared = alone.second.shared = None
+    return model, alone
+
+
+def same(found, wanted) -> bool:
+    return all(torch.equal(first, second) for first, second in zip(found, wanted, strict=True))
+
+
+@pytest.mark.parametrize("code", ["s8", "e4m3"])
+@torch.no_grad()
+def test_codes_are_shared_on_one_stream(monkeypatch, code):
+    model, alone = shared_layers(code)
+    x, made, quantized = torch.randn(32, 64, device="cuda").bfloat16(), [], linear.quantized
+    wanted = alone(x)
+    monkeypatch.setattr(linear, "quantized", lambda *given: made.append(given) or quantized(*given))
+    assert same(model(x), wanted) and len(made) == 1
+    first = model.first(x)
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        second = model.second(x)
+    torch.cuda.current_stream().wait_stream(side)
+    assert same((first, second), wanted) and len(made) == 3  # the stream beside waits for no codes
+
+
+@pytest.mark.parametrize("code", ["s8", "e4m3"])
+@torch.no_grad()
+def test_a_graph_makes_its_own_codes(code):
+    """Also where the same layers were called with the same tensor before, and one alone was last."""
+    model, alone = shared_layers(code)
+    x, side = torch.randn(32, 64, device="cuda").bfloat16(), torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            model(x)
+        model.first(x)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=side):
+        second, first = model.second(x), model.first(x)
+    for _ in range(2):
+        x.copy_(torch.randn(32, 64))
+        graph.replay()
+        assert same((first, second), alone(x))
 
 
 def test_lsq_learns_as_on_the_cpu():

@@ -86,6 +86,17 @@ def test_calls_that_repeat_one_and_then_do_not():
     assert out._version == 1
     with torch.autocast("cuda", torch.float16):
         assert same(skuda.softmax(x).cpu(), expected)
+        learned = x.clone().requires_grad_()
+        (half,) = torch.autograd.grad(skuda.softmax(learned).square().sum(), learned)
+    assert same(half.cpu(), gradients(skuda.softmax, x.cpu())[1])
+    other = rows(4, 8, seed=2).cuda()  # which no transform wraps
+
+    def both(x, other):
+        return (skuda.softmax(x) * skuda.softmax(other)).sum()
+
+    for transform in (torch.func.grad, torch.func.functionalize, lambda f: torch.vmap(lambda x: f(x[None]))):
+        found = [transform(lambda x, other=each: both(x, other))(y) for y, each in ((x, other), (x.cpu(), other.cpu()))]
+        assert torch.allclose(found[0].cpu(), found[1], atol=1e-6)
     with pytest.raises(skuda.SkudaError):
         skuda.softmax(x, axis=True)
     with pytest.raises(skuda.SkudaError):

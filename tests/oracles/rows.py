@@ -682,7 +682,7 @@ def _quantized(values: Sequence[Span], q_min, q_max, scale, element, scale_eleme
     compute = compute_format(element)
     wanted = [values[i] for i in _positions(values, wanted)]
     least = decode(LEAST, FORMATS[scale_element or compute.word])
-    return _scale(values, q_max, least, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
+    return symmetric_scale(values, q_max, least, compute), _codes(wanted, scale, 0, q_min, q_max, element, compute.word)
 
 
 def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, element, scale_element: str) -> Codes:
@@ -699,7 +699,8 @@ def _codes(values: Sequence[Span], scale: int, zero_point: int, q_min, q_max, el
     return codes
 
 
-def _scale(values: Sequence[Span], q_max: int, least: Value, compute) -> Span:
+def symmetric_scale(values: Sequence[Span], q_max: int | Fraction, least: Value, compute) -> Span:
+    """Where the largest finite magnitude / q_max lies; the least value in place of 0, 1 where the magnitude is 0."""
     if any(not each.finite and not each.exact or each is ANY for each in values):
         return ANY  # finite or not: the largest is of these or of others
     sizes = [spans.magnitude(each) for each in values if each.finite]
@@ -708,5 +709,5 @@ def _scale(values: Sequence[Span], q_max: int, least: Value, compute) -> Span:
     size = spans.largest(sizes)
     if size.low.zero:
         return ANY
-    scale = spans.divide(size, point(integer(q_max, compute)), compute)
+    scale = spans.divide(size, point(real(q_max, compute)), compute)
     return spans.largest([scale, point(least)])

@@ -126,24 +126,37 @@ def test_a_linear_layer_compiled(code):
 
 
 @pytest.mark.parametrize(
-    "before, operation",
+    "before, name",
     [
-        (filled(nn.RMSNorm(24)), skuda.rms_norm_dynamic_quantize),
-        (filled(nn.LayerNorm(24)), skuda.layer_norm_dynamic_quantize),
-        (filled(nn.LayerNorm(24, bias=False)), skuda.layer_norm_dynamic_quantize),
-        (nn.GELU(), skuda.gelu_dynamic_quantize),
-        (nn.GELU("tanh"), skuda.gelu_tanh_dynamic_quantize),
-        (nn.Softmax(-1), skuda.softmax_dynamic_quantize),
+        (filled(nn.RMSNorm(24)), "rms_norm"),
+        (filled(nn.LayerNorm(24)), "layer_norm"),
+        (filled(nn.LayerNorm(24, bias=False)), "layer_norm"),
+        (nn.GELU(), "gelu"),
+        (nn.GELU("tanh"), "gelu_tanh"),
+        (nn.Softmax(-1), "softmax"),
     ],
 )
-def test_what_is_before_a_linear_layer_is_in_its_kernel(before, operation):
-    x, weights = rows(5, 24), [each.detach() for each in before.parameters()]
+def test_what_is_before_a_linear_layer_is_in_its_kernel(before, name):
+    x, weights = rows(5, 24).bfloat16(), [each.detach() for each in before.parameters()]
     options = {"eps": before.eps or torch.finfo(x.dtype).eps} if hasattr(before, "eps") else {}
     with torch.no_grad():
-        found = nn.quantized(x, "s8", before)
-        assert same(tuple(found[:2]), tuple(operation(x, *weights, **options, dtype="s8")))
-        of_floats = nn.quantized(x, "e4m3", before)
-        assert same(tuple(of_floats[:2]), tuple(skuda.dynamic_quantize_fp8_per_token(before(x), dtype="e4m3")))
+        for code, operation in (("s8", f"{name}_dynamic_quantize"), ("e4m3", f"{name}_dynamic_quantize_fp8")):
+            found = nn.quantized(x, code, before)
+            if hasattr(skuda, operation):
+                wanted = getattr(skuda, operation)(x, *weights, **options, dtype=code)
+            else:  # there is no such row: what is before is rounded
+                wanted = skuda.dynamic_quantize_fp8_per_token(before(x), dtype=code)
+            assert same(tuple(found[:2]), tuple(wanted)) and found.dtype == x.dtype
+    assert hasattr(skuda, f"{name}_dynamic_quantize_fp8") == (name != "softmax")
+
+
+@pytest.mark.parametrize("code, kind", [("s8", ""), ("e4m3", "_fp8")])
+def test_an_operation_before_by_its_name(code, kind):
+    gate, up = rows(5, 24).bfloat16(), rows(5, 24, seed=7).bfloat16()
+    of_codes = getattr(skuda, f"silu_mul_dynamic_quantize{kind}")(gate, up, dtype=code)
+    assert same(tuple(nn.quantized((gate, up), code, "silu_mul")[:2]), tuple(of_codes))
+    alone = getattr(skuda, f"dynamic_quantize{kind}_per_token")(skuda.standardize(gate), dtype=code)
+    assert same(tuple(nn.quantized(gate, code, "standardize")[:2]), tuple(alone))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])

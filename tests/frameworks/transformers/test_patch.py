@@ -40,7 +40,33 @@ def test_a_tied_head_stays():
     assert sorted(set(report.replaced.values())) == ["Linear8Bit", "RMSNorm", "SwiGLU"]
 
 
-@pytest.mark.parametrize("linear", [None, "s8"])
+@pytest.mark.parametrize("code", ["s8", "e4m3"])
+def test_a_patched_llama_quantizes_each_tensor_once(monkeypatch, code):
+    """In each layer: for query, key and value; for the projection behind attention; for gate and up; for down."""
+    from skuda.torch import linear, nn
+
+    model, tokens = LlamaForCausalLM(LlamaConfig(**SMALL)).eval(), torch.arange(12).reshape(2, 6)
+    skuda.torch.patch(model, linear=code, keep=("lm_head",))
+    made, quantized = [], linear.quantized
+
+    def noted(x, *rest, **named):
+        made.append(x)
+        return quantized(x, *rest, **named)
+
+    for module in (linear, nn):
+        monkeypatch.setattr(module, "quantized", noted)
+    with torch.no_grad():
+        found = model(tokens, use_cache=False).logits
+        assert len(made) == 4 * SMALL["num_hidden_layers"]
+        for layer in model.modules():
+            if isinstance(layer, nn.Linear8Bit):
+                layer.shared = None
+        made.clear()
+        assert torch.equal(model(tokens, use_cache=False).logits, found)
+        assert len(made) == 6 * SMALL["num_hidden_layers"]
+
+
+@pytest.mark.parametrize("linear", [None, "s8", "e4m3"])
 def test_a_patched_llama_is_one_graph(linear):
     torch._dynamo.reset()
     model = LlamaForCausalLM(LlamaConfig(**SMALL)).eval()

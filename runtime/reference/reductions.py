@@ -123,7 +123,7 @@ class Rows:
         """Values as an output holds them: rounded to its element type, and widened again."""
         dtype = DTYPES[self._types.get(element, element)]
         if dtype.kind != "float":
-            return self.wrapped(values, element) if dtype.kind == "int" else values
+            return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
 
     def smallest(self, element: str):

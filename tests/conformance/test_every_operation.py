@@ -163,7 +163,7 @@ class Drawn:
             return floats(self._float_bits(operand, word, count, shape, space), word).reshape(shape)
         low, high = RANGE.get(word) or (-20 * (word != "u32"), 20)
         if word == "bool":
-            return self.rng.random(shape) < 0.5
+            return np.asarray(self.rng.random(shape) < 0.5)
         if self.kind == "any bits" and word in WIDE:  # of every magnitude, and the ends
             bits = self.rng.integers(0, 256, count * WIDE[word]().itemsize, np.uint8).view(WIDE[word])
             bits = bits >> self.rng.integers(0, 8 * bits.itemsize, count).astype(bits.dtype)

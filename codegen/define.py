@@ -230,6 +230,7 @@ class SessionCatalog(registry.Catalog):
         (row,) = spec.rows
         forms = {row.name: tuple(form.name for form in row.forms.values())} if row.forms else {}
         super().__init__(package, (row.name,), forms, gradients_of(spec))
+        self.spec = spec
         files = render(spec)
         self._source = files[SOURCE.path.format(name=row.name)]
         path = PLANS.path.format(name=row.name)

@@ -12,7 +12,6 @@ them where it is not (ONNX says nothing of NaN in `Max`, nor which of two zeros 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from skuda.codegen.onnx_reductions import Reductions
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
 from skuda.errors import Unsupported
+from skuda.frameworks.placing import Placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand
 
@@ -41,28 +41,6 @@ class Emitter(Protocol):
 
     def constant(self, array: np.ndarray) -> Any:
         """A constant."""
-
-
-@dataclass(frozen=True)
-class Placing:
-    """How the arrays of a call lie.
-
-    Attributes:
-        rank: axes of the operation's space.
-        axes: of each dimension the axes that it is, as the arrays of the call have them.
-        ranks: of each operand by name, how many axes its array has.
-        words: element types by type letter, C among them.
-        values: of the attributes that formulas use, and the lengths of blocks.
-        shape: of an array with all dimensions, where a call says it and no input shows it; or that of what codes of 4
-            bits were packed from. Numbers, or a value of the graph. None where the call says none.
-    """
-
-    rank: int
-    axes: Mapping[str, tuple[int, ...]]
-    ranks: Mapping[str, int]
-    words: Mapping[str, str]
-    values: Mapping[str, int | float]
-    shape: Any = None
 
 
 def lacking(program: Program) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.element_types import APART
@@ -10,7 +10,7 @@ from skuda.codegen.intrinsics import COMMON_HEADER
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.model.operation import COMPUTE, Operation, Over, Reduced
+from skuda.model.operation import COMPUTE, Operand, Operation, Over, Reduced
 
 
 @dataclass(frozen=True)
@@ -149,15 +149,56 @@ def whole_dims(formulas: Collection[Node]) -> tuple[str, ...]:
     return tuple(sorted({name for text in found for name in text.split(", ")}))
 
 
-def partial_results(formulas: Mapping[str, Node]) -> tuple[str, ...]:
-    """The reduction that the formula of each output is, if every one makes its result of its results of parts."""
-    names = [node.op.removeprefix(REDUCE) for node in formulas.values()]
-    for node, name in zip(formulas.values(), names, strict=True):
-        if not node.op.startswith(REDUCE) or REDUCTIONS[name].gives_index or "/" in node.text:
-            return ()
-        if len(node.reductions()) > 1 or node.counts() or node.names() & formulas.keys():
-            return ()
-    return tuple(names)
+def partial_results(
+    outputs: Sequence[Operand], formulas: Mapping[str, Node]
+) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Of each dimension that is reduced and along which parts can be computed apart nevertheless, how each output
+    follows from theirs: by which reduction, or, where the text is empty, as their elements side by side.
+
+    Args:
+        outputs: the operands.
+        formulas: of each; one may name outputs above it.
+    """
+    written: dict[str, Node] = {}
+    for name, node in formulas.items():
+        written[name] = node.replaced(lambda each: written.get(each.text) if each.op == "name" else None)
+    found = {}
+    for dim in (text for text in whole_dims(formulas.values()) if "/" not in text):
+        found[dim] = [_of_parts(operand, written[operand.name], dim) for operand in outputs]
+    return tuple((dim, tuple(hows)) for dim, hows in found.items() if None not in hows)
+
+
+def _of_parts(operand: Operand, node: Node, dim: str) -> str | None:
+    """How an output follows from its parts along a dimension; None where it does not."""
+    if any(each.name == dim for each in operand.dims):
+        return None if _knows_all(node, dim) else ""
+    return _joined(node, dim)
+
+
+def _knows_all(node: Node, dim: str) -> bool:
+    """Whether a value is made of a reduction or a count over a dimension."""
+    return any(dim in Over.of(each.text).dims for each in (*node.reductions(), *node.counts()))
+
+
+def _joined(node: Node, dim: str) -> str | None:
+    """The reduction that makes a value of those of parts along a dimension; None where none does. A sum may be
+    multiplied or divided by what is the same for all parts."""
+    name = node.op.removeprefix(REDUCE)
+    if node.op.startswith(REDUCE):
+        over, index = Over.of(node.text), REDUCTIONS[name].gives_index
+        plain = dim in over.dims and not over.block and not index and not _knows_all(node.args[0], dim)
+        return name if plain else None
+    if node.op == "neg":
+        return _sum_of(node.args[0], dim)
+    if node.op in ("*", "/"):
+        for part, other in (node.args, node.args[::-1]) if node.op == "*" else (node.args,):
+            if dim not in other.dims and not _knows_all(other, dim) and _sum_of(part, dim):
+                return "sum"
+    return None
+
+
+def _sum_of(node: Node, dim: str) -> str | None:
+    return "sum" if node.kind == REAL and _joined(node, dim) == "sum" else None
 
 
 def _unguarded(node: Node, guarded: frozenset[str]) -> Iterator[Node]:

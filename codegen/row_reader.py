@@ -79,8 +79,8 @@ class RowReader(Formulas):
             self.error(self.texts[name].place, message, "remove it, or use it in an output")
         if len(self.diagnostics) > before:
             return None
-        lacking = {a.name for a in attributes if a.name not in used} if self.absent else of_backward
-        own = tuple(a for a in forward.operation.attributes if a.name not in lacking)
+        # What the gradient alone reads is said in the call that is recorded; a form lacks what its row alone uses.
+        own = tuple(a for a in forward.operation.attributes if a.name in used | of_backward)
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
         return row if self.absent else replace(row, forms=self.forms(row))
@@ -259,7 +259,7 @@ class RowReader(Formulas):
                 attributes=tuple(name for name in names if name in used),
                 over=Over.of(*over) if len(over) == 1 else None,
                 whole=whole_dims([node for _, node in formulas.values()]),
-                partial=partial_results({name: node for name, (_, node) in formulas.items()}),
+                partial=partial_results(outputs, {name: node for name, (_, node) in formulas.items()}),
                 counted=Over.of(counted.pop()).dims if counted else (),
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
-from skuda.codegen.program import HANDED_ON, Program, analysed, partial_results, whole_dims
+from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
@@ -208,7 +208,7 @@ class _Splitter:
         operation = analysed(
             operation,
             whole=whole_dims(formulas.values()),
-            partial=partial_results(formulas),
+            partial=(),
             chained=bool(used & formulas.keys()),
             converts=converts,
         )

@@ -2,8 +2,8 @@
 
     python examples/llama_block.py [--device cuda] [--tokens 16 128 1024 2048 4096]
 
-Prints milliseconds for a sequence of so many tokens, eager and under torch.compile, and the cosine of what the block
-adds to its input with what a block of f32 adds.
+Prints milliseconds for a sequence of so many tokens, eager, under torch.compile and as a CUDA graph, and the cosine of
+what the block adds to its input with what a block of f32 adds.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import argparse
 import copy
 
 import torch
-from timing import milliseconds
+from timing import WAYS, milliseconds
 from torch.nn import functional
 
 import skuda
@@ -103,7 +103,7 @@ def run(
     some = inputs[min(tokens, key=lambda count: abs(count - 128))]
     wanted, found = exact(some.float()) - some.float(), {}
     del exact
-    ways = ("eager", "compiled") if compiles else ("eager",)
+    ways = WAYS if compiles else {"eager": WAYS["eager"]}
     heads = " ".join(f"{f'{way} {count}':>13}" for count in tokens for way in ways)
     print(f"{'block':<6} {'cosine to f32':>13} {heads}   (ms for so many tokens)")
     for name in ("bf16", "s8", "e4m3"):
@@ -114,7 +114,7 @@ def run(
         for count in tokens:
             for way in ways:
                 torch._dynamo.reset()
-                called = torch.compile(block, dynamic=False) if way == "compiled" else block
+                called = ways[way](block)
                 times[way, count] = milliseconds(lambda call=called, x=inputs[count]: call(x), device)
         found[name] = {"cosine": cosine, "milliseconds": times}
         print(f"{name:<6} {cosine:>13.5f} " + " ".join(f"{each:>13.3f}" for each in times.values()), flush=True)

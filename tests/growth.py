@@ -1,4 +1,4 @@
-"""What generating and compiling cost as the catalog grows: catalogs of more and more rows, measured.
+"""What a growing catalog costs to generate, compile and verify: catalogs of more and more rows, measured.
 
     python tests/growth.py [--rows 10 100 1000] [--json evidence/growth.json]
 
@@ -53,6 +53,13 @@ getattr({PACKAGE}, {PACKAGE}.CATALOG.modules[0])
 first = time.perf_counter()
 mine = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is {PACKAGE}.CATALOG]
 print(imported - begun, first - imported, time.perf_counter() - first, sum(sku.backend.value == "cuda" for sku in mine))
+"""
+# Prints how many kernels a run on a GPU compares.
+RUN = f"""\
+import {PACKAGE}
+from skuda.verification.coverage import divide
+division = divide({PACKAGE}.CATALOG.operations)
+print(len(division.covering) + max(map(len, division.turns)))
 """
 COMPILE = f"""\
 import statistics, sys, time
@@ -127,6 +134,7 @@ def measure(rows: int, folder: Path, sample: int) -> dict[str, Any]:
         "import_seconds": round(imported, 5),
         "first_seconds": round(first, 5),
         "table_seconds": round(table, 3),
+        "run_kernels": int(python("-c", RUN, folder=folder)[0]),
         "nvrtc_seconds": round(float(python("-c", COMPILE, str(sample), folder=folder)[0]), 4),
     }
 

@@ -24,7 +24,8 @@ from skuda.launch.cubin_cache import cached_cubin
 from skuda.schedules import table
 from skuda.verification import machine_code
 from skuda.verification.coverage import Candidate, candidates
-from skuda.verification.evidence import Finding, Records, State
+from skuda.verification.evidence import Records
+from skuda.verification.findings import Finding, State
 
 ARCH = {"NVIDIA H100": "sm_90", "NVIDIA H200": "sm_90"}  # what records without digests were run for
 

@@ -88,7 +88,8 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     from skuda.codegen.commands import verified
     from skuda.codegen.stages import stages
     from skuda.verification.coverage import RULE
-    from skuda.verification.evidence import Records, State, kernels
+    from skuda.verification.evidence import Records, kernels
+    from skuda.verification.findings import State
 
     records = Records(args.out.resolve())
     programs = [program for row in spec.rows for each in (row, *row.forms.values()) for program in each.programs]

@@ -16,7 +16,9 @@ from skuda.launch.registry import Catalog, catalogs
 from skuda.model.operation import FORM
 from skuda.model.sku import Direction, split_symbol
 from skuda.verification import summary
-from skuda.verification.evidence import Records, Result, Run, package_of, share, statements
+from skuda.verification.evidence import Records, package_of
+from skuda.verification.findings import Result, Run, share, statements
+from skuda.verification.texts import source_of
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
 SPEED = "speed.md"  # beside it: the bench by operation and type
@@ -132,15 +134,10 @@ def _changed(measured: Mapping[str, Any], records: Records) -> list[str]:
     }
     rows = measured["rows"]
     known = {source for source, _ in compared}
-    own = [(_source(row), measured["sources"].get(_source(row))) for row in rows]
+    own = [(source_of(row), measured["sources"].get(source_of(row))) for row in rows]
     old = sum(each[0] in known and each not in compared for each in own)
     said = f"{old} of these {len(rows)} rows are of other sources than those whose kernels were compared last."
     return ["", said] if old else []
-
-
-def _source(row: Mapping[str, Any]) -> str:
-    """The source of the kernel of a bench's row."""
-    return row["operation"].removesuffix("_backward") + ".cu"
 
 
 def page(records: Records, package: str) -> str:
@@ -192,9 +189,9 @@ def _runs(record: Mapping[str, Any]) -> list[str]:
             f"- {run['date']}, commit {run['commit']}, chosen from {turn}: {run['kernels']} kernels compared, "
             f"{run['bit_equal']} bit-equal."
         )
-    if record.get("covered"):
-        count = len(record["covered"])
-        lines.append(f"- Every kernel of {count} sources ran or is covered by the rule: {record['rule']}.")
+    whole = sum("left" not in each for each in record.get("covered", {}).values())
+    if whole:
+        lines.append(f"- Every kernel of {whole} sources ran or is covered by the rule: {record['rule']}.")
     return [*lines, ""] if lines else []
 
 
@@ -238,6 +235,6 @@ def _shares(records: Records) -> dict[tuple[str, str, str], str]:
     found: dict[tuple[str, str, str], list[float]] = {}
     for record in records.measured:
         for row in targets.measured(record.get("rows", ())):
-            key = record["machine"]["gpu"], row["operation"], record["sources"].get(_source(row), "")
+            key = record["machine"]["gpu"], row["operation"], record["sources"].get(source_of(row), "")
             found.setdefault(key, []).append(share(row))
     return {key: f"{statistics.median(shares):.2f}, {min(shares):.2f}" for key, shares in found.items()}

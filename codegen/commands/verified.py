@@ -8,7 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS
 from skuda.model.operation import Operation
 from skuda.verification.coverage import RULE
-from skuda.verification.evidence import Records, Result, Run, Share, State, families, header_digest
+from skuda.verification.evidence import Records
+from skuda.verification.findings import Result, Run, Share, State, families
+from skuda.verification.texts import header_digest
 
 
 def summary(records: Records, kernels: Mapping[str, Operation]) -> str:
@@ -113,7 +115,7 @@ def of_kernel(records: Records, source: str, symbol: str) -> Iterator[str]:
         yield f"{in_words(each.result)} in {least}{each.result.cases} calls{counted} on {where}, {when}"
     if not records.current(source, symbol):
         said = explained(records, source, symbol)
-        yield f"did not run itself: {said} ({RULE})" if records.covered(source) else f"not verified ({said})"
+        yield f"did not run itself: {said} ({RULE})" if records.covered(source, symbol) else f"not verified ({said})"
     shares = records.shares(source, symbol)
     if not shares:
         yield "share of the copy's speed: not measured with this source"
@@ -145,7 +147,7 @@ def explained(records: Records, source: str, symbol: str) -> str:
     """The state of a kernel; with since when and where it stands, or was run if its source has changed."""
     state = records.state(source, symbol)
     if state is State.COVERED:
-        return "; ".join(f"{state.value} since {each.date} on {each.gpu}" for each in records.covered(source))
+        return "; ".join(f"{state.value} since {each.date} on {each.gpu}" for each in records.covered(source, symbol))
     if state is not State.CHANGED:
         return state.value
     last = max(records.findings(source, symbol), key=lambda each: each.run.date)

@@ -8,7 +8,7 @@ from html import escape
 
 from skuda.bench import targets
 from skuda.bench.peers import PEERS
-from skuda.verification.evidence import share, shown_row
+from skuda.verification.findings import share, shown_row
 
 _LABEL, _PLOT, _LINE, _RADIUS = 190, 420, 20, 4.5  # widths, height of a line, radius of a mark
 _MARKS = {  # one for each peer, in the order of PEERS: a class of the style sheet and a shape around (0, 0)

@@ -6,7 +6,8 @@ import json
 
 from skuda.bench import targets
 from skuda.bench.peers import PEERS
-from skuda.verification.evidence import Records, share, shown_row
+from skuda.verification.evidence import Records
+from skuda.verification.findings import share, shown_row
 
 NAME = "measurements"
 

@@ -14,7 +14,8 @@ import examples
 from skuda.bench import targets
 from skuda.codegen.program import Row
 from skuda.model.sku import Direction, split_symbol
-from skuda.verification.evidence import Records, statements
+from skuda.verification.evidence import Records
+from skuda.verification.findings import statements
 
 _MATH = re.compile(r"```math\n(.*?)\n```", re.DOTALL)
 _HEAD = re.compile(r"\A<!--.*?-->\n", re.DOTALL)

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from skuda.schedules.tuning import TUNINGS
-from skuda.verification.evidence import Records, statements
+from skuda.verification.evidence import Records
+from skuda.verification.findings import statements
 
 
 def section(repository: Path, records: Records) -> str:

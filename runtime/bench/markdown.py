@@ -14,7 +14,7 @@ from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
 from skuda.bench.shapes import Layout, SizeClass
 from skuda.bench.targets import Row
 from skuda.model.dtypes import DTYPES
-from skuda.verification.evidence import share
+from skuda.verification.findings import share
 
 _COLUMNS = 120
 _EVEN = 16  # elements: what a last axis is a multiple of where a shape is not odd

@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 from skuda.bench import targets
 from skuda.bench.peers import EAGER, PEERS
 from skuda.bench.targets import Row, family
-from skuda.verification.evidence import share
+from skuda.verification.findings import share
 
 _WIDTH, _LINE, _AROUND, _DPI = 10.0, 0.27, 1.5, 100  # inches: 1,000 pixels wide, legible without enlarging
 _INK, _SOFT, _FAINT = "#1d2430", "#596273", "#e3e6ea"

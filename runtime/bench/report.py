@@ -10,7 +10,7 @@ from skuda.bench import targets
 from skuda.bench.peers import COMPILE, PEERS
 from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row
-from skuda.verification.evidence import share
+from skuda.verification.findings import share
 
 _NAMES = [peer.name for peer in PEERS]
 

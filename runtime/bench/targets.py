@@ -10,7 +10,7 @@ from typing import Any
 
 from skuda.bench.peers import COMPILE, EAGER, NATIVE, TRITON
 from skuda.bench.shapes import REDUCING, SizeClass
-from skuda.verification.evidence import share
+from skuda.verification.findings import share
 
 Row = Mapping[str, Any]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from math import lcm
 
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operand, Operation, Types
+from skuda.model.operation import Operation, Types
 from skuda.model.records import Record
 
 
@@ -40,8 +40,9 @@ class Rule(Record):
     Attributes:
         splits: whether they may at all.
         multiple: elements of which each part has a whole number, but for the last: blocks and bytes do not straddle.
-        partial: of each output the reduction that joins the parts' results (`sum`, `max`, ...); empty where each part
-            makes its own elements of the outputs. A sum of parts has another order than the sum of all.
+        partial: of each output the reduction that joins the parts' results (`sum`, `max`, ...), or an empty text where
+            each part makes its own elements; empty where that is so of all. A sum of parts has another order than the
+            sum of all, and each part's was rounded when it was stored.
     """
 
     splits: bool
@@ -101,16 +102,13 @@ def rule(
     units = [each.unit for own in axes.values() for each in own if each is not None and each.key == key]
     multiple = lcm(*units, *[sizes[block] for block in whole if block])
     if "" in whole:
-        partial = operation.analysis.partial
-        outputs_lack = not any(_has(operand, name) for operand in operation.outputs)
-        return Rule(bool(partial) and outputs_lack, multiple, partial)
-    if not all(any(f is not None and f.key == key for f in axes[o.name]) for o in operation.outputs):
-        return Rule(False, multiple)
-    return Rule(True, multiple)
-
-
-def _has(operand: Operand, name: str) -> bool:
-    return any(dim.name == name for dim in operand.dims)
+        partial = dict(operation.analysis.partial).get(name, ())
+    else:
+        partial = ("",) * len(operation.outputs)
+    for operand, how in zip(operation.outputs, partial):
+        if not how and not any(each is not None and each.key == key for each in axes[operand.name]):
+            return Rule(False, multiple)
+    return Rule(bool(partial), multiple, partial if any(partial) else ())
 
 
 def _of(name: str, sizes: Mapping[str, int | tuple[int, ...]], unit: int = 1) -> list[Factor]:

@@ -75,7 +75,8 @@ class _Partitions:
         self.rules = {key: self._exact(rule(operation, found, key, plan.sizes)) for key in keys}
 
     def _exact(self, found: Rule) -> Rule:
-        """The rule where results of parts are joined to the bit: floats are summed in one order, so by one device."""
+        """The rule where results of parts are joined to the bit: floats are summed in one order, so by one device. XLA
+        takes a factor as one that is split or as one that is reduced, for all results."""
         floats = [DTYPES[word].kind == "float" for word in self.program.plan.words[self.inputs :]]
         exact = [how in _ALIKE or (how == "sum" and not each) for how, each in zip(found.partial, floats)]
         return found if all(exact) else Rule(False, found.multiple)

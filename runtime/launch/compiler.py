@@ -89,7 +89,7 @@ def included(source: str, arch: str | None = None) -> dict[str, str]:
     return dict(sorted(found.items()))
 
 
-def needed(source: str, entries: Sequence[str], arch: str) -> dict[str, str]:
+def needed(source: str, entries: Sequence[str], arch: str | None = None) -> dict[str, str]:
     """The headers that a source includes, as NVRTC gets them for some of its kernels. Of other schedules' headers there
     are the includes alone: NVRTC would read the kernels, for up to a tenth of its time, and make nothing of them."""
     whole = included(source, arch)

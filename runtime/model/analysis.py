@@ -44,8 +44,9 @@ class Analysis(Record):
         over: what the reductions are over; None where there are none, or several things.
         whole: the dimensions that a part of an operation's index space has to have all elements of, for the same
             elements of its outputs: those of reductions and counts, `d/group_size` where all of a block is enough.
-        partial: of an operation whose outputs are reductions and nothing else, the name of each (`sum`): results of
-            parts of a row make the row's by the same reduction, a sum up to its order. Else empty.
+        partial: the dimensions among these along which parts can be computed apart nevertheless, each with how every
+            output follows from the parts' results: by a reduction (`sum`, up to its order), or, where the text is
+            empty, as their elements side by side. Of an operation, none of its stages.
         counted: of an elementwise operation, the dimensions whose elements its formulas count. Kernels and references
             take that number after the attributes, as `COUNTED`.
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
@@ -70,7 +71,7 @@ class Analysis(Record):
     attributes: tuple[str, ...] = ()
     over: Over | None = None
     whole: tuple[str, ...] = ()
-    partial: tuple[str, ...] = ()
+    partial: tuple[tuple[str, tuple[str, ...]], ...] = ()
     counted: tuple[str, ...] = ()
     keeps: tuple[str, ...] = ()
     chained: bool = False

@@ -70,6 +70,8 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
     else:
         kind = "a number" if operation.is_float(attribute.type) else "an integer"
         text = f"{kind} that {attribute.type} can hold"
+    if operation.hands_on(attribute):
+        text = f"{text}, which the gradient of a recorded call is given"
     if attribute.default is None:
         return text
     default = attribute.default

@@ -153,6 +153,14 @@ class Operation(Record, TypeCombinations, Shapes):
         """The attribute that says which axes of an array a dimension is; None where shapes alone do."""
         return next((attribute for attribute in self.attributes if attribute.names_axes), None)
 
+    def hands_on(self, attribute: Attribute) -> bool:
+        """Whether an attribute of a forward pass takes no part in it: its gradient, where a framework records one, is
+        computed with it."""
+        if self.direction is Direction.BACKWARD or attribute.names_axes or attribute.type == "size":
+            return False
+        checked = {name for requirement in self.requirements for name in requirement.names}
+        return attribute.name not in {*self.analysis.attributes, *checked}
+
     @cached_property
     def chooses_axes(self) -> bool:
         """Whether a call names any number of axes, wherever they are: the space is `[*kept, *named]`."""

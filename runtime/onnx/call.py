@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from skuda.arrays.views import View, view_of
 from skuda.errors import InvalidProblem
-from skuda.model.descriptor import attributes_of, is_number
+from skuda.frameworks.placing import Placing, placing
+from skuda.model.descriptor import is_number
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.records import Record
 from skuda.plans import functions
 from skuda.plans.plan import Plan
-from skuda.plans.results import made_by, resolved_by
-
-if TYPE_CHECKING:
-    from skuda.codegen.onnx_printer import Placing
 
 
 class Meaning(Record):
@@ -81,7 +76,7 @@ def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any])
         plan, tuple(values), None, chosen, None, dtypes, options.get("input_dtype"), options.get("shape"),
         options.get("keepdims", False),
     )  # fmt: skip
-    return Meaning(asked, plan, tuple(operand.name for operand in operation.inputs), _placing(call))
+    return Meaning(asked, plan, tuple(operand.name for operand in operation.inputs), placing(call, _described))
 
 
 def _default(value: Any) -> Any:
@@ -91,23 +86,3 @@ def _default(value: Any) -> Any:
 
 def _described(value: Any, name: str) -> View | int | float:
     return value if isinstance(value, View) or is_number(value) else view_of(value, name)
-
-
-def _placing(call: functions.Call) -> Placing:
-    """How the arrays of a call lie."""
-    call, views, found = resolved_by(call, _described)
-    operation, name = call.plan_class.operation, call.plan_class.__name__
-    attributes = attributes_of(operation, SimpleNamespace(**found.attributes), found.types, name)
-    shapes = [shape for shape, _ in made_by(call, _described)]
-    counts = {each: len(size) if isinstance(size, tuple) else 1 for each, size in found.sizes.items()}
-    rank = sum(counts[dim.name] for dim in operation.space)
-    order = range(rank) if found.axes is None else found.axes.order
-    axes, start = {}, 0
-    for dim in operation.space:
-        axes[dim.name] = tuple(order[start : start + counts[dim.name]])
-        start += counts[dim.name]
-    ranks = {o.name: len(getattr(view, "shape", ())) for o, view in zip(operation.inputs, views, strict=True)}
-    ranks |= {o.name: len(shape) for o, shape in zip(operation.outputs, shapes, strict=True)}
-    blocks = {each: found.sizes[each] for each in found.blocks}
-    made = importlib.import_module("skuda.codegen.onnx_printer").Placing
-    return made(rank, axes, ranks, found.types, attributes | blocks, call.shape)

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.errors import InvalidProblem, shown
+from skuda.frameworks.programs import OWN, plans, program_of
 from skuda.model.dtypes import DTYPES
 from skuda.onnx.call import Meaning, meaning
-from skuda.onnx.programs import OWN, import_onnx, plan_of, plans, program_of
+from skuda.onnx.programs import import_onnx, plan_of
 
 if TYPE_CHECKING:
     from onnx import FunctionProto, ModelProto

@@ -1,24 +1,12 @@
-"""The formulas of operations, read from their spec when they are first asked for."""
+"""The package onnx, and operations by their names."""
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Iterator
-from functools import lru_cache
-from importlib import resources
-from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING
 
-from skuda.errors import InvalidProblem, SpecError, optional_module, shown
-from skuda.launch import registry
-from skuda.model.operation import FORM, Operation
+from skuda.errors import InvalidProblem, optional_module, shown
+from skuda.frameworks.programs import plans
 from skuda.plans.plan import Plan
-
-if TYPE_CHECKING:
-    from skuda.codegen.program import Program, Row
-
-OWN = "skuda.generated"
 
 
 def import_onnx() -> ModuleType:
@@ -28,22 +16,6 @@ def import_onnx() -> ModuleType:
         MissingDependency: it is not installed; the message names the extra.
     """
     return optional_module("onnx", "skuda.onnx", "onnx")
-
-
-def plans(forms: bool = False) -> dict[str, type[Plan]]:
-    """The plan classes of every operation in the catalogs that are loaded, by the names of their functions.
-
-    Args:
-        forms: whether those without some inputs are among them.
-    """
-    importlib.import_module(OWN)
-    found = {}
-    for catalog in registry.catalogs():
-        for name in catalog.modules:
-            for plan in catalog.plans(name):
-                if not plan.operation.analysis.stage and (forms or FORM not in plan.operation.name):
-                    found.setdefault(plan.operation.function, plan)
-    return found
 
 
 def plan_of(operation: object) -> type[Plan]:
@@ -60,45 +32,3 @@ def plan_of(operation: object) -> type[Plan]:
     if found is None:
         raise InvalidProblem(f"skuda.onnx: expected an operation's name or function, got {shown(operation)}")
     return found
-
-
-def program_of(plan: type[Plan], spec: str | Path | None = None) -> Program:
-    """The formulas of an operation.
-
-    Args:
-        plan: its plan class.
-        spec: the file that its catalog was generated from; None for skuda's own catalog.
-
-    Raises:
-        InvalidProblem: the spec has no such operation; that of a catalog of one's own has to be named.
-        SpecError: the spec cannot be read, or has mistakes.
-    """
-    operation = plan.operation
-    if spec is None and plan.package != OWN:
-        raise InvalidProblem(f"{operation.function} is of {plan.package}: name the file of its row, spec=...")
-    path = resources.files("skuda.codegen") / "ops.yaml" if spec is None else Path(spec)
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"{spec}: cannot be read: {error}") from error
-    found = _programs(text, path.name).get(_key(operation))
-    if found is None:
-        raise InvalidProblem(f"{spec}: has no row of {operation.function}")
-    return found
-
-
-def _key(operation: Operation) -> tuple[str, str]:
-    return operation.source, operation.direction.value
-
-
-@lru_cache(16)
-def _programs(text: str, name: str) -> dict[tuple[str, str], Program]:
-    """The programs of a spec. Reading it takes a second; the key is its text, so one that has changed is read again."""
-    rows = importlib.import_module("skuda.codegen.spec").loads(text, name).rows
-    forms = [form for row in rows for form in _with_forms(row)]
-    return {_key(program.operation): program for form in forms for program in form.programs}
-
-
-def _with_forms(row: Row) -> Iterator[Row]:
-    yield row
-    yield from row.forms.values()

@@ -11,9 +11,10 @@ import numpy as np
 
 from skuda.arrays.views import CPU, View, contiguous_strides
 from skuda.errors import InvalidProblem, Unsupported, optional_module, shown
+from skuda.frameworks.programs import OWN, plans
 from skuda.onnx.call import meaning
 from skuda.onnx.functions import printed
-from skuda.onnx.programs import OWN, import_onnx, plans
+from skuda.onnx.programs import import_onnx
 
 DEFAULT_OPSET = 18  # torch.onnx.export's
 

@@ -8,8 +8,9 @@ goes to the kernel at once. Both give the same bits.
 `torch.ops.skuda.softmax(x, axis)` takes the arguments of `skuda.softmax` in the order of its schema, and writes a new
 tensor; `torch.ops.skuda.softmax_out(x, axis, out)` writes one that it is given.
 
-`skuda.torch.nn` has modules, `skuda.torch.patch(model)` puts them into a model, and `skuda.torch.shard()` tells DTensor
-how operators are split over devices. These are imported when they are first asked for.
+`skuda.torch.nn` has modules, `skuda.torch.patch(model)` puts them into a model, `skuda.torch.shard()` tells DTensor
+how operators are split over devices, and `skuda.torch.compile(model, fusible=True)` lets a compiler fuse operators with
+what is around them. These are imported when they are first asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from skuda.torch.operators import Operator, operator_of, register_operators
 
 __all__ = ["Operator", "carry", "operator_of", "register_operators"]
 
-_LATER = {"nn": "nn", "patch": "patching", "Report": "patching", "shard": "dtensor"}  # the module of each name
+_LATER = {"nn": "nn", "patch": "patching", "Report": "patching", "shard": "dtensor",
+          "compile": "fusible", "not_fusible": "fusible"}  # fmt: skip  # the module of each name
 
 
 def __getattr__(name: str):

@@ -88,17 +88,18 @@ def placements(operator: Operator, arguments: tuple, parts: int, axes_of_mesh: i
         allowed = rule(operation, axes, key, found.sizes)
         if says_shape or not allowed.splits or not _ends_well(allowed, extent, parts, axes_of_mesh):
             continue
-        if not set(allowed.partial) <= _JOINED.keys():
+        if not {*filter(None, allowed.partial)} <= _JOINED.keys():
             continue
         inputs = [
             _split(axes[operand.name], key)
             for operand, value in zip(operation.inputs, call.inputs, strict=True)
             if isinstance(value, torch.Tensor)
         ]
-        if allowed.partial:
-            outputs = [Partial(_JOINED[each]) for each in allowed.partial]
-        else:
-            outputs = [_split(axes[operand.name], key) for operand in operation.outputs]
+        joined = allowed.partial or ("",) * len(operation.outputs)
+        outputs = [
+            Partial(_JOINED[how]) if how else _split(axes[operand.name], key)
+            for operand, how in zip(operation.outputs, joined, strict=True)
+        ]
         ways.append([*outputs, *inputs])
     return ways
 

@@ -142,6 +142,15 @@ class _Slowed(torch.autograd.Function):
         return gradient * ctx.factor, None
 
 
+def _is_number(value) -> bool:
+    """Whether a length, or what follows from it, has a value: a compiled program may be one for all lengths."""
+    if not torch.compiler.is_compiling():
+        return True
+    from torch.fx.experimental.symbolic_shapes import has_static_value  # which takes long to import
+
+    return has_static_value(value)
+
+
 class LSQ(torch.nn.Module):
     """Fake quantization by a scale that is learned (learned step size quantization), to the same shape and type.
 
@@ -177,9 +186,13 @@ class LSQ(torch.nn.Module):
         shared = x.numel() // (self.channels or 1)
         factor = 1 / math.sqrt(max(shared, 1) * self.q_max) if self.grad_scaling else 1.0
         options = {"q_min": self.q_min, "q_max": self.q_max, "dtype": "u8" if self.q_min == 0 else "s8"}
-        learned = [torch.clamp_min(_Slowed.apply(self.scale, factor), self.eps)]
-        if self.zero_point is not None:
-            learned.append(_Slowed.apply(self.zero_point, factor))
+        scale, zero_point = self.scale, self.zero_point
+        if _is_number(shared):
+            options["grad_factor"] = factor
+        else:  # an attribute would make a program for each length
+            scale = _Slowed.apply(scale, factor)
+            zero_point = None if zero_point is None else _Slowed.apply(zero_point, factor)
+        learned = [torch.clamp_min(scale, self.eps), *([] if zero_point is None else [zero_point])]
         if self.channels is None:
             return skuda.learnable_fake_quantize_per_tensor(x, *learned, **options)
         return skuda.learnable_fake_quantize_per_channel(x, *learned, axis=self.axis, **options)

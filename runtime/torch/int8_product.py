@@ -8,10 +8,12 @@ of integers have no rounding, so the result is the same.
 from __future__ import annotations
 
 import ctypes
+import sys
 from functools import cache
 
 import torch
 
+from skuda.arrays.libraries import library_of_plain
 from skuda.errors import InvalidProblem
 
 _T, _N = 1, 0  # CUBLAS_OP_T, CUBLAS_OP_N
@@ -23,6 +25,8 @@ _WORKSPACE = 32 << 20  # bytes: what cuBLAS recommends on Hopper
 _MULTIPLE = 4  # of the extents that lie along memory, which its kernels of integers take
 _MOST_KNOWN = 1024  # sizes
 
+_TORCH = library_of_plain(torch.Tensor)
+_contiguous = _TORCH.contiguous  # on the current device
 _one, _zero = ctypes.c_int32(1), ctypes.c_int32(0)
 
 
@@ -114,18 +118,21 @@ class _Product:
         self._algorithm, self._workspace = ctypes.addressof(self._found), self._found.workspace
 
     def __call__(self, left: torch.Tensor, right: torch.Tensor, device: int, made: torch.Tensor) -> None:
-        scratch = torch.empty(self._workspace, dtype=torch.uint8, device=device) if self._workspace else None
+        room = self._workspace
+        scratch = _contiguous((room,), (1,), torch.uint8) if room else None
         result = made.data_ptr()
         _check(
             self._call(
                 self._handle, self._product, ctypes.addressof(_one), right.data_ptr(), self._right, left.data_ptr(),
                 self._left, ctypes.addressof(_zero), result, self._made, result, self._made, self._algorithm,
-                None if scratch is None else scratch.data_ptr(), self._workspace,
+                None if scratch is None else scratch.data_ptr(), room,
                 torch._C._cuda_getCurrentRawStream(device),
             )
         )  # fmt: skip
 
-    def __del__(self):
+    def __del__(self, ends=sys.is_finalizing):
+        if ends():
+            return
         library = _library()
         for name in ("_right", "_left", "_made"):
             if hasattr(self, name):
@@ -168,7 +175,8 @@ def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     if torch._C._cuda_getDevice() != device:
         with torch.cuda.device(device):
             return _on_cuda(left, right)
-    made = _empty(left, right)
+    shape = _shape(left, right)
+    made = _contiguous(shape, (shape[1], 1), torch.int32)
     if not made.numel():
         return made
     if not left.shape[1]:
@@ -191,12 +199,16 @@ def _padded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
 
 
 def _on_cpu(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    _empty(left, right)
+    _shape(left, right)
     return torch._int_mm(left, right.t())
 
 
-def _empty(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
-    """The result before it is written.
+def _on_meta(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    return left.new_empty(_shape(left, right), dtype=torch.int32)
+
+
+def _shape(left: torch.Tensor, right: torch.Tensor) -> tuple[int, int]:
+    """The result's.
 
     Raises:
         InvalidProblem: these are no matrices of int8 with rows of one length.
@@ -210,13 +222,32 @@ def _empty(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         raise InvalidProblem(
             f"int8_product: rows of left have {left.shape[1]} elements, those of right {right.shape[1]}"
         )
-    return left.new_empty((left.shape[0], right.shape[0]), dtype=torch.int32)
+    if left.device != right.device:
+        raise InvalidProblem(f"int8_product: left is on {left.device}, right on {right.device}")
+    return left.shape[0], right.shape[0]
 
 
 _operators = torch.library.Library("skuda", "FRAGMENT")
 _operators.define("int8_product(Tensor left, Tensor right) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
 _operators.impl("int8_product", _on_cpu, "CPU")
 _operators.impl("int8_product", _on_cuda, "CUDA")
-_operators.impl("int8_product", _empty, "Meta")
-# [rows, depth] and [columns, depth] of int8 to [rows, columns] of int32: the first times the second transposed.
-int8_product = torch.ops.skuda.int8_product.default
+_operators.impl("int8_product", _on_meta, "Meta")
+_operator = torch.ops.skuda.int8_product.default
+
+
+def int8_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+    """The first matrix times the second one transposed.
+
+    Args:
+        left: [rows, depth], int8.
+        right: [columns, depth], int8.
+
+    Returns:
+        [rows, columns], int32: sums of products, which wrap beyond 32 bits.
+
+    Raises:
+        InvalidProblem: these are no matrices of int8 with rows of one length.
+    """
+    if not torch.compiler.is_compiling() and type(left) is torch.Tensor and left.is_cuda and not _TORCH.watched():
+        return _on_cuda(left, right)  # past the dispatcher, which takes as long as the call
+    return _operator(left, right)

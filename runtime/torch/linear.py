@@ -9,12 +9,11 @@ import torch
 import skuda
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
+from skuda.torch.int8_product import int8_product
 from skuda.torch.shared_codes import SharedCodes
 
 CODES = {"s8": torch.int8, "e4m3": torch.float8_e4m3fn}
-# What torch's products of matrices on GPUs take: rows of the first one, and multiples of all other extents.
-_LEAST_ROWS = {"s8": 17, "e4m3": 1}
-_MULTIPLE = {"s8": 8, "e4m3": 16}
+_MULTIPLE = 16  # of the extents along rows and of columns that torch's product of e4m3 takes
 _KIND = {"s8": "", "e4m3": "_fp8"}  # in the names of operations that find a scale
 _SCALED_SINCE = (8, 9)  # the capability from which torch multiplies floats of 8 bits
 _SCALED: dict[torch.device, bool] = {}  # of devices that were asked: asking torch takes microseconds
@@ -94,8 +93,8 @@ class Linear8Bit(torch.nn.Module):
     """`torch.nn.Linear` by codes of 8 bits: weights quantized once by channel, activations by token as they come.
 
     [..., in_features] to [..., out_features] of the same type; or `Codes`, which several layers may share. The scales
-    are f32. Products of s8 codes are summed exactly in i32 (`torch._int_mm`), and `skuda.dequantize_sums` scales the
-    sums and adds the bias: all but `torch._int_mm` is skuda's, so the CPU and a GPU give the same bits. Products of
+    are f32. Products of s8 codes are summed exactly in i32 (`torch.ops.skuda.int8_product`), and
+    `skuda.dequantize_sums` scales the sums and adds the bias, so the CPU and a GPU give the same bits. Products of
     e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and column, in an order that is the GPU's, and
     with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older than sm_89, they are summed in f32.
 
@@ -166,8 +165,7 @@ class Linear8Bit(torch.nn.Module):
         return made if len(shape) == 2 else made.reshape(*shape[:-1], self.out_features)
 
     def _of_s8(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        left, right = self._padded(rows, torch.int8)
-        sums, bias = self._cut(torch._int_mm(left, right.t()), rows), self.bias
+        sums, bias = int8_product(rows, self.weight), self.bias
         if bias is None:
             return skuda.dequantize_sums(sums, scale, self.weight_scale, dtype=dtype)
         if bias.dtype not in (dtype, torch.float32):
@@ -179,7 +177,7 @@ class Linear8Bit(torch.nn.Module):
         if not has_scaled_product(rows.device):
             sums = rows.float() @ self.weight.float().t()
         else:
-            left, right = self._padded(rows, torch.uint8)
+            left, right = self._padded(rows)
             if dtype == torch.bfloat16 and left is rows and right.shape[0] == self.out_features:
                 if bias is not None and bias.dtype != dtype:
                     bias = bias.to(dtype)
@@ -191,30 +189,20 @@ class Linear8Bit(torch.nn.Module):
             sums = torch._scaled_mm(
                 left, right.t(), scale_a=one, scale_b=one, out_dtype=torch.float32, use_fast_accum=self.fast_accum
             )
-            sums = self._cut(sums, rows)
+            if right.shape[0] != self.out_features or left.shape[0] != rows.shape[0]:
+                sums = sums[: rows.shape[0], : self.out_features]
         made = sums * scale * weight_scale
         return (made if bias is None else made + bias).to(dtype)
 
-    def _cut(self, sums: torch.Tensor, rows: torch.Tensor) -> torch.Tensor:
-        """A product of padded matrices without what was added."""
-        whole = sums.shape[0] == rows.shape[0] and sums.shape[1] == self.out_features
-        return sums if whole else sums[: rows.shape[0], : self.out_features]
-
-    def _padded(self, rows: torch.Tensor, bits: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-        """Both operands with zeros added to the extents that torch's product takes; themselves where nothing is added.
-
-        Args:
-            bits: a type of as many bits as a code, which can be padded.
-        """
-        weight, multiple, least = self.weight, _MULTIPLE[self.code], _LEAST_ROWS[self.code]
-        if takes_any_extent(weight.device):
-            return rows, weight
-        more, columns = -self.in_features % multiple, -self.out_features % multiple
-        below = max(0, least - rows.shape[0])
-        if more or below:
-            rows = torch.nn.functional.pad(rows.view(bits), (0, more, 0, below)).view(rows.dtype)
+    def _padded(self, rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Codes of e4m3 with zeros added to the extents that torch's product takes; themselves where none are added."""
+        weight, pad = self.weight, torch.nn.functional.pad
+        more, columns = -self.in_features % _MULTIPLE, -self.out_features % _MULTIPLE
+        below = int(not rows.shape[0])
+        if more or below:  # as bytes, for floats of 8 bits cannot be padded
+            rows = pad(rows.view(torch.uint8), (0, more, 0, below)).view(rows.dtype)
         if more or columns:
-            weight = torch.nn.functional.pad(weight.view(bits), (0, more, 0, columns)).view(weight.dtype)
+            weight = pad(weight.view(torch.uint8), (0, more, 0, columns)).view(weight.dtype)
         return rows, weight
 
     def _apply(self, function, recurse: bool = True):
@@ -261,8 +249,3 @@ def has_scaled_product(device: torch.device) -> bool:
     if found is None:
         found = _SCALED[device] = torch.cuda.get_device_capability(device) >= _SCALED_SINCE
     return found
-
-
-def takes_any_extent(device: torch.device) -> bool:
-    """Whether torch's products of codes take matrices of all sizes there."""
-    return device.type == "cpu"

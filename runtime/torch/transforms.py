@@ -24,29 +24,33 @@ if TYPE_CHECKING:
 _BY_WIDTH = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 
 
+def promoted(operator: Operator, values: tuple) -> list:
+    """An operator's arguments under autocast: inputs of one type letter have the widest type that one of them had."""
+    operation, values = operator.operation, list(values)
+    letters = [operand.element for operand in operation.inputs]
+    for letter in dict.fromkeys(letters):
+        if letter not in operation.types and letter != COMPUTE:
+            continue
+        positions = [position for position, each in zip(operator.inputs, letters) if each == letter]
+        tensors = [values[position] for position in positions if isinstance(values[position], torch.Tensor)]
+        types = {tensor.dtype for tensor in tensors}
+        if len(types) > 1 and types <= {*_BY_WIDTH}:
+            halves = {torch.bfloat16, torch.float16} <= types
+            widest = torch.float32 if halves else next(dtype for dtype in _BY_WIDTH if dtype in types)
+            for position in positions:
+                if isinstance(values[position], torch.Tensor):
+                    values[position] = values[position].to(widest)
+    return values
+
+
 def autocast(operator: Operator, numbers: bool, out: bool, key: str) -> Callable:
     """What runs at an autocast key: inputs of one type letter get the widest type that one of them has.
 
     A kernel computes in f32 (f64 for f64) and rounds once, so no input has to be widened for the sake of precision, and
     none is narrowed. Scales and other letters keep their own types.
     """
-    operation = operator.operation
-    letters = [operand.element for operand in operation.inputs]
-
     def promote(*values):
-        values = list(values)
-        for letter in dict.fromkeys(letters):
-            if letter not in operation.types and letter != COMPUTE:
-                continue
-            positions = [position for position, each in zip(operator.inputs, letters) if each == letter]
-            tensors = [values[position] for position in positions if isinstance(values[position], torch.Tensor)]
-            types = {tensor.dtype for tensor in tensors}
-            if len(types) > 1 and types <= {*_BY_WIDTH}:
-                halves = {torch.bfloat16, torch.float16} <= types
-                widest = torch.float32 if halves else next(dtype for dtype in _BY_WIDTH if dtype in types)
-                for position in positions:
-                    if isinstance(values[position], torch.Tensor):
-                        values[position] = values[position].to(widest)
+        values = promoted(operator, values)
         with _ExcludeDispatchKeyGuard(DispatchKeySet(getattr(DispatchKey, key))):
             return operator.overloads[numbers, out](*values)
 

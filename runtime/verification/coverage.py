@@ -3,12 +3,21 @@
 A catalog has a kernel for each operation, choice of element types and schedule: far more than one run compares. What a
 kernel does follows from few things, so evidence covers these and not every product of them:
 
-1. Types: each operation and direction at each choice of element types, by its preferred schedule. It is the formula
-   with its conversions that this tries.
-2. Structures: each schedule with each structure of a program, and there with each element type in each role, whichever
-   operation it is of. It is the kernel body that this tries, as a header instantiates it.
-3. Turns: the rest falls into groups by a checksum of the symbol. A run takes one group, the hash of its commit says
-   which, so that the runs of many commits compare every kernel.
+1. Formulas. They are computed in the compute type, to which each operand is converted by itself. So each operation and
+   direction is tried in each compute type by its preferred schedule, and in each element type of each of its letters by
+   some schedule. Each pair of element types of two letters is tried by some form, stage and schedule of a row in that
+   direction: of three letters or more, not every product.
+2. Structures. A kernel body is written once in a header, generic over a program: over a list of operands by role, and
+   over a list of passes. So each schedule is tried with each structure (roles and passes together); with each set of
+   roles, and there with each element type in each role; and with each list of passes, on elements of each type. Any
+   operation that has these shows them.
+3. Sizes. Each number of threads, chunks, blocks and rows of a schedule is tried with each width of elements: a size
+   decides what is loaded at once, and no conversion.
+4. Turns. The rest is divided into groups of TURN kernels, in the order of a checksum of their symbols. A run takes one
+   group, the hash of its commit says which, so that the runs of many commits compare every kernel.
+
+A kernel that shows a structure shows types of its operation too. So another operation of a known structure adds few
+kernels, a new structure adds some for each schedule that serves it, and a turn stays as it is.
 
 A `Candidate` says what a kernel shows and what it needs. A kernel that did not run stands by the rule if all that it
 needs was shown by kernels that gave the reference's bits, and nothing of it occurs in a kernel that did not.
@@ -20,15 +29,17 @@ import heapq
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from zlib import crc32
 
 from skuda.launch.registry import make_sku
-from skuda.model.operation import Operand, Operation, Types
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.schedules import table
 from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, SplitVariant, Variant
 
-RULE = "types by the preferred schedule, structures by a covering set, the rest in turns"
-TURN = 1000  # kernels of a turn, at most
+RULE = "pairs of types by operation, structures by schedule, the rest in turns"
+TURN = 200  # kernels of a turn, however large the catalog is
 LONG = 4096  # elements of the rows whose schedule is the preferred one
 
 Feature = tuple
@@ -85,24 +96,32 @@ def candidates(operations: Iterable[Operation]) -> Iterator[Candidate]:
         roles = [(operand, role(operation, operand)) for operand in operation.operands]
         for types in operation.kernel_combinations():
             words = {(way, operation.word(operand, types)) for operand, way in roles}
-            own = frozenset([("types", operation.function, *types.items())])
+            formula = ("formula", operation.function, types[COMPUTE])
+            own = _types(operation, types) | {formula}
             by_types = preferred(operation, types)
             for variant in table.variants(operation, types):
-                body = features(variant, shape, words)
-                shown = body | own if variant == by_types else body
+                needs = features(variant, shape, words) | own
+                shown = needs if variant == by_types else needs - {formula}
                 symbol = make_sku(operation, types, variant).symbol
-                yield Candidate(symbol, operation, types, variant, body | own, shown)
+                yield Candidate(symbol, operation, types, variant, needs, shown)
 
 
 # ---- what a kernel stands for ----
 
 
 def preferred(operation: Operation, types: Types) -> Variant:
-    """The schedule by which a choice of types is tried: that of a large contiguous array, of rows of LONG elements."""
+    """The schedule by which a formula is tried: that of a large contiguous array, of rows of LONG elements."""
     found = table.variants(operation, types)
     rows = [each for each in found if isinstance(each, RowVariant) and each.mode is RowMode.WHOLE]
     long = [each for each in rows if each.elements >= LONG]
     return (long[:1] or rows[-1:] or found)[0]
+
+
+def _types(operation: Operation, types: Types) -> frozenset[Feature]:
+    """The element types of an operation's letters, and their pairs: those of a row's forms and stages are one."""
+    found = {("type", operation.function, letter, word) for letter, word in types.items()}
+    row = "pair", operation.row, operation.direction
+    return frozenset(found | {(*row, *one, *other) for one, other in combinations(sorted(types.items()), 2)})
 
 
 def role(operation: Operation, operand: Operand) -> str:
@@ -119,16 +138,19 @@ def role(operation: Operation, operand: Operand) -> str:
     return f"{way} by column" if any(dim.name in along for dim in operand.dims) else f"{way} by row"
 
 
-def structure(operation: Operation) -> tuple:
-    """What a kernel body sees of a program: the roles of its operands, what rows are and what they are reduced to."""
+def structure(operation: Operation) -> tuple[tuple, tuple]:
+    """What a kernel body sees of a program: the roles of its operands, and its passes (what rows are, and what they are
+    reduced to)."""
     return (
         tuple(sorted({role(operation, operand) for operand in operation.operands})),
-        bool(operation.analysis.over),
-        bool(operation.block),
-        tuple(sorted({each.how for each in operation.analysis.split})),
-        min(operation.analysis.reductions, 3),
-        bool(operation.analysis.stack),
-        bool(operation.analysis.stages),
+        (
+            bool(operation.analysis.over),
+            bool(operation.block),
+            tuple(sorted({each.how for each in operation.analysis.split})),
+            min(operation.analysis.reductions, 3),
+            bool(operation.analysis.stack),
+            bool(operation.analysis.stages),
+        ),
     )
 
 
@@ -150,34 +172,36 @@ def size(variant: Variant) -> tuple:
     return (variant.lanes,) if isinstance(variant, SplitVariant) else ()
 
 
-def features(variant: Variant, shape: tuple, words: Iterable[tuple[str, str]]) -> frozenset[Feature]:
-    """What a kernel stands for, its choice of types aside.
+def features(variant: Variant, shape: tuple[tuple, tuple], words: Iterable[tuple[str, str]]) -> frozenset[Feature]:
+    """What a kernel stands for, its operation aside.
 
     Args:
         shape: the `structure` of its operation.
         words: (role, element type) of each operand.
     """
-    by = schedule(variant)
-    found = {("structure", by, shape, way, word) for way, word in words}
-    return frozenset(found | {("size", by, size(variant), way, word) for way, word in words if way == "input"})
+    by, (roles, passes) = schedule(variant), shape
+    elements = {word for way, word in words if way == "input"}
+    found = {("structure", by, roles, passes)}
+    found |= {("operand", by, roles, way, word) for way, word in words}
+    found |= {("passes", by, passes, word) for word in elements}
+    return frozenset(found | {("size", by, size(variant), DTYPES[word].bits) for word in elements})
 
 
 # ---- what a run takes ----
 
 
 def covering(kernels: Iterable[Candidate]) -> list[Candidate]:
-    """Few kernels that show everything which any shows: those of the preferred schedules, then at each step the one
-    that shows most of what is missing. Of equals a checksum of the symbol chooses, so that operations take turns.
+    """Few kernels that show everything which any shows: at each step the one that shows most of what is missing. Of
+    equals a checksum of the symbol chooses, so that operations take turns.
     """
     every = list(kernels)
-    left = {index: kernel.shows for index, kernel in enumerate(every)}
-    chosen = [index for index, kernel in enumerate(every) if kernel.shows == kernel.needs]
-    shown = set().union(*(left.pop(index) for index in chosen))
-    waiting = [(-len(found - shown), crc32(every[index].symbol.encode()), index) for index, found in left.items()]
+    chosen: list[int] = []
+    shown: set[Feature] = set()
+    waiting = [(-len(kernel.shows), crc32(kernel.symbol.encode()), index) for index, kernel in enumerate(every)]
     heapq.heapify(waiting)
     while waiting and waiting[0][0]:
         count, order, index = heapq.heappop(waiting)
-        new = left[index] - shown
+        new = every[index].shows - shown
         if len(new) == -count:
             chosen.append(index)
             shown |= new
@@ -187,17 +211,13 @@ def covering(kernels: Iterable[Candidate]) -> list[Candidate]:
 
 
 def divide(operations: Iterable[Operation]) -> Division:
-    """What runs take of a catalog. The number of turns is the least power of two that makes each TURN kernels or so."""
+    """What runs take of a catalog: the covering set, and the rest in turns of TURN kernels, the last of fewer."""
     every = list(candidates(operations))
     chosen = {kernel.symbol for kernel in covering(every)}
-    rest = [kernel.symbol for kernel in every if kernel.symbol not in chosen]
-    count = 1
-    while len(rest) > count * TURN:
-        count *= 2
-    turns: list[list[str]] = [[] for _ in range(count)]
-    for symbol in rest:
-        turns[group_of(symbol, count)].append(symbol)
-    return Division(tuple(kernel.symbol for kernel in every if kernel.symbol in chosen), tuple(map(tuple, turns)))
+    position = {kernel.symbol: index for index, kernel in enumerate(every)}
+    rest = sorted(position.keys() - chosen, key=lambda symbol: (crc32(symbol.encode()), symbol))
+    turns = [sorted(rest[start : start + TURN], key=position.get) for start in range(0, max(1, len(rest)), TURN)]
+    return Division(tuple(symbol for symbol in position if symbol in chosen), tuple(map(tuple, turns)))
 
 
 # ---- what follows ----

@@ -2,160 +2,49 @@
 
 They lie in evidence/ beside a generated package, or below it where that is installed. gpu-<name>.json is what
 `make test-gpu` found: for each source, which kernels gave the reference's bits, when, and with which text of the source
-and its headers; which runs there were, and the sources of which all other kernels stand by the rule of
-skuda/coverage.py. code-<name>.json has the digests of these kernels' machine code (skuda/machine_code.py); it is not
-part of a wheel. bench-<name>.json is what `skuda bench --json` measured, with the kernel that served each row.
-elementary-<name>.json is how far functions in common steps were off (tests/gpu/sweep_elementary.py). What a source or
-header is now decides what counts: a record of another text says nothing of it, until `skuda evidence --carry` has found
-that the machine code is the same. An installed package has summaries in the place of records (skuda/summary.py).
+and its headers; which runs there were; and where other kernels stand by the rule of `coverage`. code-<name>.json has
+the digests of these kernels' machine code (`machine_code`); it is not part of a wheel. bench-<name>.json is what `skuda
+bench --json` measured, with the kernel that served each row. elementary-<name>.json is how far functions in common
+steps were off (tests/gpu/sweep_elementary.py). What a compiler is given for a kernel now decides what counts (`texts`):
+a record of another text says nothing of it, until `skuda evidence --carry` has found that the machine code is the same.
+An installed package has summaries in the place of records (`summary`).
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from enum import StrEnum
+from dataclasses import replace
 from functools import cached_property
 from importlib import resources
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from skuda.launch.compiler import OPTIONS, included
-from skuda.launch.registry import Catalog, make_sku, source_text
+from skuda.launch.registry import Catalog, make_sku
 from skuda.model.operation import Operation
 from skuda.schedules import table
 from skuda.verification import coverage
+from skuda.verification.findings import (
+    Bound,
+    Covered,
+    Finding,
+    Given,
+    Result,
+    Run,
+    Share,
+    State,
+    counts,
+    families,
+    given_of,
+    share,
+    shown_row,
+    stands,
+    statements,
+)
+from skuda.verification.texts import Texts, schedule_of
 
-_RUNS = 64  # that a record names, at most: as many as there are turns of a large catalog
-
-
-class State(StrEnum):
-    """What the records say of a kernel as its source is now."""
-
-    VERIFIED = "verified"
-    COVERED = "covered by the rule"
-    DIFFERS = "not bit-equal"
-    CHANGED = "source changed since"
-    NEVER = "never run"
-
-
-@dataclass(frozen=True)
-class Run:
-    """When and where kernels were compared with the reference, and with which source.
-
-    Attributes:
-        digest: of the source, as `Records.digest` gives it.
-        date: as ISO 8601 has it.
-        driver: its version, such as "580.65.06".
-        cuda: the newest CUDA that it runs, such as "13.0".
-        cupy, python: their versions.
-        carried: where a later source gave the same machine code, the digest of the source that ran; else empty.
-    """
-
-    digest: str
-    date: str
-    driver: str
-    cuda: str
-    cupy: str
-    python: str
-    carried: str = ""
-
-
-@dataclass(frozen=True)
-class Result:
-    """What came of it.
-
-    Attributes:
-        cases: calls that were compared.
-        bit_equal: whether every byte was the reference's, those between elements too.
-        worst_ulp: largest distance of an element from the reference's, in steps between neighbours of its type; None
-            where there is none, because one of the two is NaN or the kernel did not run.
-        finite: elements of float outputs that are finite numbers in the reference, over all calls: NaN against NaN says
-            little. None in records of runs that did not count them.
-        fewest: whether cases are the fewest of several kernels, as a summary has them.
-    """
-
-    cases: int
-    bit_equal: bool
-    worst_ulp: int | None
-    finite: int | None = None
-    fewest: bool = False
-
-
-@dataclass(frozen=True)
-class Finding:
-    """What one GPU's record says of one kernel."""
-
-    gpu: str
-    run: Run
-    result: Result
-
-
-def share(row: Mapping[str, Any]) -> float:
-    """Time of the floor over ours, of a row of the bench: of a copy, or of a kernel that only reads where outputs are
-    small."""
-    return row.get("read_us", row["copy_us"]) / row["ours_us"]
-
-
-def shown_row(row: Mapping[str, Any]) -> str:
-    """Shape, layout and attributes of a row of the bench, as the bench prints them."""
-    return f"{row['shape']} {row['variant']}".strip()
-
-
-@dataclass(frozen=True)
-class Covered:
-    """That all kernels of a source stand by the rule, as they were found on one GPU at some date."""
-
-    gpu: str
-    date: str
-
-
-@dataclass(frozen=True)
-class Share:
-    """One row of the bench that a kernel served.
-
-    Attributes:
-        gpu: what it was measured on.
-        shape: shape, layout and attributes, as the bench prints them.
-        share: time of a copy of the same bytes over the kernel's.
-    """
-
-    gpu: str
-    shape: str
-    share: float
-
-
-@dataclass(frozen=True)
-class Bound:
-    """How far a function in common steps was off, over all arguments or many.
-
-    Attributes:
-        where: what it ran on: a GPU, or the CPU's reference, which has the same bits.
-        arguments: how many there were.
-        worst_ulp: the largest distance from the exact value, in units in the last place.
-        at: the argument, or arguments, where that was, as a hexadecimal number.
-        steps_down: how often the function fell where it must rise (or rose where it must fall); None if it may do both.
-        wrong: how many NaN, infinities and signs of zero are not what they must be; None if none was looked at.
-        digest: of the header that has it, as `header_digest` gives it.
-    """
-
-    where: str
-    arguments: int
-    worst_ulp: float
-    at: str
-    steps_down: int | None
-    wrong: int | None
-    digest: str
-
-
-def header_digest(name: str) -> str:
-    """What a device header means: its code, that of the headers that it includes, and the compiler's options."""
-    parts = [*map(_code, included(f'#include "{name}"\n').values()), *OPTIONS]
-    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+_RUNS = 64  # that a record names, at most
 
 
 def kernels(operations: Iterable[Operation]) -> dict[str, Operation]:
@@ -168,23 +57,9 @@ def kernels(operations: Iterable[Operation]) -> dict[str, Operation]:
     }
 
 
-def families(symbols: Iterable[str]) -> dict[str, list[str]]:
-    """The variants of each operation at each choice of types: `quantize_per_token_f16_s8` has vec16, rows16, ..."""
-    found: dict[str, list[str]] = {}
-    for symbol in symbols:
-        family, _, variant = symbol.partition("__")
-        found.setdefault(family, []).append(variant)
-    return found
-
-
 def package_of(catalog: Catalog) -> Path:
     """The folder of a generated package."""
     return Path(str(resources.files(catalog.package)))
-
-
-def _code(text: str) -> str:
-    """A text without the lines that are comments, such as the one that says what it was generated from."""
-    return "".join(line for line in text.splitlines(keepends=True) if not line.lstrip().startswith("//"))
 
 
 class Records:
@@ -198,20 +73,24 @@ class Records:
         self._package = package
         beside, inside = package.parent / "evidence", package / "evidence"
         self.folder = inside if inside.is_dir() and not beside.is_dir() else beside
-        self._digests: dict[str, str | None] = {}
+        self._texts = Texts(package)
         self._findings: dict[str, dict[str, list[Finding]]] = {}
 
     def digest(self, source: str) -> str | None:
-        """What a CUDA source means: its code, its headers' and the compiler's options. None if it is not there."""
-        if source not in self._digests:
-            try:
-                text = source_text(self._package, source)
-            except FileNotFoundError:
-                self._digests[source] = None
-            else:
-                parts = [*map(_code, (text, *included(text).values())), *OPTIONS]
-                self._digests[source] = hashlib.sha256("\0".join(parts).encode()).hexdigest()
-        return self._digests[source]
+        """What a CUDA source means, whole. None if it is not there."""
+        return self._texts.whole(source)
+
+    def same(self, source: str, schedule: str, digest: str, known: Given | None = None) -> bool:
+        """Whether kernels of a schedule are compiled from what they were when their source had a digest, maybe cut.
+
+        Args:
+            known: of digests; those of the records, if None.
+        """
+        now = self.digest(source)
+        if now is None or now.startswith(digest):
+            return now is not None
+        then = (self._given if known is None else known).get((source, digest), {}).get(schedule)
+        return then is not None and then == self._texts.given(source, schedule)
 
     def path(self, kind: str, gpu: str) -> Path:
         """Where the record of a GPU is, without the suffix: `evidence/bench-nvidia-h200`."""
@@ -221,6 +100,10 @@ class Records:
     def verified(self) -> list[dict[str, Any]]:
         """Every record of `make test-gpu`, in the order of the files' names."""
         return list(self._read("gpu-*.json"))
+
+    @cached_property
+    def _given(self) -> Given:
+        return {key: texts for record in self.verified for key, texts in given_of(record).items()}
 
     @cached_property
     def measured(self) -> list[dict[str, Any]]:
@@ -277,34 +160,30 @@ class Records:
         return self._findings_of(source).get(symbol, [])
 
     def current(self, source: str, symbol: str) -> list[Finding]:
-        """What was found with the source as it is now."""
-        return [each for each in self.findings(source, symbol) if self._is_now(source, each.run.digest)]
-
-    def _is_now(self, source: str, digest: str) -> bool:
-        """Whether a digest, which may be cut, is that of a source as it is."""
-        return (self.digest(source) or "none").startswith(digest)
+        """What was found with what the compiler is given now."""
+        schedule = schedule_of(symbol)
+        return [each for each in self.findings(source, symbol) if self.same(source, schedule, each.run.digest)]
 
     def shares(self, source: str, symbol: str) -> list[Share]:
-        """The rows of the bench that a kernel served with its source as it is now, in the order of the bench."""
-        return [
-            share for record, share in self._shares.get(symbol, ()) if self._is_now(source, record["sources"][source])
-        ]
+        """The rows of the bench that a kernel served as it is compiled now, in the order of the bench."""
+        rows, schedule = self._shares.get(symbol, ()), schedule_of(symbol)
+        return [share for record, share in rows if self.same(source, schedule, record["sources"][source])]
 
     def state(self, source: str, symbol: str) -> State:
         """What all records together say: a difference on one GPU outweighs what others say."""
         current = self.current(source, symbol)
         if current:
             return State.VERIFIED if all(each.result.bit_equal for each in current) else State.DIFFERS
-        if self.covered(source):
+        if self.covered(source, symbol):
             return State.COVERED
         return State.CHANGED if self.findings(source, symbol) else State.NEVER
 
-    def covered(self, source: str) -> list[Covered]:
-        """Where all kernels of a source as it is now stand by the rule."""
-        found = []
+    def covered(self, source: str, symbol: str) -> list[Covered]:
+        """Where a kernel stands by the rule, with all others of its schedule in that source, as they are now."""
+        found, schedule = [], schedule_of(symbol)
         for record in self.verified:
             each = record.get("covered", {}).get(source)
-            if each and self._is_now(source, each["digest"]):
+            if each and stands(each, schedule) and self.same(source, schedule, each["digest"]):
                 found.append(Covered(record["gpu"], each["date"]))
         return found
 
@@ -346,8 +225,8 @@ class Records:
             equal = sum(result.bit_equal for result in results.values())
             runs = [*runs, {"date": run["date"], **selection, "kernels": len(results), "bit_equal": equal}]
         record = {"gpu": machine["gpu"], "rule": coverage.RULE, "runs": runs[-_RUNS:]}
-        record["covered"] = self._covered(every, found, old.get("covered", {}), run["date"])
-        record["sources"] = self._written({symbol: found[symbol] for symbol in sorted(found.keys() & sources)}, sources)
+        left = {symbol: found[symbol] for symbol in sorted(found.keys() & sources)}
+        record |= self._said(every, left, old, run["date"])
         self._write(path, record)
         return path
 
@@ -366,35 +245,66 @@ class Records:
         for symbol in chosen:
             run, result = found[symbol]
             found[symbol] = replace(run, digest=self.digest(sources[symbol]), carried=run.carried or run.digest), result
-        record["covered"] = self._covered(every, found, record.get("covered", {}), today)
-        record["sources"] = self._written(dict(sorted(found.items())), sources)
+        record |= self._said(every, dict(sorted(found.items())), dict(record), today)
         self._write(path, record)
         return len(chosen)
+
+    def _said(
+        self,
+        every: Iterable[coverage.Candidate],
+        found: Mapping[str, tuple[Run, Result]],
+        old: Mapping[str, Any],
+        date: str,
+    ) -> dict[str, Any]:
+        """What a record says of kernels: which are covered, what was found, and of what texts the digests are."""
+        every, given = list(every), given_of(old)
+        covered = self._covered(every, found, old.get("covered", {}), given, date)
+        sources = {kernel.symbol: kernel.operation.source for kernel in every}
+        digests = {(sources[symbol], run.digest) for symbol, (run, _) in found.items()}
+        digests |= {(source, each["digest"]) for source, each in covered.items()}
+        digests |= {each for record in self.measured for each in record.get("sources", {}).items()}
+        schedules: dict[str, dict[str, None]] = {}
+        for symbol, source in sources.items():
+            schedules.setdefault(source, {})[schedule_of(symbol)] = None
+        texts: dict[str, dict[str, str]] = {}
+        for source, digest in sorted(digests):
+            own = given.get((source, digest), {})
+            if digest == self.digest(source) and source in schedules:
+                own = {each: self._texts.given(source, each) for each in sorted(schedules[source])}
+            if own:
+                texts.setdefault(source, {})[digest] = " ".join(f"{each}:{text}" for each, text in own.items())
+        return {"covered": covered, "texts": texts, "sources": self._written(found, sources)}
 
     def _covered(
         self,
         every: Iterable[coverage.Candidate],
         found: Mapping[str, tuple[Run, Result]],
         before: Mapping[str, Mapping[str, str]],
+        given: Given,
         date: str,
     ) -> dict[str, dict[str, str]]:
-        """The sources of which each kernel gave the reference's bits or stands by the rule: digest, and since when."""
-        every = list(every)
+        """The sources of which kernels gave the reference's bits or stand by the rule: digest, since when, and the
+        schedules some kernel of which does neither."""
         equal = {
             kernel.symbol: found[kernel.symbol][1].bit_equal
             for kernel in every
-            if kernel.symbol in found and found[kernel.symbol][0].digest == self.digest(kernel.operation.source)
+            if kernel.symbol in found
+            and self.same(kernel.operation.source, schedule_of(kernel.symbol), found[kernel.symbol][0].digest, given)
         }
         good = coverage.standing(every, equal) | {symbol for symbol, same in equal.items() if same}
-        left = {kernel.operation.source for kernel in every if kernel.symbol not in good}
+        kernels: dict[str, dict[str, list[str]]] = {}
+        for kernel in every:
+            of = kernels.setdefault(kernel.operation.source, {})
+            of.setdefault(schedule_of(kernel.symbol), []).append(kernel.symbol)
         covered = {}
-        for source in sorted({kernel.operation.source for kernel in every}):
-            digest, old = self.digest(source), before.get(source)
-            known = old is not None and old["digest"] == digest
-            if source not in left and not known:
-                covered[source] = {"digest": digest, "date": date}
-            elif old is not None and (source not in left or not known):
-                covered[source] = dict(old)
+        for source, schedules in sorted(kernels.items()):
+            left = [schedule for schedule, symbols in schedules.items() if not good.issuperset(symbols)]
+            now = {"digest": self.digest(source), "date": date} | ({"left": " ".join(left)} if left else {})
+            old = before.get(source)
+            if len(left) < len(schedules):
+                covered[source] = dict(old) if old and {**old, "date": date} == now else now
+            elif old and not any(self.same(source, each, old["digest"], given) for each in schedules):
+                covered[source] = dict(old)  # of another text, which may come back
         return covered
 
     @staticmethod
@@ -410,7 +320,7 @@ class Records:
                     **{name: value for name, value in vars(run).items() if value or name != "carried"},
                     **{name: getattr(result, name) for name in ("cases", "bit_equal", "worst_ulp")},
                     "kernels": {family: " ".join(of) for family, of in families(symbols).items()},
-                    **_counts({symbol: found[symbol][1].finite for symbol in symbols}),
+                    **counts({symbol: found[symbol][1].finite for symbol in symbols}),
                 }
                 for (run, result), symbols in by_source[source].items()
             ]
@@ -420,33 +330,3 @@ class Records:
     def _write(self, path: Path, record: Mapping[str, Any]) -> None:
         self.folder.mkdir(exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-
-
-def _counts(finite: Mapping[str, int | None]) -> dict[str, dict[str, str]]:
-    """The finite elements of kernels as a record has them, in the order of its kernels; `-` where none were counted."""
-    if all(count is None for count in finite.values()):
-        return {}
-    return {
-        "finite": {
-            family: " ".join("-" if (count := finite[f"{family}__{variant}"]) is None else str(count) for variant in of)
-            for family, of in families(finite).items()
-        }
-    }
-
-
-def statements(record: Mapping[str, Any]) -> Iterator[tuple[str, str, Run, Result]]:
-    """What a record of `make test-gpu` or its summary says: source, symbol, run, result."""
-    for source, listed in record["sources"].items():
-        for each in listed:
-            run = Run(**{field.name: each[field.name] for field in fields(Run) if field.name in each})
-            for alike in each.get("alike", ()):
-                result = Result(alike["fewest"], each["bit_equal"], each["worst_ulp"], fewest=True)
-                for family in alike["types"].split():
-                    for variant in alike["kernels"].split():
-                        yield source, f"{family}__{variant}", run, result
-            for family, variants in each.get("kernels", {}).items():
-                result = Result(each["cases"], each["bit_equal"], each["worst_ulp"])
-                counts = each.get("finite", {}).get(family, "").split()
-                for variant, count in zip_longest(variants.split(), counts, fillvalue="-"):
-                    counted = result if count == "-" else replace(result, finite=int(count))
-                    yield source, f"{family}__{variant}", run, counted

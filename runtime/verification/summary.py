@@ -9,10 +9,13 @@ times nor peers. Digests are cut: they tell texts of one source apart, and guard
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from skuda.verification.evidence import Records, Result, families, share, shown_row, statements
+from skuda.verification.evidence import Records
+from skuda.verification.findings import Result, families, given_of, share, shown_row, stands, statements
+from skuda.verification.texts import schedule_of, source_of
 
 FOLDER = "summary"
 _DIGITS = 16  # of a digest
@@ -21,29 +24,30 @@ _OF_RUN = ("date", "driver", "cuda", "cupy", "python", "carried")
 
 def texts(records: Records) -> dict[str, str]:
     """The summary of each record, by the path of its file below the folder of the records."""
-    made = [("gpu", each["gpu"], of_run(each, records.digest)) for each in records.verified]
-    made += [("bench", each["machine"]["gpu"], of_bench(each)) for each in records.measured if each.get("rows")]
+    made = [("gpu", each["gpu"], of_run(each, records)) for each in records.verified]
+    measured = [each for each in records.measured if each.get("rows")]
+    made += [("bench", each["machine"]["gpu"], of_bench(each, records)) for each in measured]
     return {
         f"{FOLDER}/{records.path(kind, gpu).name}.json": json.dumps(summary, indent=1) + "\n"
         for kind, gpu, summary in made
     }
 
 
-def of_run(record: Mapping[str, Any], digest: Callable[[str], str | None]) -> dict[str, Any]:
-    """The summary of a record of `make test-gpu`. What ran before a source changed is left out where all of the source
-    stands by the rule now.
-
-    Args:
-        digest: of a source as it is.
+def of_run(record: Mapping[str, Any], records: Records) -> dict[str, Any]:
+    """The summary of a record of `make test-gpu`. Where the compiler is given now what it was then, it has the digests
+    of sources as they are. What ran with another text is left out where all of a source stands by the rule now.
     """
+    covered = {source: _covered(record, records, source) for source in record.get("covered", {})}
+    now = {source: (records.digest(source) or "none")[:_DIGITS] for source in covered}
+    whole = {source for source, each in covered.items() if each["digest"] == now[source] and "left" not in each}
     alike: dict[str, dict[tuple, dict[str, Any]]] = {}
-    by_rule = {source for source, each in record.get("covered", {}).items() if each["digest"] == digest(source)}
     for source, symbol, run, result in statements(record):
-        if source in by_rule and run.digest != digest(source):
+        if records.same(source, schedule_of(symbol), run.digest):
+            run = replace(run, digest=records.digest(source))
+        elif source in whole:
             continue
         key = run, result.bit_equal, result.worst_ulp
         alike.setdefault(source, {}).setdefault(key, {})[symbol] = result
-    covered = record.get("covered", {}).items()
     sources = {
         source: [
             {
@@ -57,8 +61,18 @@ def of_run(record: Mapping[str, Any], digest: Callable[[str], str | None]) -> di
         ]
         for source, found in alike.items()
     }
-    cut = {source: {**each, "digest": each["digest"][:_DIGITS]} for source, each in covered}
-    return {**record, "covered": cut, "sources": sources}
+    kept = {name: each for name, each in record.items() if name != "texts"}
+    return {**kept, "covered": covered, "sources": sources}
+
+
+def _covered(record: Mapping[str, Any], records: Records, source: str) -> dict[str, str]:
+    """What a record says of a covered source, by its digest as it is, where that says something of a schedule yet."""
+    found, now = record["covered"][source], records.digest(source)
+    schedules = given_of(record).get((source, found["digest"]), {})
+    left = [each for each in schedules if not (stands(found, each) and records.same(source, each, found["digest"]))]
+    if found["digest"] != now and len(left) < len(schedules):
+        found = {"digest": now, "date": found["date"]} | ({"left": " ".join(left)} if left else {})
+    return {**found, "digest": found["digest"][:_DIGITS]}
 
 
 def _alike(results: Mapping[str, Result]) -> list[dict[str, Any]]:
@@ -72,14 +86,24 @@ def _alike(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     ]
 
 
-def of_bench(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The summary of a record of the bench: of each kernel the rows that it served, each with its share."""
+def of_bench(record: Mapping[str, Any], records: Records) -> dict[str, Any]:
+    """The summary of a record of the bench: of each kernel the rows that it served, each with its share. A source has
+    its digest as it is, if the kernels that served rows are given what they were then."""
     shares: dict[str, dict[str, list[str]]] = {}
     for row in record["rows"]:
         if "ours_us" in row:
             family, _, variant = row["sku"].partition("__")
             shares.setdefault(family, {}).setdefault(variant, []).append(f"{shown_row(row)} {share(row):.2f}")
-    sources = {source: digest[:_DIGITS] for source, digest in record["sources"].items()}
+    changed = {
+        source
+        for row in record["rows"]
+        if "ours_us" in row and (source := source_of(row)) in record["sources"]
+        and not records.same(source, schedule_of(row["sku"]), record["sources"][source])
+    }  # fmt: skip
+    sources = {
+        source: (digest if source in changed else records.digest(source) or digest)[:_DIGITS]
+        for source, digest in record["sources"].items()
+    }
     machine = {"gpu": record["machine"]["gpu"], "date": record["machine"].get("date")}
     joined = {family: {each: ", ".join(of) for each, of in found.items()} for family, found in shares.items()}
     return {"machine": machine, "sources": sources, "shares": joined}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from functools import cache
+from itertools import product
 from types import SimpleNamespace
 
 import pytest
@@ -34,22 +35,42 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 
 
 def test_a_run_takes_few():
-    """One H200 has ten minutes for a catalog three times as large: three times as many choices of types, few more
-    structures, and a turn as large as this one's."""
-    assert len(chosen().covering) < 4_400
-    assert all(len(turn) <= 1.2 * coverage.TURN for turn in chosen().turns)
+    """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set."""
+    assert len(chosen().covering) < 2_400
+    assert all(len(turn) <= 200 for turn in chosen().turns)
 
 
-def test_every_choice_of_types_occurs_by_its_preferred_schedule():
+@cache
+def grown() -> list[coverage.Candidate]:
+    """The kernels of a catalog three times as large: each operation under two other names too."""
+    others = [
+        each.but(name=f"{each.name}_{number}", source=f"{each.row}_{number}.cu")
+        for number in (1, 2)
+        for each in CATALOG.operations
+    ]
+    return [*every().values(), *candidates(others)]
+
+
+def test_one_gpu_verifies_three_times_the_catalog_in_ten_minutes():
+    """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 8,700 in 10 minutes. A run
+    takes 2,311 of the 29,208 kernels of 87 operations, and 4,636 of the 87,624 of three times as many: 160 s and 320 s.
+    """
+    assert len({kernel.symbol for kernel in grown()}) == len(grown()) == 3 * len(every())
+    few, many = len(chosen().covering), len(coverage.covering(grown()))
+    assert many + coverage.TURN < 10 * 60 * 16 / 1.1
+    assert many < 2.2 * few  # an operation more needs fewer than one of today's
+
+
+def test_every_formula_occurs_in_each_compute_type_by_its_preferred_schedule():
     """Against the operations, not against the features by which kernels are chosen."""
     found = defaultdict(set)
-    for symbol in chosen().covering:
-        kernel = every()[symbol]
-        found[kernel.operation.function, tuple(kernel.types.items())].add(kernel.variant)
+    for kernel in map(every().get, chosen().covering):
+        found[kernel.operation.function, kernel.types["C"]].add((tuple(kernel.types.items()), kernel.variant))
     for operation in CATALOG.operations:
+        by_compute = defaultdict(set)
         for types in operation.kernel_combinations():
-            variants = found[operation.function, tuple(types.items())]
-            assert coverage.preferred(operation, types) in variants
+            by_compute[types["C"]].add((tuple(types.items()), coverage.preferred(operation, types)))
+        assert all(of & found[operation.function, word] for word, of in by_compute.items())
 
 
 def test_the_preferred_schedule_is_that_of_large_contiguous_arrays():
@@ -58,6 +79,19 @@ def test_the_preferred_schedule_is_that_of_large_contiguous_arrays():
     assert preferred["rms_norm_backward"] is STAGES
     assert isinstance(preferred["softmax"], RowVariant) and preferred["softmax"].elements == 4096
     assert preferred["sum"].kernel == "row"
+
+
+def test_every_operation_occurs_in_each_type_of_each_letter_and_each_row_in_pairs_of_them():
+    def seen(kernels):
+        for kernel in kernels:
+            operation, types = kernel.operation, kernel.types
+            for one, other in product(operation.types.keys() & types, repeat=2):
+                yield operation.function, one, types[one]
+                yield operation.row, operation.direction, one, types[one], other, types[other]
+
+    found = set(seen(map(every().get, chosen().covering)))
+    assert found == set(seen(every().values()))
+    assert {("quantize_per_token", "Q", word) for word in ("s8", "u8", "s4", "u4")} < found
 
 
 def test_every_schedule_occurs_with_each_element_type_in_each_role():
@@ -85,6 +119,19 @@ def test_every_structure_occurs_in_every_schedule_that_serves_it():
     assert len(seen(every())) > 200  # else structures say nothing
 
 
+def test_every_set_of_roles_and_list_of_passes_occurs_in_every_schedule_with_each_element_type():
+    def seen(symbols):
+        for kernel in map(every().get, symbols):
+            name, (roles, passes) = coverage.schedule(kernel.variant), coverage.structure(kernel.operation)
+            for operand in kernel.operation.operands:
+                word = kernel.operation.word(operand, kernel.types)
+                yield name, roles, coverage.role(kernel.operation, operand), word
+                if operand in kernel.operation.inputs and operand.dims == kernel.operation.space:
+                    yield name, passes, word
+
+    assert set(seen(chosen().covering)) == set(seen(every()))
+
+
 def test_every_number_of_threads_and_blocks_occurs():
     variants = lambda symbols: {every()[symbol].variant for symbol in symbols}  # noqa: E731
     assert variants(chosen().covering) == variants(every())
@@ -96,7 +143,7 @@ def test_the_covering_set_and_all_turns_are_every_kernel_once():
 
 
 def test_the_commit_chooses_the_turn():
-    assert [chosen().turn_of(commit) for commit in ("0", "5", "f" * 40)] == [0, 5, len(chosen().turns) - 1]
+    assert [chosen().turn_of(commit) for commit in ("0", "5", "f" * 40)] == [0, 5, (16**40 - 1) % len(chosen().turns)]
     assert divide(CATALOG.operations[:40]) == divide(CATALOG.operations[:40])
 
 
@@ -107,17 +154,23 @@ def test_all_stand_by_a_covering_set_of_equal_kernels():
     assert standing(every().values(), dict.fromkeys(chosen().covering, True)) == set(every())
 
 
-@pytest.mark.parametrize("number", [0, 1000, 3000])
-def test_each_of_the_covering_set_is_needed_or_chosen_for_its_types(number):
+@pytest.mark.parametrize("number", [0, 1000, 2000])
+def test_what_only_one_kernel_shows_stands_with_it_alone(number):
     symbol = chosen().covering[number]
     without = dict.fromkeys(chosen().covering, True)
     del without[symbol]
-    kernel = every()[symbol]
-    assert (symbol in standing(every().values(), without)) == (kernel.shows != kernel.needs and _shown(kernel, without))
+    shown = set().union(*(every()[each].shows for each in without))
+    stands = standing(every().values(), without)
+    assert stands == {each.symbol for each in every().values() if each.needs <= shown}
+    lost = every()[symbol].shows - shown
+    assert stands == {each.symbol for each in every().values() if not each.needs & lost}
 
 
-def _shown(kernel, symbols) -> bool:
-    return kernel.needs <= set().union(*(every()[symbol].shows for symbol in symbols))
+def test_a_formula_does_not_stand_by_other_schedules_than_its_preferred_one():
+    """Whatever else was compared, of the operation too."""
+    by_others = {s: True for s, k in every().items() if k.operation.function != "softmax" or k.shows != k.needs}
+    left = set(every()) - standing(every().values(), by_others)
+    assert left == {symbol for symbol, kernel in every().items() if kernel.operation.function == "softmax"}
 
 
 def test_what_shares_a_feature_with_a_kernel_that_differs_does_not_stand():

@@ -22,8 +22,10 @@ from skuda.generated import CATALOG
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.verification import coverage, evidence, machine_code, summary
-from skuda.verification.evidence import Records, Result, State
+from skuda.schedules import table
+from skuda.verification import coverage, evidence, machine_code, summary, texts
+from skuda.verification.evidence import Records
+from skuda.verification.findings import Result, State
 
 REPOSITORY = Path(__file__).parents[2]
 SPEC = """\
@@ -180,11 +182,16 @@ def test_states(catalog):
 
 
 def test_headers_and_options_are_part_of_a_source(catalog, monkeypatch):
-    now = records_of(catalog).digest("twice.cu")
-    monkeypatch.setattr(evidence, "OPTIONS", ("--fmad=true",))
-    other = records_of(catalog).digest("twice.cu")
-    monkeypatch.setattr(evidence, "included", lambda text: {"a.cuh": ""})
-    assert len({now, other, records_of(catalog).digest("twice.cu")}) == 3
+    def now() -> list[str]:
+        own = texts.Texts(evidence.package_of(catalog))
+        return [own.whole("twice.cu"), own.given("twice.cu", "vec")]
+
+    whole, given = now()
+    assert whole == records_of(catalog).digest("twice.cu") and given != whole[: texts.DIGITS]
+    monkeypatch.setattr(texts, "OPTIONS", ("--fmad=true",))
+    other, other_given = now()
+    monkeypatch.setattr(texts, "included", lambda text: {"a.cuh": ""})
+    assert len({whole, other, now()[0]}) == 3 and other_given != given
 
 
 def test_comments_say_nothing_to_a_compiler(catalog):
@@ -194,6 +201,77 @@ def test_comments_say_nothing_to_a_compiler(catalog):
     assert records_of(catalog).digest("twice.cu") == now
     path.write_text(text + "int more;\n")
     assert records_of(catalog).digest("twice.cu") != now
+
+
+# ---- what the compiler is given for a schedule ----
+
+
+def change_header(monkeypatch, name: str) -> None:
+    """As long as the test runs."""
+    known = compiler._file
+    monkeypatch.setattr(compiler, "_file", lambda each: known(each) + "struct more {};\n" * (each == name))
+
+
+def test_a_kernel_has_the_schedule_of_the_table():
+    for sku in registry.skus():
+        if sku.backend is BackendKind.CUDA:
+            entry = registry.entry_of(sku)
+            launched = table.entries(entry.operation, entry.types, entry.variant)
+            assert texts.schedule_of(sku.symbol) == (launched[0].partition("<")[0] if launched else "stages")
+
+
+def test_a_changed_header_says_nothing_of_other_schedules(catalog, monkeypatch):
+    """Of what ran and of what stands by the rule: in the record, in a summary of it, and once more is recorded."""
+    ran, every = covering_of(catalog), evidence.kernels(catalog.operations)
+    records_of(catalog).merge(catalog, MACHINE, dict.fromkeys(ran, EQUAL))
+    before = {symbol: records_of(catalog).state(each.source, symbol) for symbol, each in every.items()}
+    change_header(monkeypatch, "tile.cuh")
+    tiles = {symbol for symbol in every if symbol.endswith("__tile")}
+    assert {symbol for symbol in ran if symbol in tiles}
+
+    def as_before(records) -> set[str]:
+        assert {records.state(every[symbol].source, symbol) for symbol in tiles} <= {State.CHANGED, State.NEVER}
+        return {symbol for symbol, state in before.items() if records.state(every[symbol].source, symbol) is state}
+
+    records = records_of(catalog)
+    assert as_before(records) == every.keys() - tiles
+    short = records_of(catalog)
+    short.verified = [summary.of_run(each, records) for each in records.verified]
+    assert as_before(short) == every.keys() - tiles
+    one = next(symbol for symbol in ran if symbol not in tiles)
+    path = records.merge(catalog, {**MACHINE, "date": "2026-02-03"}, {one: EQUAL})
+    again = as_before(records_of(catalog))
+    assert not again & tiles and again >= set(ran) - tiles  # by the rule stands what the tiles do not show alone
+    assert all("tile" in each["left"] for each in json.loads(path.read_text())["covered"].values())
+    records.merge(catalog, MACHINE, {symbol: EQUAL for symbol in ran if symbol in tiles})
+    assert records_of(catalog).unverified(every) == []
+
+
+def test_a_header_that_schedules_share_is_part_of_each(catalog, monkeypatch):
+    records_of(catalog).merge(catalog, MACHINE, dict.fromkeys(covering_of(catalog), EQUAL))
+    every = evidence.kernels(catalog.operations)
+    change_header(monkeypatch, "numbers.cuh")
+    assert records_of(catalog).unverified(every) == list(every)
+
+
+def test_what_joins_the_parts_of_a_row_is_part_of_its_schedule(monkeypatch):
+    def now() -> list[str]:
+        own = texts.Texts(evidence.package_of(CATALOG))
+        return [own.given("sum.cu", each) for each in ("along", "across", "row")]
+
+    before = now()
+    change_header(monkeypatch, "split_finish.cuh")
+    assert [one != other for one, other in zip(before, now(), strict=True)] == [True, True, False]
+
+
+def test_rows_of_the_bench_count_while_their_schedule_is_what_it_was(catalog, monkeypatch):
+    symbol = next(each for each in symbols_of(catalog, "twice") if "__vec" in each)
+    write_bench(catalog, symbol, 0.98)
+    records_of(catalog).merge(catalog, MACHINE, {symbol: EQUAL})
+    change_header(monkeypatch, "tile.cuh")
+    assert len(records_of(catalog).shares("twice.cu", symbol)) == 1
+    change_header(monkeypatch, "vec.cuh")
+    assert records_of(catalog).shares("twice.cu", symbol) == []
 
 
 # ---- what stands by the rule ----
@@ -239,14 +317,14 @@ def test_others_stand_by_the_rule_while_sources_are_as_they_were(catalog, skuda_
     assert records.state("twice.cu", symbols_of(catalog, "twice")[-1]) in (State.VERIFIED, State.COVERED)
 
 
-def test_a_kernel_that_differs_takes_its_source_with_it(catalog):
+def test_a_kernel_that_differs_takes_its_schedule_with_it(catalog):
     ran = covering_of(catalog)
     records_of(catalog).merge(catalog, MACHINE, {**dict.fromkeys(ran, EQUAL), ran[0]: Result(3, False, 1)})
     records = records_of(catalog)
     source = evidence.kernels(catalog.operations)[ran[0]].source
-    assert records.covered(source) == []
+    assert records.covered(source, ran[0]) == []
     records.merge(catalog, {**MACHINE, "date": "2026-03-04"}, {ran[0]: EQUAL})
-    assert [each.date for each in records_of(catalog).covered(source)] == ["2026-03-04"]
+    assert [each.date for each in records_of(catalog).covered(source, ran[0])] == ["2026-03-04"]
 
 
 # ---- machine code ----
@@ -567,7 +645,7 @@ def test_without_records_nothing_is_written(tmp_path, capsys, monkeypatch):
 
 
 def bound(worst: float, **other) -> dict:
-    digest = evidence.header_digest("erf.cuh")
+    digest = texts.header_digest("erf.cuh")
     return {
         "arguments": 9, "worst_ulp": worst, "at": "0x1p+0", "steps_down": 0, "wrong": 0, "digest": digest, **other
     }  # fmt: skip

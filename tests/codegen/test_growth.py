@@ -38,6 +38,7 @@ def test_it_measures(script):
     for name in ("kernels", "generated_bytes", "generated_files", "wheel_bytes"):
         assert 2 * small[name] < large[name] < 8 * small[name]
     assert all(each[name] > 0 for each in result["catalogs"] for name in each)
+    assert small["run_kernels"] < large["run_kernels"] < large["kernels"]
     table = list(growth.lines(result))
     assert "| operations | 3 | 12 |" in table
     assert all(line.count("|") == 4 for line in table[2:])

@@ -162,7 +162,8 @@ def test_one_page_and_one_row():
         "docs/shifted.md", "docs/unweighed.md", "docs/weighed.md",
     ]  # fmt: skip
     page = files["docs/shifted.md"]
-    assert "skuda.shifted(x, gain=None, offset=None, share=None, *, low=None, high=None, out=None, stream=None)" in page
+    call = "x, gain=None, offset=None, share=None, *, low=None, high=None, factor=None, out=None, stream=None"
+    assert f"skuda.shifted({call})" in page
     offset = next(line for line in page.splitlines() if line.startswith("| `offset` | `i32[d]` | array, any strides"))
     assert offset.endswith("; None is 0, by a kernel that reads none. |")
     assert "| `without` | `str` | \"b\" where the forward pass went without" in files["docs/weighed.md"]

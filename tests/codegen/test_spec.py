@@ -358,7 +358,7 @@ def test_a_backward_pass_has_the_attributes_and_types_that_it_needs():
     assert set(masked.types) == {"T", "Q"}
 
 
-def test_an_attribute_of_the_backward_pass_alone_is_no_attribute_of_the_forward_pass():
+def test_an_attribute_that_the_gradient_alone_reads_is_handed_on_by_the_forward_pass():
     body = """
     inputs: {input: "T[*n]"}
     attrs: {factor: C = 1, offset: C = 0}
@@ -366,7 +366,11 @@ def test_an_attribute_of_the_backward_pass_alone_is_no_attribute_of_the_forward_
     backward: {d_input: "T[*n] = d_output * factor"}
 """
     found = row(body)
-    assert [attribute.name for attribute in found.forward.operation.attributes] == ["offset"]
+    forward = found.forward.operation
+    assert [(attribute.name, forward.hands_on(attribute)) for attribute in forward.attributes] == [
+        ("factor", True), ("offset", False),
+    ]  # fmt: skip
+    assert forward.analysis.attributes == ("offset",)  # what kernels and references take
     assert [attribute.name for attribute in found.backward.operation.attributes] == ["factor"]
 
 

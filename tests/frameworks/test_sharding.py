@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from skuda.codegen.define import define
 from skuda.frameworks.sharding import Factor, factors, rule
 from skuda.plans.axis_views import chosen
 
@@ -63,8 +64,8 @@ def test_parts_are_computed_apart(plan):
             ]
             for position, output in enumerate(operation.outputs):
                 halves = [piece[position] for piece in pieces]
-                if found.partial:
-                    how = found.partial[position]
+                how = found.partial[position] if found.partial else ""
+                if how:
                     joined = JOINED[how](*halves).astype(halves[0].dtype)
                     if how in EXACT or joined.dtype.kind == "i":
                         assert same_bits(joined, whole[position]), (types, key, output.name)
@@ -78,7 +79,7 @@ def test_parts_are_computed_apart(plan):
 
 
 def splits_at_all(operation) -> bool:
-    """Whether there is a dimension that is not whole, or results of parts."""
+    """Whether there is a dimension that is not whole, or along which parts are computed apart nevertheless."""
     whole = {text for text in operation.analysis.whole if "/" not in text}
     return bool(operation.analysis.partial) or any(dim.name not in whole for dim in operation.space)
 
@@ -97,7 +98,6 @@ def test_what_is_reduced_stays_whole():
     found = rules_of("softmax")
     assert [key for key, each in found.items() if each.splits] == [("n", 0), ("n", 1)]
     assert not any(each.partial for each in found.values())
-    assert not rules_of("rms_norm_backward")["n", 0].splits  # d_weight is a sum over n, and d_input is not
     assert not rules_of("mean")["reduced", 0].splits and not rules_of("mean_backward")["reduced", 0].splits
 
 
@@ -106,6 +106,32 @@ def test_plain_reductions_come_in_parts():
         found = rules_of(function)["reduced", 0]
         assert found.splits and found.partial == (how,), function
     assert not rules_of("argmax")["reduced", 0].splits
+
+
+def test_a_sum_beside_elements_comes_in_parts():
+    """A gradient of what rows share, beside that of the rows."""
+    for function, parts in [("rms_norm_backward", ("", "sum")), ("layer_norm_backward", ("", "sum", "sum"))]:
+        found = rules_of(function)
+        assert found["n", 0].partial == found["n", 1].partial == parts
+        assert not found["d", 0].splits  # of which the norm is
+    assert rules_of("learnable_fake_quantize_per_tensor_backward")["shape", 1].partial == ("", "sum", "sum")
+
+
+FORMULAS = {
+    "sum(x * w, over=n)": "sum", "-sum(x, over=n) * w / 3": "sum", "sum(sum(x, over=d), over=n)": "sum",
+    "max(x, over=n)": "max", "-max(x, over=n)": None, "sum(x, over=n) + w": None, "w / sum(x, over=n)": None,
+    "sum(x / count(over=n), over=n)": None, "mean(x, over=n)": None, "sum(x, over=n) * sum(x, over=n)": None,
+    "sum(x * max(x, over=n), over=n)": None, "sqrt(sum(x, over=n))": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("formula", FORMULAS)
+def test_which_last_steps_join_parts(formula):
+    """A reduction, or a sum times what is the same for all parts."""
+    outputs = {"y": "T[*n, d] = x * w", "z": f"C[d] = {formula}"}
+    made = define(name="joined", inputs={"x": "T[*n, d]", "w": "T[d]"}, outputs=outputs)
+    how = FORMULAS[formula]
+    assert made.plan_class.operation.analysis.partial == ((("n", ("", how)),) if how else ())
 
 
 def test_parts_end_where_blocks_and_bytes_do():

@@ -19,9 +19,9 @@ import pytest
 import turns
 
 from skuda.launch import kernel, registry
-from skuda.verification import coverage, evidence, machine_code
+from skuda.verification import coverage, evidence, findings, machine_code
 
-compared: dict[str, evidence.Result] = {}  # by symbol, from the workers' reports too
+compared: dict[str, findings.Result] = {}  # by symbol, from the workers' reports too
 codes: dict[str, str] = {}  # likewise, of the machine code that ran
 
 collect_ignore_glob = [] if kernel.cuda_available() else ["test_*.py"]
@@ -74,7 +74,7 @@ def pytest_runtest_logreport(report):
     if report.when == "call" and "symbol" in properties:
         ulp = properties.get("worst_ulp")  # none if the kernel did not even run
         same, finite = properties.get("bit_equal", False), properties.get("finite")
-        compared[properties["symbol"]] = evidence.Result(properties["cases"], same, ulp, finite)
+        compared[properties["symbol"]] = findings.Result(properties["cases"], same, ulp, finite)
         codes[properties["symbol"]] = properties.get("code", "")
 
 

@@ -24,7 +24,7 @@ import numpy as np
 
 from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS, Intrinsic
 from skuda.reference import formulas
-from skuda.verification.evidence import header_digest
+from skuda.verification.texts import header_digest
 
 FOLDER = Path(__file__).parents[2] / "evidence"
 COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}

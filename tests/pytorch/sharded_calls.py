@@ -1,6 +1,8 @@
-"""What two processes of gloo run: calls of every operation with DTensors, each beside the call on whole tensors.
+"""What two processes run: calls of every operation with DTensors, each beside the call on whole tensors.
 
-    python sharded_calls.py RANK FILE [NAME ...]
+    python sharded_calls.py RANK FILE DEVICE [NAME ...]
+
+On `cpu` they meet by gloo, on `cuda` each has the GPU of its rank and they meet by NCCL.
 
 It prints a line for each operation, `NAME ways`, after it has compared them, and raises where they differ.
 """
@@ -61,6 +63,7 @@ def compare(made: DTensor, expected: torch.Tensor, mesh, what) -> None:
 def each_way(name: str, mesh) -> int:
     """Calls an operation with its tensors placed in each way that a rule allows; says in how many."""
     call = call_of(plans()[name])
+    call.inputs = tuple(each.to(mesh.device_type) if isinstance(each, torch.Tensor) else each for each in call.inputs)
     operator = operator_of(call.plan_class)
     values = operator.values_of(call)
     ways = placements(operator, tuple(strategy_of(value, mesh) for value in values), PARTS, 1)
@@ -82,7 +85,7 @@ def each_way(name: str, mesh) -> int:
 
 def attributes_of_axes(mesh) -> None:
     """Calls that differ in their axes alone, one after the other: what was kept of the first is not taken again."""
-    x = torch.arange(16.0).reshape(4, 4)
+    x = torch.arange(16.0, device=mesh.device_type).reshape(4, 4)
     split = distribute_tensor(x, mesh, [Shard(0)])
     for axis, placement in ((0, Partial("sum")), (1, Shard(0)), ((0, 1), Partial("sum")), (0, Partial("sum"))):
         found = skuda.sum(split, axis=axis)
@@ -96,28 +99,47 @@ def attributes_of_axes(mesh) -> None:
 def a_layer(mesh) -> None:
     """Forward and backward passes of a layer whose rows are split, and rows that do not split evenly."""
     for count in (4, 5):
-        x, weight = torch.randn(count, 6, generator=torch.Generator().manual_seed(0)), torch.linspace(1, 2, 6)
+        x = torch.randn(count, 6, generator=torch.Generator().manual_seed(0)).to(mesh.device_type)
+        weight = torch.linspace(1, 2, 6, device=mesh.device_type)
         results = []
         for place in (lambda each, _: each.clone(), lambda each, how: distribute_tensor(each, mesh, [how])):
             rows, scale = place(x, Shard(0)).requires_grad_(), place(weight, Replicate()).requires_grad_()
             y = skuda.softmax(skuda.gelu(skuda.rms_norm(rows, scale)), axis=-1)
             y.backward(place(x + 1, Shard(0)))
-            made = (y, rows.grad, scale.grad)
-            results.append([each.full_tensor() if isinstance(each, DTensor) else each for each in made])
-        assert same(*results)
+            results.append((y.detach(), rows.grad, scale.grad))
+        whole, parts = results
+        assert [each.placements for each in parts] == [(Shard(0),), (Shard(0),), (Partial("sum"),)]  # none is gathered
+        assert same([each.full_tensor() for each in parts[:2]], list(whole[:2]))
+        assert torch.allclose(parts[2].full_tensor(), whole[2], rtol=1e-6, atol=1e-6)  # a sum over rows
 
 
-def main(rank: int, file: str, names: list[str]) -> None:
-    dist.init_process_group("gloo", init_method=f"file://{file}", rank=rank, world_size=PARTS)
-    mesh = init_device_mesh("cpu", (PARTS,))
+def compiled_to_be_fused(mesh) -> None:
+    """Calls with DTensors stay calls of kernels, with their bits."""
+    x = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).to(mesh.device_type)
+
+    def layer(x):
+        return skuda.softmax(skuda.gelu(x) * 2)
+
+    compiled = skuda.torch.compile(layer, fusible=True, backend="aot_eager", fullgraph=True)
+    found = compiled(distribute_tensor(x, mesh, [Shard(0)]))
+    assert found.placements == (Shard(0),) and same(found.full_tensor(), layer(x))
+
+
+def main(rank: int, file: str, device: str, names: list[str]) -> None:
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    backend = {"cpu": "gloo", "cuda": "nccl"}[device]
+    dist.init_process_group(backend, init_method=f"file://{file}", rank=rank, world_size=PARTS)
+    mesh = init_device_mesh(device, (PARTS,))
     torch.set_num_threads(1)
     shard()
     attributes_of_axes(mesh)
     a_layer(mesh)
+    compiled_to_be_fused(mesh)
     for name in names or plans():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3:])
+    main(int(sys.argv[1]), *sys.argv[2:4], sys.argv[4:])

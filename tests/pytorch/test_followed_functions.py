@@ -11,7 +11,10 @@ from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 import skuda
+import skuda.torch
 from skuda.errors import InvalidProblem, SkudaError, Unsupported
+from skuda.plans import functions
+from skuda.torch import operator_of
 
 
 def rows(*shape, seed=0, **options):
@@ -331,3 +334,48 @@ def test_one_out_for_a_whole_batch_is_refused():
     batch, out = rows(2, 3, 4), torch.empty(3, 4)
     with pytest.raises(InvalidProblem, match="softmax: out= is one array for all of the batch"):
         torch.vmap(lambda x: skuda.softmax(x, out=out))(batch)
+
+
+HANDED_ON = [name for name, plan in plans().items() if any(map(plan.operation.hands_on, plan.operation.attributes))]
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_an_attribute_that_the_gradient_alone_reads(name):
+    """It is said in the call that is recorded: eager, compiled, under a transform, and as an operator."""
+    call = call_of(plans()[name])
+    operation, inputs = call.plan_class.operation, call.inputs
+    attributes = [0.25 if operation.hands_on(each) else value
+                  for each, value in zip(operation.attributes, call.attributes, strict=True)]  # fmt: skip
+    d_output = torch.linspace(-1, 2, inputs[0].numel()).reshape(inputs[0].shape)
+    options = {"dtype": call.dtypes[0]}
+
+    def run(given, values):
+        return functions.call(call.plan_class, (*values, None), tuple(given), None, **options)
+
+    def product(*values):
+        return (run(attributes, values) * d_output).sum()
+
+    backward = operator_of(call.plan_class).backward.plan_class
+    expected = functions.call(backward, (d_output, *inputs, None), tuple(attributes), None, **options)
+    others = functions.call(backward, (d_output, *inputs, None), call.attributes, None, **options)
+    assert same(expected[0], others[0]) and not same(expected[1], others[1])  # of the input, of the scale
+    assert same(run(attributes, inputs), run(call.attributes, inputs))
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    every = tuple(range(len(leaves)))
+    assert same(torch.autograd.grad(product(*leaves), leaves), tuple(expected))
+    compiled = torch.compile(product, backend="aot_eager", fullgraph=True)
+    assert same(torch.autograd.grad(compiled(*leaves), leaves), tuple(expected))
+    assert same(torch.func.grad(product, every)(*inputs), tuple(expected))
+    fused = torch.autograd.grad(skuda.torch.compile(product, fusible=True, backend="aot_eager")(*leaves), leaves)
+    assert all(torch.allclose(ours, theirs, rtol=1e-5) for ours, theirs in zip(fused, expected, strict=True))
+
+
+def test_an_attribute_without_a_default_is_said_in_the_recorded_call():
+    slower = skuda.define(name="slower", inputs={"x": "T[*n]"}, attrs={"pace": "C"}, outputs={"y": "T[*n] = -x"},
+                          backward={"d_x": "T[*n] = -d_y * pace"})  # fmt: skip
+    x = rows(3).requires_grad_()
+    slower(x, pace=0.5).sum().backward()
+    assert same(x.grad, torch.full((3,), -0.5))
+    assert "pace: a number in the compute type, which the gradient of a recorded call is given." in slower.__doc__
+    with pytest.raises(TypeError, match="pace"):
+        slower(x)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from skuda.errors import InvalidProblem
-from skuda.torch.int8_product import int8_product
+from skuda.torch.int8_product import _padded, int8_product
 
 SIZES = [(1, 3, 5), (2, 16, 8), (17, 8, 24), (33, 7, 129), (0, 4, 4), (64, 48, 32)]
 
@@ -19,12 +19,14 @@ def operands(rows: int, columns: int, depth: int) -> list[torch.Tensor]:
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
 def test_the_product_is_exact(sizes):
     left, right = operands(*sizes)
-    assert torch.equal(int8_product(left, right), left.int() @ right.int().t())
+    wanted = left.int() @ right.int().t()
+    assert torch.equal(int8_product(left, right), wanted)
+    assert torch.equal(_padded(left, right), wanted)  # what a GPU does without cuBLASLt's own way
 
 
 def test_it_is_one_operator_of_a_program():
     left, right = operands(17, 8, 24)
-    torch.library.opcheck(int8_product, (left, right))
+    torch.library.opcheck(torch.ops.skuda.int8_product.default, (left, right))
     compiled = torch.compile(lambda left, right: int8_product(left, right) * 2, fullgraph=True)
     assert torch.equal(compiled(left, right), left.int() @ right.int().t() * 2)
 

@@ -10,20 +10,22 @@ from operations import plans
 
 from skuda.torch import operator_of
 
-# What every part would need of the others, or would give only a sum of: gradients of parameters beside those of rows,
-# and scales of a whole tensor.
+# Whose parts would need something of the others: scales of a whole tensor, states that are joined with what is seen.
 WHOLE = (
-    "learnable_fake_quantize_per_tensor_backward", "learnable_fake_quantize_per_tensor_without_zero_point_backward",
     "dynamic_quantize_per_tensor", "dynamic_quantize_fp8_per_tensor", "dynamic_quantize_asymmetric_per_tensor",
     "observe_min_max_per_tensor", "observe_absmax_per_tensor", "observe_moving_average_per_tensor",
-    "rms_norm_backward", "add_rms_norm_backward", "layer_norm_backward", "layer_norm_without_bias_backward",
 )  # fmt: skip
 
 
 def test_every_operation_on_two_processes(tmp_path):
-    program, file = str(Path(__file__).with_name("sharded_calls.py")), str(tmp_path / "meeting")
+    two_processes(tmp_path / "meeting", "cpu")
+
+
+def two_processes(file: Path, device: str) -> None:
+    """Runs sharded_calls.py twice, on the CPU or on a GPU each."""
+    program = str(Path(__file__).with_name("sharded_calls.py"))
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    runs = [subprocess.Popen([sys.executable, program, str(rank), file], **piped) for rank in range(2)]
+    runs = [subprocess.Popen([sys.executable, program, str(rank), str(file), device], **piped) for rank in range(2)]
     try:
         texts = [run.communicate(timeout=300) for run in runs]
     finally:

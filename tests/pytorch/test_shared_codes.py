@@ -34,14 +34,13 @@ class Dispatched(TorchDispatchMode):
 @pytest.mark.parametrize(
     "code, steps",
     [
-        ("s8", ["dynamic_quantize_per_token", "t", "_int_mm", "dequantize_sums"]),
+        ("s8", ["dynamic_quantize_per_token", "int8_product", "dequantize_sums"]),
         ("e4m3", ["dynamic_quantize_fp8_per_token", "unsqueeze", "t", "unsqueeze", "_scaled_mm"]),
     ],
 )
 def test_a_layer_takes_no_more_steps_than_it_needs(monkeypatch, code, steps):
     """Of a matrix whose extents torch's products take: no view that changes nothing, no cast, no cut."""
     monkeypatch.setattr(linear, "has_scaled_product", lambda device: True)
-    monkeypatch.setattr(linear, "takes_any_extent", lambda device: False)
     layer = nn.Linear8Bit.of(torch.nn.Linear(32, 48).bfloat16(), code)
     x = torch.randn(20, 32).bfloat16()
     with torch.no_grad(), Dispatched() as dispatched:

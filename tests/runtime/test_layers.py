@@ -21,7 +21,8 @@ ROOMS = (
     "onnx", "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
-CODEGEN = "skuda.codegen."  # no part of the runtime: prints formulas, which ONNX's functions are made of
+CODEGEN = "skuda.codegen."  # no part of the runtime: reads formulas, of which functions of ONNX and of torch are made
+READERS = ("skuda.onnx.", "skuda.frameworks.programs")  # the modules that ask it
 GENERATED = "skuda.generated"  # no part of the runtime: a catalog, which registers itself when it is imported
 
 
@@ -57,7 +58,7 @@ def imported(name: str) -> Iterator[str]:
         else:
             continue
         for each in found:
-            if name.startswith("skuda.onnx.") and each.startswith(CODEGEN):
+            if name.startswith(READERS) and each.startswith(CODEGEN):
                 continue
             if each.partition(".")[0] == "skuda" and not f"{each}.".startswith(f"{GENERATED}."):
                 yield each

@@ -18,8 +18,10 @@ import pytest
 import skuda
 from skuda.arrays.libraries import framework_of
 from skuda.errors import ElementMismatch, InvalidProblem, NotAnArray, Unsupported
+from skuda.jax.gradients import backward_of
+from skuda.plans import functions
 
-from ..drawn_calls import same_bits
+from ..drawn_calls import draw, plans, same_bits, types_of
 
 VALUES = np.random.default_rng(1).normal(0, 2, (4, 6, 8)).astype(np.float32)
 ARRAY = jnp.asarray(VALUES)
@@ -308,3 +310,30 @@ def test_who_takes_an_array(monkeypatch):
     assert framework_of(ARRAY, True) == "jax"
     assert framework_of(ARRAY, False) is None
     assert framework_of(VALUES, True) is None
+
+
+HANDED_ON = [plan for plan in plans() if any(map(plan.operation.hands_on, plan.operation.attributes))]
+
+
+@pytest.mark.parametrize("plan", HANDED_ON, ids=lambda plan: plan.operation.function)
+def test_an_attribute_that_the_gradient_alone_reads(plan):
+    """It is said in the call that is differentiated."""
+    drawn = draw(plan, types_of(plan.operation)[0])
+    operation, inputs = plan.operation, tuple(drawn.inputs.values())
+    other = {each.name: 0.25 for each in operation.attributes if operation.hands_on(each)}
+    backward = backward_of(plan)
+
+    def gradients(attributes, values):
+        def run(*values):
+            return functions.call(plan, (*values, None), tuple(attributes.values()), None, dtype=drawn.options["dtype"])
+
+        made, pull = jax.vjp(run, *values)
+        return pull(jnp.ones_like(made))
+
+    found = jax.jit(lambda *values: gradients(drawn.attributes | other, values))(*inputs)
+    given = (np.ones_like(inputs[0]), *inputs, None)
+    attributes = tuple((drawn.attributes | other).values())
+    expected = functions.call(backward, given, attributes, None, dtype=drawn.options["dtype"])
+    for ours, theirs in zip(found, expected, strict=True):
+        assert same_bits(ours, theirs)
+    assert not same_bits(found[1], gradients(drawn.attributes, inputs)[1])

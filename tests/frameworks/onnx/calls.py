@@ -10,10 +10,10 @@ import onnx
 import onnxruntime
 
 import skuda
+from skuda.frameworks.programs import plans
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import Direction
 from skuda.onnx import model
-from skuda.onnx.programs import plans
 from skuda.plans.plan import Plan
 
 BOUND = 2.0**-17  # of the largest element of an output, where the compute type is f32

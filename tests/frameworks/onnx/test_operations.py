@@ -12,9 +12,9 @@ from calls import BOUND, KINDS, draw, near, run, same
 
 import skuda
 from skuda.codegen.onnx_intrinsics import LACKING
+from skuda.frameworks.programs import plans
 from skuda.model.dtypes import DTYPES
 from skuda.onnx import model, refused, same_bits
-from skuda.onnx.programs import plans
 
 PLANS = {name: plan for name, plan in plans().items() if plan.package == "skuda.generated" and name not in refused()}
 DOCS = Path(__file__).parents[3] / "docs" / "frameworks.md"

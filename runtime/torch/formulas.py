@@ -1,0 +1,311 @@
+"""Formulas as plain operators of torch, evaluated over the typed tree from which the kernels are printed too.
+
+A value is a tensor with all axes of the operation's space, of one element along those that it does not depend on, or
+without axes. A real is of the compute type, an integer is int64, a boolean is bool. Along a dimension whose values are
+the same in each block (`d/group_size`), a tensor has an element for each block until it meets one with an element for
+each index.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+
+from skuda.arrays.libraries import torch_dtypes
+from skuda.frameworks.placing import Placing, placing
+from skuda.model.dtypes import DTYPES, DType
+from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
+from skuda.plans.functions import Call
+from skuda.torch.described import described
+from skuda.torch.formula_functions import FUNCTIONS, LACKING
+
+if TYPE_CHECKING:
+    from skuda.codegen.nodes import Node
+    from skuda.codegen.program import Program
+
+REAL, BOOL = "real", "bool"  # kinds of nodes
+REDUCE = "reduce "
+# What changes no reduction: of reals and of integers.
+_NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
+            "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
+_NEUTRAL |= {"argmax": _NEUTRAL["max"], "argmin": _NEUTRAL["min"]}
+
+
+def lacking(program: Program) -> str | None:
+    """Why torch cannot say an operation's formulas; None where it can."""
+    for node in program.written_out.values():
+        for part in sorted(node.intrinsics() & LACKING.keys()):
+            return f"`{part}`: {LACKING[part]}"
+    operation = program.operation
+    if not any(_sayable(operation, types) for types in operation.combinations):
+        return f"torch computes nothing with {' or '.join(_unknown(operation, operation.combinations[0]))}"
+    return None
+
+
+def _sayable(operation: Operation, types: Types) -> bool:
+    return not _unknown(operation, types)
+
+
+def _unknown(operation: Operation, types: Types) -> list[str]:
+    """The element types of a call with which torch does not compute: two floats to a byte, powers of two."""
+    words = dict.fromkeys(operation.word(operand, types) for operand in operation.operands)
+    floats = [DTYPES[word] for word in words if DTYPES[word].kind == "float"]
+    return [dtype.word for dtype in floats if dtype.packed or not dtype.mantissa]
+
+
+def evaluated(call: Call, program: Program) -> tuple[torch.Tensor, ...] | None:
+    """The outputs of a call, by operators of torch; None where its element types are none that torch computes with.
+
+    Args:
+        call: with tensors, of any device, or numbers in place of single values.
+        program: of the call's operation.
+    """
+    found = placing(call, described)
+    if not _sayable(call.plan_class.operation, found.words):
+        return None
+    names = [operand.name for operand in call.plan_class.operation.inputs]
+    return Formulas(program, found, dict(zip(names, call.inputs, strict=True)), call.keepdims).outputs()
+
+
+class Formulas:
+    """Evaluates the formulas of one call.
+
+    Args:
+        program: the operation and its formulas.
+        placing: how the arrays lie.
+        inputs: by name.
+        keepdims: whether outputs keep the axes that are reduced.
+    """
+
+    def __init__(self, program: Program, placing: Placing, inputs: Mapping[str, Any], keepdims: bool):
+        self.program, self.placing, self.keepdims = program, placing, keepdims
+        self.operation = program.operation
+        self.C = self._torch(DTYPES[placing.words[COMPUTE]])
+        self.device = next(each.device for each in inputs.values() if isinstance(each, torch.Tensor))
+        self._known: dict[Node, torch.Tensor] = {}
+        self.extents: list[Any] = [1] * placing.rank  # of an array with all dimensions
+        for dim in self.operation.space:
+            size = placing.sizes[dim.name]
+            for axis, extent in zip(placing.axes[dim.name], size if isinstance(size, tuple) else (size,), strict=True):
+                self.extents[axis] = extent
+        self._loaded = {operand.name: self.load(operand, inputs[operand.name]) for operand in self.operation.inputs}
+
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        """The outputs, in the row's order; none shares memory with an input."""
+        formulas = self.program.written_out
+        made = [self.store(operand, formulas[operand.name]) for operand in self.operation.outputs]
+        return tuple(each.clone(memory_format=torch.contiguous_format) for each in made)
+
+    @staticmethod
+    def _torch(dtype: DType) -> torch.dtype:
+        return torch_dtypes()[dtype.storage]
+
+    def constant(self, value: Any, dtype: torch.dtype) -> torch.Tensor:
+        """A value without axes. It is no number of Python, by which torch would divide in another way on a GPU."""
+        return torch.full((), value, dtype=dtype, device=self.device)
+
+    # ---- operands ----
+
+    def load(self, operand: Operand, value: Any) -> torch.Tensor:
+        """An operand as the formulas have it."""
+        dtype = DTYPES[self.operation.word(operand, self.placing.words)]
+        if not isinstance(value, torch.Tensor):
+            value = self.constant(value, self._torch(dtype))
+        if dtype.packed:
+            value = self._unpacked(operand, value, dtype)
+        elif dtype.kind == "float":
+            value = (value.view(self._torch(dtype)) if value.dtype == torch.uint8 else value).to(self.C)
+        elif dtype.kind == "int":
+            value = value.to(torch.int64)
+        if operand.scalar:
+            return value.reshape(())
+        rank, own = self.placing.rank, self._own(operand)
+        if value.ndim == rank and (operand.dims == self.operation.space or len(own) < rank):
+            return value
+        if own != sorted(own):
+            value = value.permute([own.index(axis) for axis in sorted(own)])
+        for axis in range(rank):
+            if axis not in own:
+                value = value.unsqueeze(axis)
+        return value
+
+    def _own(self, operand: Operand) -> list[int]:
+        """The axes of the space that an operand has, in its own order."""
+        return [axis for dim in operand.dims for axis in self.placing.axes[dim.name]]
+
+    def _unpacked(self, operand: Operand, value: torch.Tensor, dtype: DType) -> torch.Tensor:
+        """Codes of 4 bits, two to a byte, as integers; element 2i is in the low nibble."""
+        low, high = value & 15, value >> 4
+        if value.ndim:
+            last = self._own(operand)[-1] if operand.dims != self.operation.space else self.placing.rank - 1
+            block = operand.dims[-1].block
+            extent = self.extents[last] if block is None else -(-self.extents[last] // self.placing.sizes[block])
+            low = torch.stack([low, high], -1).flatten(-2).narrow(-1, 0, extent)
+        codes = low.to(torch.int64)
+        return (codes ^ 8) - 8 if dtype.signed else codes
+
+    @staticmethod
+    def _packed(codes: torch.Tensor) -> torch.Tensor:
+        """Codes of 4 bits two to a byte; what pads an odd row is 0."""
+        codes = (codes & 15).to(torch.uint8)
+        if not codes.ndim:
+            return codes
+        codes = F.pad(codes, (0, codes.shape[-1] % 2))
+        return codes[..., 0::2] | codes[..., 1::2] << 4
+
+    def store(self, operand: Operand, node: Node) -> torch.Tensor:
+        """What an output holds: rounded once to its type, with its own axes."""
+        dtype = DTYPES[self.operation.word(operand, self.placing.words)]
+        value = self._shaped(operand, node, self.value(node))
+        return self._packed(value) if dtype.packed else self._rounded(value, dtype)
+
+    def _rounded(self, value: torch.Tensor, dtype: DType) -> torch.Tensor:
+        """A value as it is stored; floats of 8 bits saturate."""
+        if dtype.narrow_float:
+            value = value.clamp(dtype.lowest, dtype.highest)  # NaN stays
+            value = torch.where(value.isnan(), self.constant(math.nan, value.dtype), value)  # with a clear sign
+        return value.to(self._torch(dtype))
+
+    def _shaped(self, operand: Operand, node: Node, value: torch.Tensor) -> torch.Tensor:
+        """A value with an output's axes."""
+        own, shape = {dim.name: dim for dim in operand.dims}, [1] * self.placing.rank
+        for name, dim in own.items():
+            if dim.block is None and name not in node.dims:
+                value = self.for_each(value, node.dims, name)
+            for axis in self.placing.axes[name]:
+                extent = self.extents[axis]
+                shape[axis] = extent if dim.block is None else -(-extent // self.placing.sizes[dim.block])
+        value = value.expand(shape)
+        if self.keepdims or operand.dims == self.operation.space or not self.placing.rank:
+            return value
+        axes = self._own(operand)
+        value = value.reshape([shape[axis] for axis in sorted(axes)])
+        return value.permute([sorted(axes).index(axis) for axis in axes])
+
+    # ---- dimensions ----
+
+    def for_each(self, value: torch.Tensor, dims: frozenset[str], name: str) -> torch.Tensor:
+        """A value with an element for each block along a dimension, repeated for each index; any other as it is."""
+        block = next((each.partition("/")[2] for each in dims if each.startswith(f"{name}/")), None)
+        if block is None:
+            return value
+        (axis,) = self.placing.axes[name]
+        size, shape = self.placing.sizes[block], list(value.shape)
+        repeated = value.unsqueeze(axis + 1).expand(*shape[: axis + 1], size, *shape[axis + 1 :])
+        return repeated.flatten(axis, axis + 1).narrow(axis, 0, self.extents[axis])
+
+    def _aligned(self, nodes: Sequence[Node]) -> list[torch.Tensor]:
+        """Values that meet: blocks are written out where another one has all elements."""
+        whole = {name for node in nodes for name in node.dims if "/" not in name}
+        values = []
+        for node in nodes:
+            value = self.value(node)
+            for name in whole - node.dims:
+                value = self.for_each(value, node.dims, name)
+            values.append(value)
+        return values
+
+    # ---- formulas ----
+
+    def value(self, node: Node) -> torch.Tensor:
+        """The value of a part of a formula; parts that are the same are computed once."""
+        if node not in self._known:
+            self._known[node] = self._evaluated(node)
+        return self._known[node]
+
+    def _evaluated(self, node: Node) -> torch.Tensor:
+        dtype = {REAL: self.C, BOOL: torch.bool}.get(node.kind, torch.int64)
+        if node.op == "number":
+            return self.constant(float(node.text) if node.kind == REAL else int(node.text), dtype)
+        if node.op == "name":
+            found = self._loaded.get(node.text)
+            return self.constant(self.placing.values[node.text], dtype) if found is None else found
+        if node.op == "stored":
+            return self._rounded(self.value(node.args[0]), self._type(node)).to(self.C)
+        if node.op == "smallest":
+            return self.constant(self._type(node).smallest, dtype)
+        if node.op == "count":
+            return self._count(Over.of(node.text))
+        if node.op.startswith(REDUCE):
+            return self._reduction(node)
+        if node.guard is not None:  # an extreme is asked for only of rows that have elements
+            return self.value(node.args[1 if self._is_empty(Over.of(node.guard.text)) else 2])
+        if node.op == "to_real":
+            return self.value(node.args[0]).to(self.C)
+        if node.op in ("saturate", "wrap"):
+            return self._converted(node)
+        return FUNCTIONS[node.op](*self._aligned(node.args))
+
+    def _type(self, node: Node) -> DType:
+        return DTYPES[self.placing.words.get(node.text, node.text)]
+
+    def _converted(self, node: Node) -> torch.Tensor:
+        """An integer as the output's type has it: cut, or its lowest bits."""
+        dtype, value = self._type(node), self.value(node.args[0])
+        low, high = max(dtype.lowest, -(1 << 63)), min(dtype.highest, (1 << 63) - 1)
+        if node.op == "saturate":
+            return value.clamp(low, high)
+        if dtype.bits == 64:
+            return value
+        low_bits = value & ((1 << dtype.bits) - 1)
+        return torch.where(low_bits > high, low_bits - (1 << dtype.bits), low_bits) if dtype.signed else low_bits
+
+    # ---- reductions ----
+
+    def _axes(self, over: Over) -> list[int]:
+        return sorted(axis for name in over.dims for axis in self.placing.axes[name])
+
+    def _is_empty(self, over: Over) -> bool:
+        return any(self.extents[axis] == 0 for axis in self._axes(over))
+
+    def _count(self, over: Over) -> torch.Tensor:
+        """How many elements a row has; of blocks, each block's."""
+        total = math.prod(self.extents[axis] for axis in self._axes(over))
+        if not over.block:
+            return self.constant(total, self.C)
+        size, (axis,) = self.placing.sizes[over.block], self._axes(over)
+        starts = torch.arange(-(-total // size), device=self.device) * size
+        shape = [-1 if each == axis else 1 for each in range(self.placing.rank)]
+        return (total - starts).clamp(max=size).to(self.C).reshape(shape)
+
+    def _reduction(self, node: Node) -> torch.Tensor:
+        """A reduction's value, with one element along what it is over, or one for each block."""
+        how, over, argument = node.op.removeprefix(REDUCE), Over.of(node.text), node.args[0]
+        value, axes = self.value(argument), self._axes(over)
+        for name in over.dims:
+            if name not in argument.dims:
+                value = self.for_each(value, argument.dims, name)
+        value = value if value.ndim else value.reshape([1] * self.placing.rank)
+        value = value.expand([self.extents[axis] if axis in axes else -1 for axis in range(self.placing.rank)])
+        if not axes:  # one value is a row of one element
+            return torch.zeros_like(value, dtype=torch.int64) if how.startswith("arg") else value
+        if not over.block:
+            return self._reduced(how, value, axes)
+        value, (axis,) = self._in_blocks(how, value, axes[0], self.placing.sizes[over.block]), axes
+        return self._reduced(how, value, [axis + 1]).squeeze(axis + 1)
+
+    def _in_blocks(self, how: str, value: torch.Tensor, axis: int, size: Any) -> torch.Tensor:
+        """A tensor whose axis is two, blocks and their elements; a short last one is filled up with what changes
+        nothing."""
+        real, integer = _NEUTRAL[how]
+        missing = -self.extents[axis] % size
+        fill = real if value.is_floating_point() else integer
+        value = F.pad(value, [0, 0] * (value.ndim - 1 - axis) + [0, missing], value=fill)
+        return value.unflatten(axis, (-1, size))
+
+    def _reduced(self, how: str, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
+        if how.startswith("arg"):
+            kept = [axis for axis in range(value.ndim) if axis not in axes]
+            shape = [1 if axis in axes else value.shape[axis] for axis in range(value.ndim)]
+            rows = value.permute(*kept, *axes).flatten(len(kept))
+            return (rows.argmax(-1) if how == "argmax" else rows.argmin(-1)).reshape(shape)
+        if how == "prod":
+            for axis in axes:
+                value = value.prod(axis, keepdim=True)
+            return value
+        function = {"sum": torch.sum, "max": torch.amax, "min": torch.amin, "any": torch.any, "all": torch.all}[how]
+        return function(value, axes, keepdim=True)

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import BOOL, REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
 from skuda.codegen.onnx_operators import Operators
 from skuda.codegen.onnx_reductions import Reductions
@@ -51,6 +51,8 @@ def lacking(program: Program) -> str | None:
         for part in node.reductions():
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
+            if part.op == REDUCE + "prod" and part.kind == INT:
+                return "`prod` of integers: ONNX says nothing of a product beyond 64 bits, and ONNX Runtime cuts it"
     return None
 
 

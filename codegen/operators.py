@@ -26,14 +26,15 @@ OPERATORS: dict[str, Intrinsic] = {
     for row in (
         _operator("//", "floor_quotient", r"\left\lfloor \frac{{{0}}}{{{1}}} \right\rfloor",
                   "toward minus infinity, as Python's; of integers by zero 0, of reals the infinity or NaN of `/`"),
-        _operator("%", "modulo", r"{0} \bmod {1}", "the divisor's sign, as Python's; of integers by zero 0"),
+        _operator("%", "modulo", r"{0} \operatorname{{mod}} {1}",
+                  "the divisor's sign, as Python's; of integers by zero 0"),
         _operator("<<", "shifted_left", r"{0} \ll {1}", "by the width of the type or more, or by less than none: 0"),
         _operator(">>", "shifted_right", r"{0} \gg {1}",
                   "toward minus infinity; by the width of the type or more, or by less than none: 0, or -1 below 0"),
-        _operator("&", "bits_and", r"{0} \mathbin{{\&}} {1}", "of two's complement, or of booleans"),
-        _operator("|", "bits_or", r"{0} \mathbin{{|}} {1}", "of two's complement, or of booleans"),
+        _operator("&", "bits_and", r"{0} \operatorname{{and}} {1}", "of two's complement, or of booleans"),
+        _operator("|", "bits_or", r"{0} \operatorname{{or}} {1}", "of two's complement, or of booleans"),
         _operator("^", "bits_xor", r"{0} \oplus {1}", "of two's complement, or of booleans"),
-        _operator("~", "bits_not", r"\mathord{{\sim}} {0}", "of two's complement, or of a boolean", 1),
+        _operator("~", "bits_not", r"\operatorname{{not}} {0}", "of two's complement, or of a boolean", 1),
     )
 }  # fmt: skip
 FUNCTIONS = ChainMap(OPERATORS, CONVERSIONS, INTRINSICS)  # what has a row with its spellings, intrinsics first

@@ -147,6 +147,9 @@ class LatexPrinter(Printer):
     def written(self, node: Node, own: int) -> str:
         if node.op == "/":
             return rf"\frac{{{self.text(node.args[0])}}}{{{self.text(node.args[1])}}}"
+        if node.op in OPERATORS and node.op != "//":  # signs between operands, which no target but this has
+            texts = [f"({self.text(each)})" if each.op in OPERATORS else self.text(each, _ATOM) for each in node.args]
+            return OPERATORS[node.op].latex.format(*texts)
         return super().written(node, own)
 
     def __init__(self, reduced: dict[Node, str] | None = None):

@@ -85,7 +85,7 @@ def _operators() -> Iterator[str]:
     rules = ((f"`{row.name}`".replace("|", "\\|"), row.rule) for row in OPERATORS.values())
     yield from _table(("operator", "rule"), rules)
     yield ""
-    yield "Not in the language, and what to write instead:\n"
+    yield "Not in the language, or not of reals, and what to write instead:\n"
     refused = [(f"`{sign}`", instead) for sign, instead in syntax.REFUSED_OPERATORS.values()]
     yield from _table(("not", "instead"), refused)
 

@@ -28,6 +28,9 @@ _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 
 
 CONSTANT = "constant"  # in place of the gradient of an input that has none
+DERIVED = "derived"  # in place of a gradient, or of all: made from the outputs' formulas
+NONE = "none"  # in place of all gradients: there are none
+LET = "let"
 
 
 def is_same(node: object) -> bool:
@@ -105,7 +108,15 @@ class Declarations(TypeLetters):
         prefix = {"inputs": "", "backward": "d_"}.get(section)
         left_out = {f"{prefix}{operand.name}" for operand in self.absent} if prefix is not None else ()
         found = tuple(entry for entry in entries if entry[0].value not in left_out)
-        return found if section != "backward" else tuple(entry for entry in found if not is_same(entry[1]))
+        if section != "backward":
+            return found
+        return tuple(entry for entry in found if not is_same(entry[1]) and entry[0].value != LET)
+
+    def lets_of_backward(self) -> tuple[tuple[Text, object], ...]:
+        """The lines of `let:` under `backward:`."""
+        entries = self.mapping(self.fields["backward"], "`backward:`")
+        own = next((body for name, body in entries if name.value == LET), None)
+        return () if own is None else self.mapping(own, "`let:`")
 
     def same_gradients(self) -> tuple[tuple[Text, Text], ...]:
         """The lines of `backward:` that name another gradient, or say `constant`."""

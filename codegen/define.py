@@ -69,8 +69,10 @@ def define(
                 d_x: T[*shape] = where(x > 0, d_y, alpha * d_y)
             \"\"\")
 
-    It runs on the CPU and on GPUs, with gradients, under torch and JAX, as one of the catalog does. The same text gives
-    the same object. Another text under the same name replaces the operation: calls of the earlier object raise then.
+    It runs on the CPU and on GPUs, with gradients, under torch and JAX, as one of the catalog does. Without
+    `backward:`, or with `backward: derived`, gradients are derived from the formulas; printing the operation shows
+    them. The same text gives the same object. Another text under the same name replaces the operation: calls of the
+    earlier object raise then.
 
     Args:
         row: the text of a row as in ops.yaml: its keys, or its name with these under it. None if keywords say it.
@@ -110,7 +112,7 @@ class DefinedFunction:
 
     Attributes:
         plan_class: the class of its plans.
-        backward: the function of its gradient; None where the row declares none, and of a gradient.
+        backward: the function of its gradient; None where there is none, and of a gradient.
     """
 
     def __init__(self, function: Callable[..., Any], plan_class: type[Plan], program: Program):
@@ -278,12 +280,19 @@ def _written(said: Mapping[str, Any]) -> str:
     for key, value in said.items():
         if isinstance(value, Mapping):
             lines.append(f"{key}:")
-            lines += [f"  {_scalar(name)}: {_value(each, f'{key} {name}')}" for name, each in value.items()]
+            lines += [line for name, each in value.items() for line in _entry(name, each, f"{key} {name}")]
         elif key in _SECTIONS and isinstance(value, str):
             lines += [f"{key}:", *(f"  {line}" for line in inspect.cleandoc(value).splitlines())]
         else:
             lines.append(f"{key}: {_value(value, key)}")
     return "\n".join([*lines, ""])
+
+
+def _entry(name: str, value, called: str) -> list[str]:
+    """A line of a section, or a section in it, as `let:` is in `backward:`."""
+    if isinstance(value, Mapping):
+        return [f"  {_scalar(name)}:", *(f"    {_scalar(each)}: {_value(of, called)}" for each, of in value.items())]
+    return [f"  {_scalar(name)}: {_value(value, called)}"]
 
 
 def _value(value, called: str) -> str:

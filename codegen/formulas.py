@@ -68,13 +68,13 @@ class Formulas(Declarations):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         return hidden
 
-    def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
-        """What the names under `let:` stand for, each in terms of inputs and attributes."""
+    def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], entries) -> dict[str, Node]:
+        """What the names under `let:` stand for, each in terms of inputs and attributes, and of those known already."""
         found: dict[str, Node] = {}
         hidden = self.hidden(attributes)
         below = "is a name of `let:` that stands below: a formula may use those above it"
-        hidden |= {name.value: below for name, _ in self.let_entries if name.value not in self.places}
-        for name, body in self.let_entries:
+        hidden |= {name.value: below for name, _ in entries if name.value not in self.places}
+        for name, body in entries:
             taken = self.meanings.get(name.value)
             if taken is None:
                 self.meanings[name.value] = "a name of `let:`"
@@ -86,14 +86,14 @@ class Formulas(Declarations):
                 self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
                 continue
             self.texts[name.value] = text
-            values = {**self.values(inputs, attributes), **found}
+            values = {**self.values(inputs, attributes), **self.lets, **found}
             own = {name.value: "is this formula's own name"}
             types, computes = self.kinds_of_types(), self.computes
             scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
-                self.lets_used |= _words(text) & found.keys()
+                self.lets_used |= _words(text) & (found.keys() | self.lets.keys())
         return found
 
     def outputs(self, section: str, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], extra=()):

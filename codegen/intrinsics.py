@@ -172,6 +172,88 @@ INTRINSICS: dict[str, Intrinsic] = _table(
             "special values as C's atan2", 2),
 )
 
+# What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
+# the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. At a kink or a step, the
+# rule is PyTorch's.
+DERIVATIVES: dict[str, tuple[str, ...]] = {
+    "where": ("", "where(a, g, 0)", "where(a, 0, g)"),
+    # Two equal values share the gradient. `LIMITED` has the rule beside what has no gradient.
+    "min": ("where(a == b, 0.5 * g, where(a > b, 0, g))", "where(a == b, 0.5 * g, where(b > a, 0, g))"),
+    "max": ("where(a == b, 0.5 * g, where(a < b, 0, g))", "where(a == b, 0.5 * g, where(b < a, 0, g))"),
+    "clamp": ("where(b <= a and a <= c, g, 0)", "where(a < b and b < c, g, 0)", "where(a > c or c < b, g, 0)"),
+    "fmin": ("where(a <= b or isnan(b), g, 0)", "where(a <= b or isnan(b), 0, g)"),
+    "fmax": ("where(a >= b or isnan(b), g, 0)", "where(a >= b or isnan(b), 0, g)"),
+    "weighted": ("weighted(g, b)", "weighted(g, a)"),
+    "abs": ("g * sign(a)",),
+    "sign": ("",),
+    "copysign": ("g * (sign(a) * copysign(1, b))", ""),
+    **dict.fromkeys(("round_even", "floor", "ceil", "trunc"), ("",)),
+    "sqrt": ("0.5 * g / y",),
+    "fmod": ("g", "-g * trunc(a / b)"),
+    "remainder": ("g", "-g * floor(a / b)"),
+    "exp": ("g * y",),
+    "log": ("g / a",),
+    "erf": ("g * (1.1283791670955126 * exp(-(a * a)))",),
+    "erfc": ("-g * (1.1283791670955126 * exp(-(a * a)))",),
+    "ndtr": ("g * (0.3989422804014327 * exp(-0.5 * (a * a)))",),
+    "gelu_slope": ("g * (0.3989422804014327 * (2 - a * a) * exp(-0.5 * (a * a)))",),
+    "sigmoid": ("g * y * (1 - y)",),
+    "tanh": ("g * (1 - y * y)",),
+    "exp2": ("0.6931471805599453 * g * y",),
+    "expm1": ("g * (y + 1)",),
+    "log2": ("g / (0.6931471805599453 * a)",),
+    "log10": ("g / (2.302585092994046 * a)",),
+    "log1p": ("g / (1 + a)",),
+    "pow": ("where(b == 0, 0, g * (b * pow(a, b - 1)))", "where(a == 0 and b >= 0, 0, g * (y * log(a)))"),
+    "rsqrt": ("-0.5 * g * (y * y * y)",),
+    "cbrt": ("g / (3 * (y * y))",),
+    "hypot": ("g * (a / y)", "g * (b / y)"),
+    "sinh": ("g * cosh(a)",),
+    "cosh": ("g * sinh(a)",),
+    "asinh": ("g / hypot(a, 1)",),
+    "acosh": ("g / (sqrt(a - 1) * sqrt(a + 1))",),
+    "atanh": ("g / ((1 - a) * (1 + a))",),
+    "sin": ("g * cos(a)",),
+    "cos": ("-g * sin(a)",),
+    "tan": ("g * (1 + y * y)",),
+    "asin": ("g / sqrt((1 - a) * (1 + a))",),
+    "acos": ("-g / sqrt((1 - a) * (1 + a))",),
+    "atan": ("g / (1 + a * a)",),
+    "atan2": ("g * (b / (a * a + b * b))", "-g * (a / (a * a + b * b))"),
+}
+# `min` and `max` beside what has no gradient, a number or an attribute: 0 where both are equal, as that of relu.
+LIMITED: dict[str, tuple[str, str]] = {
+    "min": ("where(a < b, g, 0)", "where(b < a, g, 0)"),
+    "max": ("where(a > b, g, 0)", "where(b > a, g, 0)"),
+}
+# Of operators, and of reductions over `d`.
+OF_OPERATORS: dict[str, tuple[str, ...]] = {
+    "+": ("g", "g"), "-": ("g", "-g"), "*": ("g * b", "g * a"), "/": ("g / b", "-g * a / (b * b)"), "neg": ("-g",),
+}  # fmt: skip
+OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
+    "sum": ("g",),
+    "prod": ("g * product_of_others(a, y, d)",),
+    "max": ("shared_among(a == y, g, d)",),
+    "min": ("shared_among(a == y, g, d)",),
+}
+# Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
+OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")
+# What gives integers of reals: a gradient that passes through it has to be declared.
+STEPS = frozenset(("round_to_int", "argmax", "argmin"))
+# What the rules do where the derivative is not one number, for the documentation.
+KINKS: dict[str, str] = {
+    "abs": "0 at 0",
+    "sign": "0",
+    **dict.fromkeys(("round_even", "floor", "ceil", "trunc"), "0"),
+    **dict.fromkeys(("min", "max"), "equal values get half each; 0 where a value is equal to what has no gradient"),
+    "clamp": "within the bounds and at them",
+    **dict.fromkeys(("fmin", "fmax"), "to the first of equals; to the other one if one is NaN"),
+    "copysign": "0 at 0",
+    "sqrt": "infinite at 0",
+    "pow": "0 for an exponent of 0; of the exponent 0 at a base of 0",
+    "where": "of the value that is chosen, never of the condition",
+}
+
 # What depends on the integer type that an output stores, `{1}`: outermost in the formula of that output.
 CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("saturate", "i", "i", "::saturated<{1}>({0})", 'row.saturated({0}, "{1}")',

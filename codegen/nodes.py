@@ -41,6 +41,14 @@ class Node:
     text: str = ""
     place: Place | None = field(default=None, compare=False, repr=False)
 
+    def __hash__(self) -> int:
+        """Of all but the place; found once, as a value may be as deep as a formula."""
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = hash((self.op, self.args, self.kind, self.dims, self.bits, self.text))
+            object.__setattr__(self, "_hash", known)
+        return known
+
     def names(self) -> set[str]:
         """The operands and attributes that the value is made of."""
         if self.op == "name":

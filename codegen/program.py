@@ -217,6 +217,7 @@ class Row:
     Attributes:
         optional: inputs that may be left out, and the number that each then is.
         forms: the operations of its own that it is without one of them and those after it.
+        by_default: whether its gradients are derived because it says nothing of them.
     """
 
     name: str
@@ -228,6 +229,7 @@ class Row:
     source: str = ""
     optional: Mapping[str, int | float] = field(default_factory=dict)
     forms: Mapping[str, Row] = field(default_factory=dict)
+    by_default: bool = False
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
+from skuda.codegen import derived
 from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
@@ -43,7 +44,7 @@ class RowReader(Formulas):
             self.meanings.setdefault(dim.name, "a dimension")
         attributes = self.last_axis(inputs, self.attributes())
         self.check_dims(inputs, attributes)
-        self.lets = self.read_lets(inputs, attributes)
+        self.lets = self.read_lets(inputs, attributes, self.let_entries)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
         numbers = {a.name: a.type for a in attributes if a.type != "size" and not a.names_axes}
         self.check_mixed({operand.name: operand.element for operand in (*inputs, *outputs)} | numbers)
@@ -64,10 +65,13 @@ class RowReader(Formulas):
         used |= {dim.block for operand in inputs for dim in operand.dims}
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
-        backward = None
+        backward, said = None, "backward" in self.fields
         of_backward = set()  # the attributes that the backward pass alone has
-        if "backward" in self.fields and (not self.absent or self.entries("backward")):
-            backward = self.backward(kind, doc, forward)
+        if not said:
+            backward = derived.by_default(self, kind, doc, forward)
+        elif asks := derived.is_asked(self):
+            backward = derived.as_said(self, kind, doc, forward)
+        if backward is not None or (said and asks):
             named = {name for node in backward.formulas.values() for name in node.names()} if backward else None
             of_backward = {a.name for a in attributes if a.name not in used and (named is None or a.name in named)}
         for name, place in self.places.items() if not self.absent else ():
@@ -83,7 +87,8 @@ class RowReader(Formulas):
         own = tuple(a for a in forward.operation.attributes if a.name in used | of_backward)
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
-        return row if self.absent else replace(row, forms=self.forms(row))
+        row = replace(row, by_default=backward is not None and not said)
+        return row if self.absent else derived.in_all_forms(replace(row, forms=self.forms(row)))
 
     def forms(self, row: Row) -> dict[str, Row]:
         """The operations that the row is without an optional input and those after it, by the first of them."""
@@ -97,6 +102,8 @@ class RowReader(Formulas):
                 diagnostics, name, self.fields, self.functions, self.broken_functions, numbers, inputs
             )
             form = reader.row()
+            if form is not None and form.by_default and self.lost(row, form) is not None:
+                form = replace(form, backward=None)  # which the row does not ask for
             mistake = diagnostics.first or (self.lost(row, form) if form is not None else None)
             if mistake is not None:
                 names = " and ".join(f"`{each}`" for each in absent)
@@ -116,7 +123,7 @@ class RowReader(Formulas):
         """What a call would have to say of a form that it need not say of the row: message and help."""
         for program in (form.forward, form.backward):
             whole = row.forward if program is form.forward else row.backward
-            if program is None:
+            if program is None or whole is None:
                 continue
             asked = program.operation.asked.items() - whole.operation.asked.items()
             if asked:
@@ -141,6 +148,9 @@ class RowReader(Formulas):
         names = {f"d_{operand.name}" for operand in op.inputs}
         node = self.fields["backward"]
         if not self.entries("backward"):
+            if self.lets_of_backward():
+                help = "write a gradient that uses its names, or remove it"
+                self.error(node.place, "`backward:` has a `let:` and no formula", help)
             return None
         written = {name.value for name, _ in self.entries("backward")}
         for name, _ in self.entries("backward"):
@@ -158,6 +168,8 @@ class RowReader(Formulas):
                 place = self.texts[name].place if name in self.texts else self.place
                 message = f"`{name}` is the name of {what}"
                 self.error(self.places.get(name, place), message, "choose another name")
+        every = (*op.inputs, *op.outputs, *gradients)
+        self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
         if len(outputs) < len(self.entries("backward")):
             return None
@@ -191,6 +203,7 @@ class RowReader(Formulas):
         wanted = used | blocks | {name for r in checks for name in r[1].names()}
         attributes = tuple(a for a in op.attributes if a.name in wanted or (a.axis_of in dims))
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
+        self.check_read(program)
         made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
         needed = self.needed(letters | {*program.operation.analysis.asks_of})
@@ -201,6 +214,18 @@ class RowReader(Formulas):
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
+
+    def check_read(self, program: Program) -> None:
+        """Whether what reduces reads an element for each that there is: a kernel counts its rows by them."""
+        for each in stages(program) if program.operation.analysis.stages else (program,):
+            operation = each.operation
+            spaces = [{dim.name for dim in operand.dims} for operand in operation.inputs]
+            every = set().union(*spaces, *({dim.name for dim in operand.dims} for operand in operation.outputs))
+            if operation.analysis.over and every not in spaces:
+                shown = ", ".join(sorted(every))
+                message = f"`backward:` reduces over `{operation.analysis.over}`, and no input has all of `{shown}`"
+                self.error(self.fields["backward"].place, message, "name such an input in that gradient's formula")
+                return
 
     def same(self, op: Operation, outputs: tuple[Operand, ...]) -> tuple[tuple[str, str], ...]:
         """The gradients that are others, and those of inputs that are declared constant."""

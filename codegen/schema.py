@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from skuda.codegen.declarations import CONSTANT
+from skuda.codegen.declarations import CONSTANT, DERIVED, LET, NONE
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import IDENTIFIER
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
@@ -32,6 +32,15 @@ def _schema() -> dict:
             "additionalProperties": False,
         }
 
+    lets = table(
+        r"^[\s\S]+$",
+        "name: formula, for the formulas below. Reductions: "
+        f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
+        f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`.",
+    )
+    gradients = table(rf"{formula}|^\s*(d_\w+|{CONSTANT}|{DERIVED})\s*$", "the gradients")
+    of_gradients = "name: formula, for the gradients alone: it may name outputs and their gradients too."
+    gradients["properties"] = {LET: {**lets, "description": of_gradients}}
     row = {
         "type": "object",
         "required": ["inputs", "outputs"],
@@ -67,18 +76,14 @@ def _schema() -> dict:
                 "description": "Conditions on attributes, checked when a plan is selected.",
                 "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}],
             },
-            "let": table(
-                r"^[\s\S]+$",
-                "name: formula, for the formulas below. Reductions: "
-                f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
-                f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`.",
-            ),
+            "let": lets,
             "outputs": table(formula, f"name: Type[dimensions] = formula. Intrinsics: {calls}."),
-            "backward": table(
-                rf"{formula}|^\s*(d_\w+|{CONSTANT})\s*$",
-                "d_<input>: Type[dimensions] = formula over d_<output> and the inputs; the name of another gradient "
-                f"that it is, or `{CONSTANT}`.",
-            ),
+            "backward": {
+                "description": "d_<input>: Type[dimensions] = formula over d_<output>, inputs and outputs; the name of "
+                f"another gradient that it is, `{CONSTANT}`, or `{DERIVED}` (from the formulas of the outputs). In "
+                f"place of all: `{DERIVED}`, or `{NONE}`. A row without it whose outputs are floats has derived ones.",
+                "anyOf": [{"enum": [DERIVED, NONE]}, gradients],
+            },
         },
     }
     return {

@@ -151,6 +151,20 @@ MUTATIONS = (
         "a clamped integer is taken for narrower than it is",
     ),
     Mutation(
+        "codegen/intrinsics.py",
+        "    \"max\": (\"where(a > b, g, 0)\", \"where(b > a, g, 0)\"),",
+        "    \"max\": (\"where(a >= b, g, 0)\", \"where(b > a, g, 0)\"),",
+        (*where("tests/codegen/test_derived_gradients.py"), "-k", "kinks"),
+        "the derived gradient of relu is 1 at 0",
+    ),
+    Mutation(
+        "codegen/derivatives.py",
+        "                factor = Term(1, {counted(block or self.spelled(rest)): 1})",
+        "                factor = Term()",
+        (*where("tests/codegen/test_derived_gradients.py"), "-k", "counted"),
+        "a gradient that is the same for all elements is not counted once for each",
+    ),
+    Mutation(
         "codegen/inputs.py",
         'found.update(name.encode() + b"\\0" + path.read_bytes())',
         "found.update(name.encode())",

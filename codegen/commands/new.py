@@ -36,8 +36,9 @@ ROW = """\
       # an integer output holds all that its formula may give, as in clamp(round_to_int(x), -128, 127), or is
       # saturate(i) or wrap(i)
       output: T[*shape] = x + alpha * y
-    # the gradients, declared and never derived; without this part the operation has no backward pass
-    # d_<input>: Type[dimensions] = formula over d_<output> and the inputs
+    # the gradients: `derived` makes all of them from the formulas above, and so does leaving this part out; `none` says
+    # that there are none; `d_x: derived` makes one
+    # d_<input>: Type[dimensions] = formula over d_<output>, inputs and outputs
     backward:
       d_x: T[*shape] = d_output
       d_y: T[*shape] = alpha * d_output

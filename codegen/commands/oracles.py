@@ -19,8 +19,8 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     """The operations without an oracle, and the oracles without an operation.
 
     An oracle has the name of an operation, or the part of it before `_per_...` where several granularities share it;
-    that of a backward pass has `_backward` after it. What a row is without an optional input has the row's oracle, or
-    one of its own.
+    that of a backward pass has `_backward` after it; one that is derived by default needs none. What a row is without
+    an optional input has the row's oracle, or one of its own.
 
     Args:
         folder: tests/oracles.
@@ -30,10 +30,11 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
         SpecError: a file there is not Python.
     """
     oracles = dict(_oracles(folder))
-    wanted = {function: _shared(function) for row in rows for function in _functions(row)}
+    every = {function: _shared(function) for row in rows for function in _functions(row)}
+    wanted = {function: names for function, names in every.items() if function not in _by_default(rows)}
     forms = [function for row in rows for form in row.forms.values() for function in _functions(form)]
     found = []
-    named = {name for function in (*wanted, *forms) for name in _shared(function)}
+    named = {name for function in (*every, *forms) for name in _shared(function)}
     for name, path in oracles.items():
         if name not in named:
             near = closest(name, named)
@@ -48,6 +49,11 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
 def _functions(row: Row) -> list[str]:
     """The functions of a row, forward and backward."""
     return [row.name, *([f"{row.name}_backward"] if row.backward is not None else [])]
+
+
+def _by_default(rows: Sequence[Row]) -> set[str]:
+    """The gradients that nobody wrote: they follow from formulas that have oracles."""
+    return {f"{row.name}_backward" for row in rows if row.by_default}
 
 
 def _shared(function: str) -> tuple[str, str]:

@@ -8,7 +8,19 @@ from collections.abc import Iterable, Iterator
 import formulas
 
 from skuda.codegen import expr, syntax
-from skuda.codegen.intrinsics import ABSENT, CONSTANTS, CONVERSIONS, INSTEAD, INTRINSICS, Intrinsic
+from skuda.codegen.intrinsics import (
+    ABSENT,
+    CONSTANTS,
+    CONVERSIONS,
+    DERIVATIVES,
+    INSTEAD,
+    INTRINSICS,
+    KINKS,
+    LIMITED,
+    OF_REDUCTIONS,
+    STEPS,
+    Intrinsic,
+)
 from skuda.codegen.nodes import SMALLEST
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
@@ -31,7 +43,8 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _constants, _functions, _absent)
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _gradients, _constants, _functions,
+                _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
 
@@ -125,6 +138,23 @@ def _reductions() -> Iterator[str]:
     rows.append((f"`{MEAN}(x, over=d)`", "", "the sum divided by the number of elements"))
     rows.append((f"`{COUNT}(over=d)`", "", "the number of elements, an exact integer"))
     yield from _table(("call", "meaning", "rule"), rows)
+
+
+def _gradients() -> Iterator[str]:
+    yield "## Derived gradients\n"
+    yield "`backward: derived` makes gradients from the formulas of the outputs by these rules. `g` is the gradient of"
+    yield "the value `y`; `a`, `b`, `c` are the arguments. A rule is a formula; where there is none, the derivative is"
+    yield "0. An argument that lacks dimensions of the value gets the sum over these.\n"
+    rules = {name: (f"`{name}({', '.join('abc'[: len(rows)])})`", rows) for name, rows in DERIVATIVES.items()}
+    rules |= {f"reduce {name}": (f"`{name}(a, over=d)`", rows) for name, rows in OF_REDUCTIONS.items()}
+    rows = [(call, "; ".join(f"`{rule}`" if rule else "0" for rule in each), KINKS.get(name, ""))
+            for name, (call, each) in rules.items()]  # fmt: skip
+    none = (f"`{name}`" for name in sorted(STEPS))
+    yield from _table(("call", "gradients of its arguments", "at kinks and steps"), rows)
+    yield f"\n{', '.join(none)} give integers and have no derivative: a gradient through them is declared.\n"
+    limited = [(f"`{name}(a, b)`", "; ".join(f"`{rule}`" for rule in each)) for name, each in LIMITED.items()]
+    yield "Beside an argument that has no gradient, a number or an attribute, two functions have another rule:\n"
+    yield from _table(("call", "gradients"), limited)
 
 
 def _constants() -> Iterator[str]:

@@ -6,8 +6,8 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from functools import cache, cached_property
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -104,7 +104,7 @@ class Library:
 
 class _CuPy(Library):
     name = "cupy"
-    followers: dict[str, Callable] = {}  # nothing follows its arrays
+    followers: dict[str, Any] = {}  # nothing follows its arrays
 
     @cached_property
     def current(self):
@@ -145,8 +145,8 @@ class _CuPy(Library):
 WATCHERS = ("dispatch_modes", "function_modes", "transforms", "autocast", "forward")
 
 
-def _followers(torch) -> dict[str, Callable]:
-    """What asks torch whether gradients are recorded, and each of WATCHERS."""
+def _followers(torch) -> dict[str, Any]:
+    """What asks torch whether gradients are recorded, and each of WATCHERS; `levels` of forward gradients."""
     level = torch.autograd.forward_ad
     asks = (
         torch._C._len_torch_dispatch_stack,
@@ -155,7 +155,7 @@ def _followers(torch) -> dict[str, Callable]:
         torch._C._is_any_autocast_enabled,
         lambda: level._current_level >= 0,
     )
-    return {"gradients": torch.is_grad_enabled, **dict(zip(WATCHERS, asks, strict=True))}
+    return {"gradients": torch.is_grad_enabled, "levels": level, **dict(zip(WATCHERS, asks, strict=True))}
 
 
 class _Torch(Library):

@@ -13,7 +13,7 @@ from typing import Any
 
 # Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
 FULL, ARRAY, INTEGER, REAL = "full", "array", "integer", "real"
-_MODES = "dispatch_modes", "function_modes", "forward"  # of torch, which see a call with any tensors
+_MODES = "dispatch_modes", "function_modes"  # of torch, which see a call with any tensors
 SHAPE = 3  # where a call's options have `shape`
 
 
@@ -101,7 +101,7 @@ class Text:
             # Transforms give tensors without memory, which are refused below. Autocast changes nothing where element
             # types are those that served before. What is recorded is looked at once more, by `of_recorded`.
             followed = [
-                *self._refused([f"{name}()" for name in _MODES]),
+                *self._refused([*[f"{name}()" for name in _MODES], "levels._current_level >= 0"]),
                 "recorded = gradients()",
                 f"if recorded and ({gradients}):",
                 "    return repeated if out is None and stream is None and not transforms() else None",
@@ -132,8 +132,8 @@ class Text:
         names = ["asked", "repeated", "named", "results", "empty", "wrote"]
         names += ["whole"] * shaped + [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
-        return self._made("def made(values, attributes, options, stream):", body,
-                          [*names, *(["gradients", "transforms", *_MODES] if self.is_torch else [])])  # fmt: skip
+        names += ["gradients", "transforms", "levels", *_MODES] if self.is_torch else []
+        return self._made("def made(values, attributes, options, stream):", body, names)
 
     def of_recorded(self) -> str:
         """A function of the inputs of a call that `of_call` has looked at and autograd records: as `of_call`, without

@@ -152,6 +152,11 @@ def call(
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
+def ready_for(plan_class: type[Plan]) -> Ready | None:
+    """What serves a call that repeats the last one of an operation."""
+    return _READY.get(plan_class)
+
+
 def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream=None):
     """A call on the arrays themselves, whatever their framework follows.
 

@@ -163,15 +163,28 @@ class Operator:
         out = values[-count:]
         self._run(values[:-count], out if count > 1 else out[0])
 
+    def repeated(self, values: tuple):
+        """The kernel, where the call repeats one and nothing of torch follows it; else None."""
+        ready = functions.ready_for(self.plan_class)
+        if ready is None:
+            return None
+        values = self.filled(values)
+        attributes, options = self._meant(values)
+        return ready(([values[position] for position in self.inputs] + [None]), attributes, options, None)
+
     def _run(self, values: tuple, out):
-        """A call with all arguments; most have the attributes and options of the one before."""
+        """A call with all arguments."""
+        inputs = [values[position] for position in self.inputs]
+        return functions.run(self.plan_class, (*inputs, out), *self._meant(values))
+
+    def _meant(self, values: tuple) -> tuple[tuple, tuple]:
+        """The attributes and options that all arguments mean: mostly those of the call before."""
         said, last = [values[position] for position in self._said], self._last
         if last is None or last[0] != said:
             call = self.call_of(values)
             last = said, call.attributes, call.options
             self._last = None if 0 in said else last  # -0.0 == 0.0
-        inputs = [values[position] for position in self.inputs]
-        return functions.run(self.plan_class, (*inputs, out), *last[1:])
+        return last[1:]
 
     def meta(self, *values):
         """Tensors without memory, as `compute` would make them."""

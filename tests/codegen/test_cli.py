@@ -170,7 +170,8 @@ def test_a_foreign_file_in_the_way(here, skuda_command):
         ("def twice(x): pass\n", "`twice` has no oracle: write `twice` under @oracle in tests/oracles, by hand"),
         ("@other\ndef twice(x): return 2 * x\n", "`twice` has no oracle"),
         ("@oracle\ndef twce(x): return 2 * x\n", "doubling.py: `twce` is no operation; did you mean `twice`?"),
-        ("@oracle\ndef twice_backward(x): return 2\n", "doubling.py: `twice_backward` is no operation"),
+        ("@oracle\ndef twice(x): return 2 * x\n@oracle\ndef twice_backward(x): return 2\n", None),
+        ("@oracle\ndef thrice_backward(x): return 2\n", "doubling.py: `thrice_backward` is no operation"),
         ("@oracle\ndef twice(x:\n", "doubling.py: expected a file of Python, but: "),
     ],
 )
@@ -345,7 +346,7 @@ def test_show_of_what_is_not_there(skuda_command, arguments, message):
 def test_a_catalog_of_ones_own_is_listed_and_shown(here):
     run_skuda("generate", "--out", "pkg", folder=here)
     listed = run_skuda("list", "twice", "--catalog", "pkg", folder=here)
-    assert listed.splitlines()[1].split()[:3] == ["twice", "custom", "forward"]
+    assert listed.splitlines()[1].split()[:3] == ["twice", "custom", "forward+backward"]
     shown = run_skuda("show", "twice", "--catalog", "pkg", folder=here)
     assert "  output = 2 * x\n" in shown
     assert "  output  nan  inf  -inf    1    3    5    -1  -0  2e+09  -2e+09\n" in shown

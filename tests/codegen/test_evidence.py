@@ -37,6 +37,7 @@ ops:
   thrice:
     inputs: {x: "T[*shape]"}
     outputs: {output: "T[*shape] = 3 * x"}
+    backward: none
 """
 MACHINE = {
     "gpu": "NVIDIA H200", "date": "2026-01-02", "driver": "580.1", "cuda": "13.0", "cupy": "14.0", "python": "3.12",

@@ -71,7 +71,7 @@ def row_text(name: str, kind: str) -> str:
         call = neutral.format(call)
     return (
         f"  {operation(name, kind)}:\n    types: {types}\n    inputs:\n{inputs}"
-        f"    outputs:\n      y: {OUTPUT[result]}[*shape] = {call}\n"
+        f"    outputs:\n      y: {OUTPUT[result]}[*shape] = {call}\n    backward: none\n"
     )
 
 

@@ -199,7 +199,7 @@ def test_every_intrinsic_can_be_called_and_printed(name):
 
 
 def test_the_least_row():
-    found = row("    inputs: {x: 'T[*shape]'}\n    outputs: {y: 'T[*shape] = 2 * x'}\n")
+    found = row("    inputs: {x: 'T[*shape]'}\n    outputs: {y: 'T[*shape] = 2 * x'}\n    backward: none\n")
     operation = found.forward.operation
     assert (found.kind, found.doc, found.backward) == ("custom.op", "The operation op.", None)
     assert operation.types == {"T": ("f32", "f64", "f16", "bf16")}

@@ -50,3 +50,26 @@ def test_the_kernel_is_that_of_the_last_definition(x):
         assert torch.equal(doubled(*inputs).y, 2 * first.y)
     compiled = torch.compile(lambda *inputs: doubled(*inputs).y, fullgraph=True)
     assert torch.equal(compiled(*inputs), 2 * first.y)
+
+
+NORM = """
+    norm_derived:
+      inputs: {x: "T[*n, d]", weight: "T[d]", bias: "T[d] = 0"}
+      let: {centered: "x - mean(x, over=d)"}
+      outputs:
+        y: T[*n, d] = centered / sqrt(mean(centered * centered, over=d) + 1e-5) * weight + bias
+      backward: derived
+"""
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_derived_gradients_have_the_bits_of_the_cpu(x, dtype):
+    norm = skuda.define(NORM)
+    found = []
+    for device in ("cpu", "cuda"):
+        leaves = [each.to(device, dtype, copy=True).requires_grad_() for each in (x, torch.linspace(0.5, 2, 257))]
+        made = norm(*leaves)
+        made.backward(torch.ones_like(made).cumsum(0) / 64)
+        found.append([each.cpu() for each in (made.detach(), *(leaf.grad for leaf in leaves))])
+    registry.forget(define._by_name.pop("norm_derived").catalog)
+    assert [torch.equal(*pair) for pair in zip(*found)] == [True, True, True]

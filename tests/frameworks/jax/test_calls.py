@@ -70,6 +70,21 @@ def test_an_operation_that_the_session_defines():
     registry.forget(scaled.catalog)
 
 
+def test_gradients_that_no_row_declares_are_derived():
+    from skuda.launch import registry
+
+    gated = skuda.define(
+        inputs={"gate": "T[*n, d]", "up": "T[d]"}, outputs={"y": "T[*n] = sum(silu(gate) * up, over=d)"}
+    )
+    rng = np.random.default_rng(3)
+    gate, up = rng.normal(0, 1, (3, 5)).astype(np.float32), rng.normal(0, 1, 5).astype(np.float32)
+    found = jax.jit(jax.grad(lambda *arrays: gated(*arrays).sum(), (0, 1)))(gate, up)
+    expected = jax.grad(lambda gate, up: (jax.nn.silu(gate) * up).sum(), (0, 1))(gate, up)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
+    registry.forget(gated.catalog)
+
+
 def test_the_lines_of_the_page_run():
     page = (Path(__file__).parents[3] / "docs" / "frameworks.md").read_text(encoding="utf-8")
     lines = re.search(r"## JAX.*?```python\n(.*?)```", page, re.DOTALL)[1]

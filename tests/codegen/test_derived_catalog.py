@@ -1,0 +1,209 @@
+"""The declared gradients of the catalog beside derived ones: equal as mathematics, or listed with a reason.
+
+Derived ones are also compared with differences of the forward pass, which know nothing of rules.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from fnmatch import fnmatch
+from functools import cache
+
+import numpy as np
+import pytest
+from session_rows import forget_since
+from trees import REPOSITORY
+
+import skuda
+from skuda.codegen import spec as specs
+from skuda.codegen.nodes import REAL
+from skuda.codegen.normal_form import equal
+from skuda.errors import SpecError
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+
+SPEC = specs.load(REPOSITORY / "ops.yaml")
+DECLARED = {row.name: row for row in SPEC.rows if row.backward is not None}
+
+# Gradients that nothing derives, as patterns of names, and the message of a row that asks for it.
+ROUNDING = {
+    "quantize_*": "holds no reals",
+    "gelu*_quantize_*": "holds no reals",
+    "fake_quantize_*": "`round_to_int` has no derivative",
+    "learnable_fake_quantize_*": "`round_to_int` has no derivative",
+}
+# Of codes, which are no reals, a gradient is declared.
+OF_CODES = "dequantize_*"
+
+# Declared gradients whose derived form is another one: the reason, and operands at which both differ.
+DIFFERENCES = {
+    "gelu_tanh": (
+        "the declared slope is the share itself beyond 32, where factors of the derived one overflow",
+        {"input": [1e120]},
+    ),
+    "l2_normalize": (
+        "where the norm is eps, the declared gradient is that of a quotient by the norm, as torch's; a derived max is "
+        "constant beside an attribute that it equals",
+        {"input": [1e-12, 0]},
+    ),
+    "norm2": ("where the norm is 0, the declared gradient is 0; that of a square root is infinite", {"input": [0, 0]}),
+    "std": (
+        "where the deviation is 0, the declared gradient is 0; that of a square root is infinite",
+        {"input": [2, 2]},
+    ),
+}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_catalogs_stay():
+    before = registry.catalogs()
+    yield
+    forget_since(before)
+    defined.cache_clear()
+
+
+def asking(row) -> str:
+    """A row's text with derived gradients in place of those that it declares."""
+    own = re.sub(r"(?m)^    backward:.*\n(      .*\n?)*", "", row.source.rstrip() + "\n")
+    return textwrap.dedent(own).replace(row.name, f"derived_{row.name}", 1) + "  backward: derived\n"
+
+
+@cache
+def defined(name: str):
+    """The operation with derived gradients; the message where there are none."""
+    try:
+        return skuda.define(asking(DECLARED[name]))
+    except SpecError as error:
+        return str(error)
+
+
+def derivable() -> list[str]:
+    return [name for name in DECLARED if not any(fnmatch(name, pattern) for pattern in ROUNDING)]
+
+
+def written_out(row, node):
+    """A formula of a gradient without names of outputs."""
+    formulas = row.forward.formulas
+    return node.replaced(
+        lambda each: (
+            written_out(row, formulas[each.text])
+            if each.op == "name" and each.kind == REAL and each.text in formulas
+            else None
+        )
+    )
+
+
+def compared(name: str) -> dict[str, tuple]:
+    """Of each gradient that is declared and derived, both formulas."""
+    row, derived = DECLARED[name], defined(name)
+    program = derived.backward._program
+    same = dict(program.operation.same)
+    found = {}
+    for gradient, node in row.backward.formulas.items():
+        other = program.formulas.get(same.get(gradient, gradient))
+        if other is not None:
+            found[gradient] = (written_out(row, node), written_out(row, other))
+    return found
+
+
+@pytest.mark.parametrize("name", [name for name in DECLARED if name not in derivable()])
+def test_what_rounds_is_declared(name):
+    message = next(said for pattern, said in ROUNDING.items() if fnmatch(name, pattern))
+    assert isinstance(defined(name), str)
+    assert message in defined(name)
+
+
+def test_each_pattern_is_of_some_row():
+    assert all(any(fnmatch(name, pattern) for name in DECLARED) for pattern in (*ROUNDING, OF_CODES))
+    assert set(DIFFERENCES) < set(derivable())
+
+
+@pytest.mark.parametrize("name", derivable())
+def test_a_declared_gradient_is_the_derived_one(name):
+    both = compared(name)
+    of_codes = {"d_input"} if fnmatch(name, OF_CODES) else set()
+    assert both.keys() == DECLARED[name].backward.formulas.keys() - of_codes
+    differing = [gradient for gradient, (one, other) in both.items() if not equal(one, other)]
+    assert differing == (["d_input"] if name in DIFFERENCES else [])
+
+
+# ---- numbers ----
+
+
+def plan_of(plan_class, types, extents):
+    operation = plan_class.operation
+    fields = {field: types[letter] for letter, field in operation.element_fields.items()}
+    fields |= {dim.name: extents[dim.name] for dim in operation.dims}
+    fields |= {attribute.name: 2 for attribute in operation.attributes if attribute.type == "size"}
+    return plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
+
+
+def run(plan, arrays) -> dict[str, np.ndarray]:
+    made = [np.zeros(shape, storage) for shape, storage in plan.made]
+    plan.execute((*(arrays[operand.name] for operand in plan.operation.inputs), *made))
+    return dict(zip((operand.name for operand in plan.operation.outputs), made, strict=True))
+
+
+class Case:
+    """Operands in f64 of an operation of the catalog, and its gradients: declared, derived."""
+
+    def __init__(self, name: str, given=None):
+        derived = defined(name)
+        self.forward = derived.plan_class
+        plans = registry.catalogs()[0].plans(name)
+        declared = next(plan for plan in plans if plan.operation.function == f"{name}_backward")
+        self.gradients = [declared, derived.backward.plan_class]
+        operation = self.forward.operation
+        self.types = next(types for types in operation.combinations if types["T"] == "f64")
+        length = 4 if given is None else len(given["input"])
+        self.extents = {dim.name: (length,) if dim.many else length for dim in operation.dims}
+        rng = np.random.default_rng(5)
+        plan = plan_of(self.forward, self.types, self.extents)
+        self.arrays = {}
+        for operand, shape in zip(operation.inputs, plan.shapes, strict=False):
+            dtype = DTYPES[operation.word(operand, self.types)]
+            values = rng.normal(0.3, 1, shape) if dtype.kind == "float" else rng.integers(-5, 5, shape)
+            values = np.resize(given[operand.name], shape) if given and operand.name in given else values
+            self.arrays[operand.name] = np.asarray(values).astype(dtype.storage)
+        self.arrays |= run(plan, self.arrays)
+        for output in operation.outputs:
+            self.arrays[f"d_{output.name}"] = rng.normal(0, 1, self.arrays[output.name].shape)
+
+    def declared_and_derived(self) -> list[dict[str, np.ndarray]]:
+        return [run(plan_of(each, self.types, self.extents), self.arrays) for each in self.gradients]
+
+    def moved(self, name: str, along: np.ndarray, step: float) -> float:
+        """The outputs, weighted by their gradients, where an input is moved."""
+        arrays = self.arrays | {name: self.arrays[name] + step * along}
+        made = run(plan_of(self.forward, self.types, self.extents), arrays)
+        return sum(float(np.sum(made[each] * self.arrays[f"d_{each}"])) for each in made)
+
+
+@pytest.mark.parametrize("name", derivable())
+def test_both_have_the_same_values(name):
+    declared, derived = Case(name).declared_and_derived()
+    for gradient in compared(name):
+        same = dict(defined(name).backward.plan_class.operation.same)
+        np.testing.assert_allclose(derived[same.get(gradient, gradient)], declared[gradient], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("name", derivable())
+def test_a_derived_gradient_is_the_limit_of_differences(name):
+    case = Case(name)
+    _, derived = case.declared_and_derived()
+    assert derived
+    for gradient, found in derived.items():
+        operand = gradient.removeprefix("d_")
+        along = np.random.default_rng(6).normal(0, 1, case.arrays[operand].shape)
+        step = 1e-5
+        slope = (case.moved(operand, along, step) - case.moved(operand, along, -step)) / (2 * step)
+        assert np.sum(found * along) == pytest.approx(slope, rel=1e-7, abs=1e-8)
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_a_difference_is_one(name):
+    reason, operands = DIFFERENCES[name]
+    declared, derived = Case(name, operands).declared_and_derived()
+    assert not np.array_equal(declared["d_input"], derived["d_input"], equal_nan=True), reason

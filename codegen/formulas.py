@@ -88,7 +88,8 @@ class Formulas(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **self.lets, **found}
             own = {name.value: "is this formula's own name"}
-            types, computes = self.kinds_of_types(), self.computes
+            types = self.kinds_of_types()
+            computes = self.computes if entries is self.let_entries else frozenset({"float"})  # gradients are floats
             scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(text, scope, self.diagnostics)
             if value is not None:

@@ -8,6 +8,8 @@ Sums and products are made in one order, which depends on the row's length alone
 3. the accumulators are added as a tree of neighbours;
 4. a row of more than 65536 elements is cut in segments of so many, whose sums are added as a tree of neighbours.
 
+A block that the end of its axis cuts short has the order of a whole one, with nothing in place of what it lacks.
+
 What is missing at an end counts as -0 (1 in a product), which changes no bit of what it is added to. So a sum
 of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units in the last place of the sum of their
 magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be

@@ -12,20 +12,21 @@ from skuda.model.operation import Types
 from skuda.model.sum_order import GROUP, SEGMENT, accumulators
 
 
-def in_order(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
+def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | None = None) -> np.ndarray:
     """A sum or product of each row, in the order of `model.sum_order`.
 
     Args:
         rows: in the compute type, of shape (..., length).
         combine: np.add or np.multiply.
         identity: what missing elements count as.
+        whole: the length that the order is that of, where these rows are blocks that the end of an axis cuts short.
 
     Returns:
         Shape (...).
     """
     length = rows.shape[-1]
     lead = rows.shape[:-1]
-    count = accumulators(length)
+    count = accumulators(length if whole is None else whole)
     segments = []
     for start in range(0, length, SEGMENT):
         part = rows[..., start : start + SEGMENT]
@@ -87,13 +88,13 @@ class Rows:
         """The sum, in that order, of integers exactly; of nothing 0."""
         if np.asarray(values).dtype.kind == "i":
             return self._reduced(values, lambda rows: rows.sum(axis=-1))
-        return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0))
+        return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0, self.block))
 
     def prod(self, values):
         """The product, in that order, of integers in 64 bits; of nothing 1."""
         if np.asarray(values).dtype.kind == "i":
             return self._reduced(values, lambda rows: rows.prod(axis=-1))
-        return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0))
+        return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0, self.block))
 
     def max(self, values):
         """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""

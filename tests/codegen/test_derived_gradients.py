@@ -114,7 +114,7 @@ def test_the_kernels_of_a_gradient_compile(name, quickly_compiled):
 
 
 @pytest.mark.turns(4)
-@pytest.mark.parametrize("name", ["norm_with_weight", "clamp_chain"])
+@pytest.mark.parametrize("name", ["norm_with_weight", "clamp_chain", "grouped"])
 def test_the_kernels_of_a_gradient_give_the_references_bits(name, tmp_path):
     inputs, let, outputs = ROWS[name]
     attrs = {"size": "size"} if "/size" in str(inputs) else None

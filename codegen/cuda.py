@@ -8,7 +8,7 @@ from skuda.codegen.cuda_printers import ElementPrinter
 from skuda.codegen.lowering import Site
 from skuda.codegen.nodes import CPP, REAL, Node
 from skuda.codegen.printers import spelled_formulas
-from skuda.codegen.program import Program
+from skuda.codegen.program import Program, loaded
 from skuda.codegen.value_names import with_members
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
@@ -63,6 +63,10 @@ class ProgramInCuda:
         words = {self.operation.word(operand, types) for types in self.operation.combinations}
         return operand.element if all(DTYPES[word].narrow_float for word in words) else None
 
+    def loaded(self, operand: Operand) -> str:
+        """What kernels load and store the elements of an operand as."""
+        return loaded(self.operation, operand.element)
+
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
@@ -72,7 +76,7 @@ class ProgramInCuda:
     def compute(self) -> str:
         """The compute type C, in terms of a type letter."""
         op = self.operation
-        floats = [letter for letter in op.types if letter in op.kernel_letters and op.is_float(letter)]
+        floats = [letter for letter in op.types if letter in op.kernel_letters and op.in_compute(letter)]
         return f"compute_t<{floats[0]}>" if floats else "f32"
 
     @property
@@ -83,7 +87,7 @@ class ProgramInCuda:
     def field(self, item: Operand | Attribute) -> Parameter:
         """An operand or attribute as the methods of a formula take it: widened."""
         element = item.element if isinstance(item, Operand) else item.type
-        if self.operation.is_float(element):
+        if self.operation.in_compute(element):
             return Parameter("C", item.name)
         return Parameter("bool" if element == "bool" else "i64", item.name)
 
@@ -106,19 +110,20 @@ class ElementwiseProgram(ProgramInCuda):
         members = {item.name: f"shared.{item.name}" for item in (*self.shared, *self.scalars, *self.values)}
         count = Node("name", (), REAL, text=f"shared.{COUNTED}")
         formulas = {name: with_members(node, members, count) for name, node in program.written_out.items()}
-        self.outputs = tuple(
-            Output(operand, CPP.get(node.kind, "C"), printer.stored(node, self.narrow(operand)))
-            for operand, node in ((operand, formulas[operand.name]) for operand in self.operation.outputs)
-        )
+        self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
         self.members = printer.members
         self.ranges = tuple(printer.within)
+
+    def _output(self, operand: Operand, node: Node, printer: ElementPrinter) -> Output:
+        stored = printer.stored(node, self.narrow(operand))
+        return Output(operand.but(element=self.loaded(operand)), CPP.get(node.kind, "C"), stored)
 
     @property
     def roles(self) -> list[str]:
         """The inputs as their roles, in the order of the kernels' arguments."""
         runs = [("PerBlock" if any(dim.block for dim in o.dims) else "PerRun", o) for o in self.parameters]
         each = [("PerElement", o) for o in self.arrays], runs, [("ScalarOf", o) for o in self.scalars]
-        return [f"{role}<{operand.element}>" for found in each for role, operand in found]
+        return [f"{role}<{self.loaded(operand)}>" for found in each for role, operand in found]
 
     @property
     def element_fields(self) -> list[Parameter]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from skuda.codegen.lowering import Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer
 from skuda.codegen.row_passes import Range
 from skuda.codegen.value_names import UniqueNames
@@ -41,9 +42,14 @@ class CppPrinter(Printer):
     def smallest(self, node: Node) -> str:
         return f"C(::smallest<{node.text}>)"
 
+    def text(self, node: Node, outer: int = 0) -> str:
+        return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
+
     def written(self, node: Node, own: int) -> str:
         if node.op == "stored":
             return f"::stored<{node.text}>({self.text(node.args[0])})"
+        if node.text == WRAPS:
+            return f"{WRAPPING[node.op]}({', '.join(map(self.text, node.args))})"
         return super().written(node, own)
 
 

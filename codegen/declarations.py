@@ -376,6 +376,13 @@ class Declarations(TypeLetters):
         word = re.compile(rf"(?<!\w){re.escape(str(dim))}(?!\w)")
         return text.at(word.search(text.value, text.value.index("[")).start(), len(str(dim)))
 
+    def check_mixed(self, named: Mapping[str, str]) -> None:
+        """Refuses operands and attributes of floats, by their names, beside a T that makes C an integer."""
+        for name, element in named.items() if self.mixed else ():
+            if element != "T" and all(DTYPES[word].kind == "float" for word in self.words(element)):
+                message = f"`{name}` is of type {element}, a float, where C may be an integer or boolean, as T is"
+                self.error(self.places.get(name, self.place), message, "declare it as `T`, or as integers")
+
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""
         own = [name for name in self.dims if name not in self.places]

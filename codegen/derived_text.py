@@ -8,6 +8,7 @@ from keyword import kwlist
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.names import IDENTIFIER, RESERVED
 from skuda.codegen.nodes import DIM, REDUCE, SMALLEST, Node
+from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES
 from skuda.codegen.value_names import UniqueNames, default_name
@@ -39,6 +40,9 @@ class FormulaPrinter(Printer):
                 return f"{MEAN}({self.text(of.args[0])}, over={_over(of)})"
         if node.op in INTRINSICS or node.op in CONVERSIONS:
             return f"{node.op}({', '.join(map(self.text, node.args))})"
+        if node.op in OPERATORS:
+            texts = [f"({self.text(each)})" if each.args else self.text(each) for each in node.args]
+            return f"({node.op}{texts[0]})" if len(texts) == 1 else f"({texts[0]} {node.op} {texts[1]})"
         return super().written(node, own)
 
     def number(self, node: Node) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REDUCE
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
 from skuda.codegen.program import Program, Row
 from skuda.codegen.reductions import REDUCTIONS
@@ -230,12 +230,17 @@ class DescribedProgram:
     @cached_property
     def guarantee_text(self) -> str:
         """The promise, in words."""
-        if self.operation.analysis.exact:
+        letters = self.operation.types
+        if self.operation.analysis.exact and any(map(self.operation.in_compute, letters)):
+            mixed = any(map(self.operation.is_mixed, letters))
+            lowest = "; integers are computed in 64 bits and stored as their lowest" if mixed else ""
             return (
                 "the same bits on CPU and GPU, and for every layout and alignment: each step is correctly "
                 "rounded in C (f64 where T is f64, else f32), or made of such steps in one order "
-                "(sums, elementary functions: docs/numerics.md), and the result is rounded once at the store"
+                f"(sums, elementary functions: docs/numerics.md), and the result is rounded once at the store{lowest}"
             )
+        if self.operation.analysis.exact:
+            return "the same bits on CPU and GPU, and for every layout and alignment: integers of 64 bits"
         return (
             "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "
             "every layout and alignment of one machine; transcendental functions follow the libraries of "
@@ -246,7 +251,7 @@ class DescribedProgram:
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        rules = [(name, row.rule) for name, row in {**INTRINSICS, **CONVERSIONS}.items() if name in used and row.rule]
+        rules = [(name, row.rule) for name, row in FUNCTIONS.items() if name in used and row.rule]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
         return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 

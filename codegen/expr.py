@@ -1,12 +1,13 @@
 """The expression language: restricted Python expressions, typed, with the dimensions they depend on.
 
-Allowed: names, numbers, `+ - * /`, unary minus, comparisons (chains too), `and or not`, calls to intrinsics
-and to the functions of the spec. Nothing is ever evaluated, so a hostile formula can neither run code nor put
-text into a source: what a printer writes is made from this tree alone.
+Allowed: names, numbers, `+ - * /`, unary minus, comparisons (chains too), `and or not`, the operators of integers and
+booleans (`// % << >> & | ^ ~`), calls to intrinsics and to the functions of the spec. Nothing is ever evaluated, so a
+hostile formula can neither run code nor put text into a source: what a printer writes is made from this tree alone.
 
 A value is a real (in the compute type C), an exact integer, or a boolean. An integer beside a real becomes
 one (rounded once); nothing else mixes. Integers are exact: the widths are added up, and a formula that could
-leave 64 bits is refused.
+leave 64 bits is refused, unless it is within `wrap(...)`, which asks for its lowest bits alone. Where T is floats and
+integers or booleans, so is C, and a formula has what all of these have.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from math import inf
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
-from skuda.codegen.expr_reductions import ReductionReader
+from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, SMALLEST, Function, Node, Scope, promote
+from skuda.codegen.operators import KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.syntax import (
     LIBRARIES,
@@ -102,7 +104,7 @@ def _size(node: Node, known: dict[int, int]) -> int:
     return known[id(node)]
 
 
-class _Reader(ReductionReader):
+class _Reader(OperatorReader):
     """Turns a syntax tree into typed nodes; every mistake is reported at its own place."""
 
     def value(self, node: ast.expr, depth: int = 0) -> Node:
@@ -121,7 +123,14 @@ class _Reader(ReductionReader):
                 "this is not part of the formula language",
                 "use names, numbers, + - * /, comparisons and calls",
             )
-        return reader(node, depth + 1)
+        if not isinstance(node, (ast.Compare, ast.BoolOp, ast.Call)):
+            return reader(node, depth + 1)
+        outer, asked = self.wraps, self.asked
+        self.wraps, self.asked = False, outer
+        try:
+            return reader(node, depth + 1)
+        finally:
+            self.wraps, self.asked = outer, asked
 
     def _Constant(self, node: ast.Constant, depth: int) -> Node:
         if isinstance(node.value, bool) or not isinstance(node.value, (int, float)):
@@ -135,6 +144,9 @@ class _Reader(ReductionReader):
             return Node("number", (), INT, bits=bits, text=str(node.value), place=self.place(node))
         if node.value == inf:
             raise self.refuse(node, "the number does not fit a double")
+        if self.scope.computes != {"float"}:
+            message = "C may be an integer, as the types of this row allow: this is a real"
+            raise self.refuse(node, message, "numbers are integers there")
         return Node("number", (), REAL, text=repr(node.value), place=self.place(node))
 
     def _Name(self, node: ast.Name, depth: int) -> Node:
@@ -143,6 +155,7 @@ class _Reader(ReductionReader):
             return value
         self.check_hidden(node)
         if node.id in CONSTANTS:
+            self.check_c(node.id, node)
             return Node("number", (), REAL, text=repr(CONSTANTS[node.id]), place=self.place(node))
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
@@ -171,12 +184,15 @@ class _Reader(ReductionReader):
             self.want_number(node.operand, value, "unary minus")
             if value.op == "number":
                 return negative(value, self.place(node))
-            bits = self.width(node, value.kind, value.bits + 1)
-            return Node("neg", (value,), value.kind, value.dims, bits, place=self.place(node))
+            return self.arithmetic("neg", node, (value,), value.bits + 1)
+        if isinstance(node.op, ast.Invert) and (value.kind in KINDS["~"] or self.scope.computes != {"float"}):
+            return self.inverted(node, value)
         help = "leave it out" if isinstance(node.op, ast.UAdd) else "use `not`"
         raise self.refuse(node, "this operator is not part of the formula language", help)
 
     def _BinOp(self, node: ast.BinOp, depth: int) -> Node:
+        if type(node.op) in BITS:
+            return self.operated(BITS[type(node.op)], node, depth)
         if type(node.op) in REFUSED_OPERATORS:
             sign, help = REFUSED_OPERATORS[type(node.op)]
             kinds = {value.kind for value in self.all((node.left, node.right), depth)}
@@ -185,7 +201,7 @@ class _Reader(ReductionReader):
         sign = BINARY[type(node.op)]
         if sign == "/" and (blocks := self.blocks(node)) is not None:
             return blocks
-        left, right = self.all((node.left, node.right), depth)
+        left, right = self.wrapping(sign, (node.left, node.right), depth)
         if sign == "/" and left.kind == DIM and left.dims:
             name = left.text.partition("/")[0]
             message = f"blocks of `{name}` are `{name}/size` with an attribute of type size"
@@ -202,8 +218,7 @@ class _Reader(ReductionReader):
         if (operand := forms.unchanged(sign, left, right)) is not None:
             return operand
         bits = left.bits + right.bits if sign == "*" else max(left.bits, right.bits) + 1
-        bits = self.width(node, left.kind, bits)
-        return Node(sign, (left, right), left.kind, left.dims | right.dims, bits, place=self.place(node))
+        return self.arithmetic(sign, node, (left, right), bits)
 
     def _Compare(self, node: ast.Compare, depth: int) -> Node:
         operands = [node.left, *node.comparators]
@@ -213,6 +228,7 @@ class _Reader(ReductionReader):
             sign = COMPARE.get(type(operator))
             if sign is None:
                 raise self.refuse(node, "only < <= > >= == != compare", None)
+            self.check_c(sign, node, left.kind)
             if sign in _OF_BOOLEANS and left.kind == right.kind == BOOL:
                 raise self.refuse(node, f"`{sign}` compares numbers, these are booleans", _OF_BOOLEANS[sign])
             self.want_number(operands[0], left, f"`{sign}`")
@@ -315,6 +331,7 @@ class _Reader(ReductionReader):
     def converted(self, name: str, node: ast.Call, depth: int) -> Node:
         """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
         self.arity(node, name, 1, f"its type is that of the output: `o: u8[n] = {name}(i)`")
+        self.wraps = name != "saturate"  # the others ask for the lowest bits alone
         (value,) = self.all(node.args, depth)
         if value.kind == REAL:
             help = f"write `{name}(round_to_int(x))`"
@@ -352,13 +369,16 @@ class _Reader(ReductionReader):
                 self.want(at, value, {"i": INT, "b": BOOL}[letter], f"`{name}`")
             typed.append(value)
         kind = {"r": REAL, "i": INT, "b": BOOL}.get(intrinsic.result) or kinds.pop()
+        self.check_c(name, node, REAL if REAL in {value.kind for value in typed} else kind)
+        wraps = name in WRAPPING and kind == REAL and "int" in self.scope.computes
         bits = intrinsic.bits or max(value.bits for value in typed)
         if name == "abs" and kind == INT:  # the least has no counterpart
             bits = self.width(node, kind, bits + 1)
         if name == "clamp" and kind == INT:  # the bounds bound it; the value itself may be wider
             bits = max(typed[1].bits, typed[2].bits)
         dims = frozenset().union(*(value.dims for value in typed))
-        return Node(name, tuple(typed), kind, dims, bits if kind == INT else 0, place=self.place(node))
+        bits, text = bits if kind == INT else 0, WRAPS if wraps else ""
+        return Node(name, tuple(typed), kind, dims, bits, text, self.place(node))
 
     def expanded(self, function: Function, node: ast.Call, depth: int) -> Node:
         if function in self.stack:
@@ -371,12 +391,13 @@ class _Reader(ReductionReader):
             raise Refused()
         values = dict(zip(function.parameters, values, strict=True))
         functions = self.scope.functions if function.library is None else function.library
-        scope = Scope(values, functions, dims=self.scope.dims, called=self.scope.called)
+        computes = self.scope.computes
+        scope = Scope(values, functions, dims=self.scope.dims, called=self.scope.called, computes=computes)
         call = self.text.at(offset_of(self.text, node), max(1, node.end_col_offset - node.col_offset))
         entered = self.entered_at or (None if function.library is None else call)
         stack, place = (*self.stack, function), self.called_at or self.place(node)
         inner = _Reader(function.body, scope, self.diagnostics, stack, place, entered)
-        inner.nodes = self.nodes
+        inner.nodes, inner.wraps = self.nodes, self.asked
         result = inner.value(tree, depth)
         self.nodes = inner.nodes
         if result.args:
@@ -393,4 +414,5 @@ class _Reader(ReductionReader):
             raise self.refuse(at, f"`{SMALLEST}` needs a type of the row", help)
         if kinds[at.id] == INT:
             return Node("number", (), INT, bits=2, text="1", place=self.place(node))
+        self.check_c(SMALLEST, node)
         return Node(SMALLEST, (), REAL, text=at.id, place=self.place(node))

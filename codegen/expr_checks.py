@@ -6,6 +6,7 @@ import ast
 
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.operators import kinds_of_c
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.syntax import offset_of
 from skuda.codegen.yaml_tree import Text
@@ -36,6 +37,8 @@ class Checks:
         self.called_at = called_at  # inside of a function: the call in the row's formula
         self.entered_at = entered_at  # inside of one of the catalog: the call in the spec, where all is reported
         self.nodes = 0
+        self.wraps = False  # whether the lowest 64 bits of an integer are all that is asked for
+        self.asked = False  # the same of the call that is read, whose arguments are exact unless it says otherwise
 
     def refuse(self, node: ast.expr, message: str, help: str | None = None) -> Refused:
         length = max(1, node.end_col_offset - node.col_offset)
@@ -88,6 +91,14 @@ class Checks:
             help = f"`{COUNT}(over={value.text})` is how many elements it has"
             help += "; an attribute of type `size` is how long its blocks are" if "/" in value.text else ""
             raise self.refuse(at, f"{what} needs a number, this is a dimension", help)
+
+    def check_c(self, op: str, node: ast.expr, kind: str = REAL) -> None:
+        """Refuses an operation on values of C that some type which C may be does not have."""
+        lacking = sorted(self.scope.computes - kinds_of_c(op)) if kind == REAL else []
+        if lacking:
+            what = {"float": "a real", "int": "an integer", "bool": "a boolean"}[lacking[0]]
+            sign = "unary minus" if op == "neg" else f"`{op}`"
+            raise self.refuse(node, f"{sign} has no value where C is {what}, as the types of this row allow")
 
     def width(self, node: ast.expr, kind: str, bits: int) -> int:
         if kind != INT:

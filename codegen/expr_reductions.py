@@ -63,9 +63,11 @@ class ReductionReader(Checks):
         """A reduction: its value no longer depends on what it is over; over blocks, it is the same in each."""
         self.arity(node, name, 1)
         self.check_over(over)
+        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        self.wraps = self.asked and reduction.of_lowest_bits
         value, dim = self.all((node.args[0], over), depth, several=True)
         self.want_dimension(over, dim, value)
-        reduction = REDUCTIONS["sum" if name == MEAN else name]
+        self.check_c(name, node, value.kind)
         kinds = (REAL,) if name == MEAN else reduction.kinds
         if value.kind not in kinds:
             wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
@@ -80,7 +82,8 @@ class ReductionReader(Checks):
         dims = value.dims - parts | blocks
         place = self.place(node)
         kind = INT if reduction.gives_index else value.kind
-        bits = LENGTH_BITS + 1 if reduction.gives_index else self.width(node, kind, value.bits + reduction.wider)
+        bits = LENGTH_BITS + 1 if reduction.gives_index else value.bits + reduction.wider
+        bits = self.width(node, kind, min(bits, 64) if self.wraps else bits)
         total = Node(REDUCE + reduction.name, (value,), kind, dims, bits, dim.text, place)
         if name != MEAN:
             return total
@@ -94,6 +97,7 @@ class ReductionReader(Checks):
             help = "how many elements are such is `sum(where(condition, 1, 0), over=d)`"
             help = help if node.args and of_dim else f"write `{COUNT}(over=d)`"
             raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
+        self.check_c(COUNT, node)
         self.check_over(over[0])
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)

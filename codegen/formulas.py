@@ -88,7 +88,9 @@ class Formulas(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **self.lets, **found}
             own = {name.value: "is this formula's own name"}
-            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
+            types = self.kinds_of_types()
+            computes = self.computes if entries is self.let_entries else frozenset({"float"})  # gradients are floats
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
@@ -129,7 +131,8 @@ class Formulas(Declarations):
             starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
-            scope = Scope(values, self.functions, hidden | own, None, self.kinds_of_types(), self.called)
+            types, computes = self.kinds_of_types(), self.computes if section == "outputs" else frozenset({"float"})
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue

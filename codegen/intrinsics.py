@@ -254,7 +254,7 @@ KINKS: dict[str, str] = {
     "where": "of the value that is chosen, never of the condition",
 }
 
-# What converts an exact integer to the type that an output stores, `{1}`: outermost in the formula of that output.
+# What depends on the integer type that an output stores, `{1}`: outermost in the formula of that output.
 CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("saturate", "i", "i", "::saturated<{1}>({0})", 'row.saturated({0}, "{1}")',
               r"\operatorname{{saturate}}_{{{1}}}({0})",
@@ -263,6 +263,13 @@ CONVERSIONS: dict[str, Intrinsic] = _table(
               r"\operatorname{{wrap}}_{{{1}}}({0})",
               "the integer of the output's type with the same lowest bits: two's complement",
               exact=True, header="integers.cuh"),
+    Intrinsic("popcount", "i", "i", "::popcount<{1}>({0})", 'row.popcount({0}, "{1}")',
+              r"\operatorname{{popcount}}({0})",
+              "how many of the bits are 1 that the output's type has, in two's complement", exact=True,
+              header="data.cuh"),
+    Intrinsic("clz", "i", "i", "::clz<{1}>({0})", 'row.clz({0}, "{1}")', r"\operatorname{{clz}}({0})",
+              "how many of the bits that the output's type has are 0 above the first that is 1: all of 0", exact=True,
+              header="data.cuh"),
 )
 
 TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)

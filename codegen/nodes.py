@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.diagnostics import Place
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
@@ -29,7 +29,7 @@ class Node:
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
         text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the
-            element type of what is stored or converted, or the type whose smallest value it is.
+            element type of what is stored or converted, the type whose smallest value it is, or `WRAPS`.
         place: where it stands in the spec; no part of its identity.
     """
 
@@ -92,7 +92,7 @@ class Node:
 
     def intrinsics(self) -> set[str]:
         """The intrinsics that it calls."""
-        own = {self.op} & (INTRINSICS.keys() | CONVERSIONS.keys())
+        own = {self.op} & FUNCTIONS.keys()
         return own.union(*(argument.intrinsics() for argument in self.args))
 
 
@@ -130,6 +130,7 @@ class Scope:
         dims: the dimensions in the order in which several of them are named; that of `values`, if not given.
         types: the type letters and C, each with whether it is a real, an integer or a boolean.
         called: takes the values that functions make, with the names of these functions.
+        computes: what C may be: of "float", "int" and "bool" those that some choice of the row's types makes it.
     """
 
     def __init__(
@@ -140,6 +141,7 @@ class Scope:
         dims: Sequence[str] | None = None,
         types: Mapping[str, str] | None = None,
         called: dict[Node, str] | None = None,
+        computes: frozenset[str] = frozenset({"float"}),
     ):
         self.values = values
         self.functions = functions
@@ -147,6 +149,7 @@ class Scope:
         self.dims = [*values] if dims is None else dims
         self.types = types or {}
         self.called = {} if called is None else called
+        self.computes = computes
 
 
 def promote(node: Node) -> Node:

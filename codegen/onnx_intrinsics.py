@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.codegen.nodes import BOOL, REAL, Node
+from skuda.model.dtypes import DType
 
 if TYPE_CHECKING:
     from skuda.codegen.onnx_printer import Printer
@@ -29,6 +30,8 @@ LACKING = {
     "cbrt": "ONNX has no cube root",
     "atan2": "ONNX has no arctangent of two arguments",
     "hypot": "ONNX has none, and a square leaves the range",
+    "popcount": "no operator of ONNX counts bits",
+    "clz": "no operator of ONNX counts bits",
 }  # fmt: skip
 # log(erfc(z) e^(z^2) / t) with t = 2 / (2 + z), as a sum of Chebyshev polynomials of 2 t - 1: for f64, z not below 0.
 _ERFC = (
@@ -55,6 +58,7 @@ class Intrinsics:
         self.emit, self.cast, self.real, self.whole = printer.emit, printer.cast, printer.real, printer.whole
         self.constant, self.type_of, self.C = printer.constant, printer.type_of, printer.C
         self.exact = printer.exact
+        self.floats = np.dtype(self.C).kind == "f"  # else C is an integer or a boolean, which has no -0 and no NaN
 
     def chosen(self, condition: Any, first: Any, second: Any, of: tuple[Node, Node] | None = None) -> Any:
         """Where a condition holds, the first, else the second.
@@ -67,7 +71,7 @@ class Intrinsics:
         Args:
             of: the nodes of the two values; None where the first is no -0.
         """
-        if of is None or _is_no_minus_zero(of[0], self.operands):
+        if of is None or not self.floats or _is_no_minus_zero(of[0], self.operands):
             return self.emit("Where", condition, first, second)
         if _is_no_minus_zero(of[1], self.operands):
             return self.emit("Where", self.unless(condition), second, first)
@@ -84,7 +88,7 @@ class Intrinsics:
         return self.emit("Xor", condition, self.constant(True, np.bool_))
 
     def where(self, node: Node, condition: Any, first: Any, second: Any) -> Any:
-        if node.kind != BOOL:
+        if node.kind != BOOL and np.dtype(self.C) != np.bool_:
             return self.chosen(condition, first, second, node.args[1:])
         other = self.emit("And", self.emit("Not", condition), second)
         return self.emit("Or", self.emit("And", condition, first), other)
@@ -92,7 +96,7 @@ class Intrinsics:
     def _extreme(self, order: str, a: Any, b: Any, of: tuple[Node, Node]) -> Any:
         """The larger or smaller; NaN if either is; the second of equals."""
         better = self.emit(order, a, b)
-        if of[0].kind == REAL:
+        if of[0].kind == REAL and self.floats:
             better = self.emit("Or", better, self.emit("IsNaN", a))
         return self.chosen(better, a, b, of)
 
@@ -218,7 +222,10 @@ class Intrinsics:
         return self.chosen(self.emit("Greater", lower, low), lower, low)
 
     def wrap(self, node: Node, i: Any) -> Any:
-        dtype = self.type_of(node)
+        return self.lowest_bits(self.type_of(node), i)
+
+    def lowest_bits(self, dtype: DType, i: Any) -> Any:
+        """The integer of a type with the same lowest bits."""
         count = int(dtype.highest) - int(dtype.lowest) + 1
         if count >= 1 << 63:
             return i

@@ -17,9 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import BOOL, REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
+from skuda.codegen.onnx_operators import Operators
 from skuda.codegen.onnx_reductions import Reductions
+from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
 from skuda.errors import Unsupported
 from skuda.frameworks.placing import Placing
@@ -28,6 +30,7 @@ from skuda.model.operation import COMPUTE, Operand
 
 _SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "<": "Less", "<=": "LessOrEqual", ">": "Greater"}
 _SIGNS |= {">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or", "not": "Not", "neg": "Neg"}
+_ORDERS = ("<", "<=", ">", ">=")  # which ONNX has of numbers alone
 
 
 class Emitter(Protocol):
@@ -48,6 +51,8 @@ def lacking(program: Program) -> str | None:
         for part in node.reductions():
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
+            if part.op == REDUCE + "prod" and part.kind == INT:
+                return "`prod` of integers: ONNX says nothing of a product beyond 64 bits, and ONNX Runtime cuts it"
     return None
 
 
@@ -83,6 +88,7 @@ class Printer:
         self.said = self.whole(shape) if isinstance(shape, (tuple, list)) else shape
         self._loaded = {operand.name: self.load(operand) for operand in self.operation.inputs}
         self.intrinsics, self.reductions = Intrinsics(self, self._loaded), Reductions(self)
+        self.operators = Operators(self)
 
     def outputs(self) -> list[Any]:
         """The outputs' values, in the row's order.
@@ -185,6 +191,8 @@ class Printer:
             return self.packed(value, word, self.placing.ranks[operand.name])
         if node.kind == BOOL:
             return value if DTYPES[word].storage == np.dtype(bool) else self.cast(value, DTYPES[word].storage)
+        if node.kind == REAL and np.dtype(self.C).kind == "i":
+            value = self.intrinsics.lowest_bits(DTYPES[word], value)
         same = DTYPES[word].storage == (self.C if node.kind == REAL else np.int64)
         return self.emit("Identity", value) if same else self.cast(value, DTYPES[word].storage)
 
@@ -279,6 +287,10 @@ class Printer:
         if node.guard is not None:  # a row has elements: ONNX says nothing of the extreme of none
             return self.value(node.args[2])
         arguments = self.aligned(node.args)
+        if node.op in OPERATORS:
+            return self.operators.value(node, *arguments)
+        if node.op in _ORDERS and node.args[0].kind == REAL and np.dtype(self.C) == np.bool_:
+            arguments = [self.cast(each, np.int64) for each in arguments]
         if node.op in _SIGNS:
             return self.emit(_SIGNS[node.op], *arguments)
         if node.op == "!=":

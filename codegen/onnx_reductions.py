@@ -33,6 +33,7 @@ class Reductions:
 
     def __init__(self, printer: Printer):
         self.printer, self.emit = printer, printer.emit
+        self.floats = np.dtype(printer.C).kind == "f"  # else no value is NaN, none is -0
 
     def value(self, node: Node) -> Any:
         """A reduction's value, with one element along what it is over, or one for each block."""
@@ -54,13 +55,14 @@ class Reductions:
             found = self._index(how, value, argument.kind, axes)
         else:
             found = self._reduced(how, value, argument, axes, keep)
-            if self.printer.exact and argument.kind == REAL and how in ("max", "min") and not _magnitude(argument):
+            signs = self.floats and self.printer.exact and argument.kind == REAL and not _magnitude(argument)
+            if signs and how in ("max", "min"):
                 found = self._signed(how, found, value, axes, keep)
         return self.printer.cast(found, np.bool_) if argument.kind == BOOL else found
 
     def _reduced(self, how: str, value: Any, argument: Node, axes: list[int], keep: int) -> Any:
         found = self._over(_OPERATORS[how], value, axes, keep)
-        if how not in ("max", "min") or argument.kind != REAL or _finite(argument):
+        if how not in ("max", "min") or argument.kind != REAL or not self.floats or _finite(argument):
             return found
         nans = self._over("ReduceMax", self.printer.cast(self.emit("IsNaN", value), np.int32), axes, keep)
         return self.emit("Where", self.printer.cast(nans, np.bool_), self.printer.real(math.nan), found)
@@ -85,7 +87,7 @@ class Reductions:
         flat = self.emit("Transpose", value, perm=[*kept, *axes]) if kept + axes != sorted(kept + axes) else value
         flat = self.emit("Flatten", flat, axis=len(kept))
         found = self.emit("ArgMax" if how == "argmax" else "ArgMin", flat, axis=1, keepdims=1)
-        if kind == REAL:
+        if kind == REAL and self.floats:
             nans = self.printer.cast(self.emit("IsNaN", flat), np.int32)
             first = self.emit("ArgMax", nans, axis=1, keepdims=1)
             some = self.emit("ReduceMax", nans, self.printer.whole([1]), keepdims=1)
@@ -102,6 +104,7 @@ class Reductions:
         short = self.emit("Mod", self.emit("Neg", length), whole(size))  # has the divisor's sign
         pads = self.emit("Concat", whole([0]), self.emit("Unsqueeze", short, whole([0])), axis=0)
         real, integer = _NEUTRAL[how]
+        real = real if self.floats else integer
         if kind == BOOL:
             fill = self.printer.constant(integer, np.int32)
         else:

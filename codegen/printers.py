@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.model.operation import COUNTED
@@ -42,8 +43,8 @@ class Printer:
             return self.name(node)
         if node.op == "number":
             return self.number(node)
-        if node.op in INTRINSICS:
-            spelling = getattr(INTRINSICS[node.op], self.target)
+        if node.op in INTRINSICS or node.op in OPERATORS:
+            spelling = getattr((INTRINSICS if node.op in INTRINSICS else OPERATORS)[node.op], self.target)
             return spelling.format(*(self.text(argument) for argument in node.args))
         if node.op in CONVERSIONS:
             return getattr(CONVERSIONS[node.op], self.target).format(self.text(node.args[0]), node.text)
@@ -146,6 +147,9 @@ class LatexPrinter(Printer):
     def written(self, node: Node, own: int) -> str:
         if node.op == "/":
             return rf"\frac{{{self.text(node.args[0])}}}{{{self.text(node.args[1])}}}"
+        if node.op in OPERATORS and node.op != "//":  # signs between operands, which no target but this has
+            texts = [f"({self.text(each)})" if each.op in OPERATORS else self.text(each, _ATOM) for each in node.args]
+            return OPERATORS[node.op].latex.format(*texts)
         return super().written(node, own)
 
     def __init__(self, reduced: dict[Node, str] | None = None):

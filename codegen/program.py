@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from skuda.codegen.intrinsics import COMMON_HEADER, CONVERSIONS, INTRINSICS
+from skuda.codegen.element_types import APART
+from skuda.codegen.intrinsics import COMMON_HEADER
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
+from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.model.operation import COMPUTE, Operand, Operation, Over, Reduced
 
@@ -111,13 +113,29 @@ class Program:
     def headers(self) -> set[str]:
         """What its source includes for the functions that it calls."""
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
-        rows = [({**INTRINSICS, **CONVERSIONS})[name] for name in called]
-        return {row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        rows = [FUNCTIONS[name] for name in called]
+        found = {row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        wraps = any(part.text == WRAPS for node in self.formulas.values() for part in node.parts())
+        op = self.operation
+        words = {op.word(operand, types) for types in op.combinations for operand in op.operands}
+        apart = bool(words & {*APART}) or any(loaded(op, operand.element) != operand.element for operand in op.operands)
+        return found | ({HEADER} if wraps or apart else set())
 
     @property
     def named(self) -> set[str]:
         """The outputs that formulas of other outputs name."""
         return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))
+
+
+HANDED_ON = "row_value_"  # what the names begin with of values that stages hand on
+
+
+def loaded(operation: Operation, element: str) -> str:
+    """The type in C++ that kernels load and store elements of a letter or word as. A byte that is read as a boolean may
+    be any, unless an earlier stage has written it; u32 is no struct."""
+    words = {types.get(element, element) for types in operation.combinations}
+    read = any(o.element == element and not o.name.startswith(HANDED_ON) for o in operation.inputs)
+    return f"element_t<{element}>" if "u32" in words or ("bool" in words and read) else element
 
 
 def analysed(operation: Operation, **found) -> Operation:

@@ -16,6 +16,7 @@ import numpy as np
 
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import INT, REDUCE, Node
+from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
 from skuda.model.dtypes import DTYPES
 
@@ -107,6 +108,18 @@ def misfits(
     return found
 
 
+def _between(low: int, high: int) -> Range:
+    return Range((number(low),), (number(high),))
+
+
+_ANY = _between(-(1 << 63), (1 << 63) - 1)  # what 64 bits hold
+
+
+def _signed_bits(value: int) -> int:
+    """How many bits hold it, beside the sign."""
+    return (~value if value < 0 else value).bit_length()
+
+
 class Ranges:
     """Finds the ranges of values.
 
@@ -157,6 +170,10 @@ class Ranges:
         if node.op == "name" and node.kind == INT:
             form = Linear(frozenset({(node, 1)}), 0)
             return Range((form,), (form,))
+        if node.text == WRAPS and node.kind == INT:
+            return _ANY
+        if node.op in OPERATORS and node.kind == INT:
+            return self._operated(node.op, *map(self._interval, args))
         if node.op == "neg":
             return args[0].negative
         if node.op in ("+", "-") and node.kind == INT:
@@ -191,7 +208,27 @@ class Ranges:
             return Range((number(word.lowest),), (number(word.highest),))
         if node.op.startswith(REDUCE) and node.kind == INT:
             return self._reduced(node, args[0])
-        return Range()
+        return _ANY if node.kind == INT else Range()
+
+    def _operated(self, sign: str, of: tuple[int, int], by: tuple[int, int] = (0, 0)) -> Range:
+        """Of an operator of integers, from the intervals of its operands."""
+        ends = (*of, *by)
+        bits = max(_signed_bits(each) for each in ends)
+        least = -(1 << bits) if min(ends) < 0 else 0
+        if sign == "&" and max(of[0], by[0]) >= 0:  # it has no bit that the one which is not negative lacks
+            return _between(0, min(high for low, high in (of, by) if low >= 0))
+        if sign in ("&", "|", "^"):
+            return _between(least, (1 << bits) - 1)
+        if sign == "~":
+            return _between(~of[1], ~of[0])
+        if sign == ">>":
+            return _between(min(of[0], 0), max(of[1], 0))
+        if sign == "%":
+            return _between(min(by[0] + 1, 0), max(by[1] - 1, 0))
+        if sign == "//":  # by 1 and -1 at most
+            low, high = (min(*of, 0), max(*of, 0)) if by[0] >= 0 else (min(of[0], -of[1], 0), max(of[1], -of[0], 0))
+            return _between(low, high)
+        return _ANY
 
     def _sum(self, a: Range, b: Range) -> Range:
         return Range(
@@ -234,6 +271,8 @@ class Ranges:
         if reduction.name == "sum":
             low, high = self._interval(of)
             return Range((number(min(0, low * most)),), (number(max(0, high * most)),))
+        if reduction.name == "prod":
+            return _ANY
         along = set(node.text.partition("/")[0].split(", "))
 
         def constant(bound: Linear) -> bool:

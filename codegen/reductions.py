@@ -36,6 +36,11 @@ class Reduction:
     wider: int = 0
 
     @property
+    def of_lowest_bits(self) -> bool:
+        """Whether the lowest bits of its value follow from those of what is reduced."""
+        return self.name in ("sum", "prod")
+
+    @property
     def gives_index(self) -> bool:
         """Whether its value is the index of an element within the row, an exact integer."""
         return self.name in INDEX_REDUCTIONS
@@ -57,8 +62,8 @@ REDUCTIONS: dict[str, Reduction] = {
                   "NaN if any is NaN; -0 is below +0; of no elements an error", of_some="smallest"),
         Reduction("sum", (REAL, INT), "Sum", "sum", r"\sum_{{{0}}} {1}",
                   f"reals are added {_ORDER}, integers exactly; of no elements 0", wider=LENGTH_BITS),
-        Reduction("prod", (REAL,), "Product", "prod", r"\prod_{{{0}}} {1}",
-                  f"multiplied {_ORDER}; of no elements 1"),
+        Reduction("prod", (REAL, INT), "Product", "prod", r"\prod_{{{0}}} {1}",
+                  f"reals are multiplied {_ORDER}, integers in 64 bits, within `wrap`; of no elements 1", wider=64),
         Reduction("argmax", (REAL, INT), "ArgLargest", "argmax", r"\arg\max_{{{0}}} {1}",
                   f"the index of the largest {_INDEX}", of_some="largest"),
         Reduction("argmin", (REAL, INT), "ArgSmallest", "argmin", r"\arg\min_{{{0}}} {1}",

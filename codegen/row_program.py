@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 from skuda.codegen.cuda import ProgramInCuda
 from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP
+from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program
 from skuda.codegen.row_analysis import LENGTH, RowAnalysis
 from skuda.codegen.row_passes import Pass, Value
@@ -19,7 +19,7 @@ from skuda.schedules.table import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
 _OWN_NAMES = {"fast", "of", "element", "held", "shared", "usual"}
-_OWN_NAMES |= functions_in(row.cuda for row in (*INTRINSICS.values(), *CONVERSIONS.values()))
+_OWN_NAMES |= functions_in([*(row.cuda for row in FUNCTIONS.values()), *(f"{name}(" for name in WRAPPING.values())])
 _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 
 
@@ -82,16 +82,16 @@ class RowProgram(ProgramInCuda):
     @property
     def inputs(self) -> list[str]:
         """The roles of inputs, in the order of a kernel's arguments."""
-        found = [f"PerElement<{o.element}>" for o in self.arrays]
-        found += [f"{'PerColumn' if o in self.row.columns else 'PerRow'}<{o.element}>" for o in self.shared]
-        return found + [f"ScalarOf<{o.element}>" for o in self.scalars]
+        found = [f"PerElement<{self.loaded(o)}>" for o in self.arrays]
+        found += [f"{'PerColumn' if o in self.row.columns else 'PerRow'}<{self.loaded(o)}>" for o in self.shared]
+        return found + [f"ScalarOf<{self.loaded(o)}>" for o in self.scalars]
 
     @property
     def outputs(self) -> list[str]:
         """The roles of outputs."""
         stored = {value.operand: _pointer(value.name) for value in self.row.row_values}
         return [
-            f"PerRow<{o.element}, {stored[o]}>" if o in stored else f"PerElement<{o.element}>"
+            f"PerRow<{self.loaded(o)}, {stored[o]}>" if o in stored else f"PerElement<{self.loaded(o)}>"
             for o in self.operation.outputs
         ]
 

@@ -11,8 +11,9 @@ from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.formulas import Formulas
-from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, partial_results, whole_dims
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_analysis import saved_of
@@ -45,6 +46,8 @@ class RowReader(Formulas):
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes, self.let_entries)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
+        numbers = {a.name: a.type for a in attributes if a.type != "size" and not a.names_axes}
+        self.check_mixed({operand.name: operand.element for operand in (*inputs, *outputs)} | numbers)
         wrong = len(self.diagnostics)
         requirements = self.requirements(attributes)
         if len(self.diagnostics) == wrong:
@@ -207,7 +210,7 @@ class RowReader(Formulas):
         operation = replace(
             program.operation,
             same=self.same(op, outputs),
-            types={letter: words for letter, words in op.types.items() if letter in needed},
+            types={letter: words for letter, words in program.operation.types.items() if letter in needed},
             element_fields={letter: f for letter, f in op.element_fields.items() if letter in needed},
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
@@ -254,8 +257,7 @@ class RowReader(Formulas):
         return {dim.name for dim in widest.dims} if widest in outputs and not packed else set()
 
     def program(self, direction, kind, doc, inputs, outputs, attributes, requirements, formulas) -> Program:
-        table = {**INTRINSICS, **CONVERSIONS}
-        called = {table[name] for _, node in formulas.values() for name in node.intrinsics()}
+        called = {FUNCTIONS[name] for _, node in formulas.values() for name in node.intrinsics()}
         exact = all(intrinsic.exact or intrinsic.common for intrinsic in called)
         names = [attribute.name for attribute in attributes]
         used = set().union(*(node.names() for _, node in formulas.values()))
@@ -267,7 +269,7 @@ class RowReader(Formulas):
             category=kind.partition(".")[0],
             direction=direction,
             doc=doc,
-            types=self.shown,
+            types=self.shown if direction is Direction.FORWARD else self.differentiable(),
             inputs=tuple(inputs),
             outputs=tuple(outputs),
             attributes=tuple(attributes),

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import CPP, INT, Node
-from skuda.codegen.program import Program, analysed, whole_dims
+from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
@@ -191,7 +191,7 @@ class _Splitter:
         kept = tuple(dim for dim in op.space if not over or dim.name not in Over.of(over).dims)
         names: dict[Node, Node] = {}
         for node in values:
-            name = f"row_value_{self.values + len(names)}"
+            name = f"{HANDED_ON}{self.values + len(names)}"
             formulas[name] = node
             made.append(Operand(name, CPP.get(node.kind, COMPUTE), kept))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)

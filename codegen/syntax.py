@@ -44,16 +44,8 @@ REFUSED_OPERATORS: dict[type, tuple[str, str]] = {
     ast.LShift: ("<<", "multiply by a power of two"),
     ast.RShift: (">>", "use `floor(a / 4)` for two bits"),
 }
-# The same for two integers, which have no quotient.
-OF_INTEGERS: dict[type, str] = {
-    ast.Mod: "use `round_to_int(remainder(to_real(a), to_real(b)))`, or `fmod` for the sign of the dividend",
-    ast.FloorDiv: "use `round_to_int(floor(to_real(a) / to_real(b)))`",
-    ast.RShift: "use `round_to_int(floor(to_real(a) / 4))` for two bits",
-    ast.BitAnd: "integers have no operations on bits",
-    ast.BitOr: "integers have no operations on bits",
-    ast.BitXor: "integers have no operations on bits; `pow(a, b)` is a power",
-    ast.Pow: "use `i * i`, or `pow(to_real(a), to_real(b))`",
-}
+# The same for two integers.
+OF_INTEGERS: dict[type, str] = {ast.Pow: "use `i * i`, or `pow(to_real(a), to_real(b))`"}
 LIBRARIES = ("np", "numpy", "math", "torch", "cupy", "cp", "jnp", "F", "tl", "scipy", "special")
 REFUSED_NODES: dict[type, tuple[str, str]] = {  # completes "a formula has no ..."
     ast.Attribute: ("attributes (`a.b`)", "a formula only has names, numbers, operators and calls"),

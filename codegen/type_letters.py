@@ -62,7 +62,7 @@ class TypeLetters(TreeReader):
                 self.error(node.place, f"`{letter.value}` has no element type", "such as `[s8, u8]`")
             types[letter.value] = tuple(dict.fromkeys(words))
             kinds = {DTYPES[word].kind for word in self.words(letter.value, types)}
-            if len(kinds) > 1:
+            if len(kinds) > 1 and not (letter.value == "T" and {*words} <= DTYPES.keys()):
                 self.error(node.place, f"`{letter.value}` mixes {' and '.join(sorted(kinds))} types")
         others = [letter for letter in types if letter not in (SCALE, WEIGHT)]
         if len(others) > 2:
@@ -75,6 +75,7 @@ class TypeLetters(TreeReader):
         return f"write `{WORDS[word]}`" if word in WORDS else suggestion(word, choices, otherwise)
 
     def kind_of(self, element: str) -> tuple[str, int]:
+        """Of what kind elements are in a formula, and how many bits hold integers; REAL: as values of C."""
         words = self.words(element)
         kinds = {DTYPES[word].kind for word in words}
         if kinds == {"int"}:
@@ -84,6 +85,21 @@ class TypeLetters(TreeReader):
     def kinds_of_types(self) -> dict[str, str]:
         """Of what kind the values of each type letter are, and those of C."""
         return {letter: self.kind_of(letter)[0] for letter in (*self.types, COMPUTE)}
+
+    @property
+    def mixed(self) -> bool:
+        """Whether T is floats, integers and booleans, more than one of these, which C follows; else C is a float."""
+        return len({DTYPES[word].kind for word in self.words("T")}) > 1
+
+    @property
+    def computes(self) -> frozenset[str]:
+        """What C may be: see Scope."""
+        return frozenset(DTYPES[word].kind for word in self.words("T")) if self.mixed else frozenset({"float"})
+
+    def differentiable(self) -> dict[str, tuple[str, ...]]:
+        """The types of a backward pass: of a T that is mixed the floats alone."""
+        floats = tuple(word for word in self.words("T") if DTYPES[word].kind == "float")
+        return self.shown | ({"T": floats} if self.mixed and "T" in self.shown else {})
 
     def of_codes(self, element: str) -> bool:
         """Whether an operand of this element holds what a quantization gives: no gradient has its type."""

@@ -348,7 +348,8 @@ class _Filling:
 
     def array(self) -> np.ndarray:
         if self.dtype.kind == "bool":
-            return (self._bytes(0) < 128).reshape(self.shape)
+            found = np.where(self._bytes(0) < 128, self._bytes(1) | 1, np.uint8(0))  # any byte but 0 is true
+            return found.view(np.bool_).reshape(self.shape)
         if self.dtype.kind == "int" or self.dtype.narrow_float:
             found = self._zero_points() if self.operand.name == "zero_point" else self._codes()
             return found.reshape(self.shape)

@@ -11,6 +11,7 @@ from skuda.codegen.commands import formulas, loaded, probe, verified
 from skuda.codegen.diagnostics import closest
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
+from skuda.model import documentation
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation
 from skuda.model.sku import BackendKind
@@ -171,7 +172,7 @@ def _types(operation: Operation) -> list[str]:
         takers = [operand.name for operand in operation.operands if operand.element == letter]
         takers += [attribute.name for attribute in operation.attributes if attribute.type == letter]
         lines.append(f"{letter}: {' '.join(options)}" + (f"  ({', '.join(takers)})" if takers else ""))
-    return [*lines, f"{COMPUTE}, the type of every step: f64 where T is f64, else f32"]
+    return [*lines, f"{COMPUTE}, the type of every step: {documentation.compute_types(operation)}"]
 
 
 def _guarantee(operation: Operation) -> list[str]:

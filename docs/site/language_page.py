@@ -22,6 +22,7 @@ from skuda.codegen.intrinsics import (
     Intrinsic,
 )
 from skuda.codegen.nodes import SMALLEST
+from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
 from skuda.codegen.schema import schema_text
 from skuda.codegen.spec import library
@@ -92,8 +93,12 @@ def _operators() -> Iterator[str]:
     compare = " ".join(f"`{sign}`" for sign in expr.COMPARE.values())
     yield f"{arithmetic} and a leading `-` on numbers; {compare} on numbers, also in chains (`low <= x <= high`);"
     yield "`and`, `or`, `not` on booleans. Each step on reals is rounded once, to nearest, ties to even. Integers are"
-    yield "exact; the quotient of two integers is not in the language.\n"
-    yield "Not in the language, and what to write instead:\n"
+    yield "exact; the quotient of two integers is `//`.\n"
+    yield "Of integers, and of T where it is integers too:\n"
+    rules = ((f"`{row.name}`".replace("|", "\\|"), row.rule) for row in OPERATORS.values())
+    yield from _table(("operator", "rule"), rules)
+    yield ""
+    yield "Not in the language, or not of reals, and what to write instead:\n"
     refused = [(f"`{sign}`", instead) for sign, instead in syntax.REFUSED_OPERATORS.values()]
     yield from _table(("not", "instead"), refused)
 

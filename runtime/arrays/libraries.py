@@ -17,7 +17,7 @@ from skuda.model.dtypes import WORD_OF_STORAGE
 
 CPU = -1  # device of memory that the CPU reads; a CUDA device is its ordinal
 
-_NAMES = "uint16 uint32 uint64 int16 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
+_NAMES = "uint16 uint64 float8_e4m3fnuz float8_e5m2fnuz".split()  # that are no element types
 _STORAGES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in _NAMES}
 _STORAGES |= {storage.name: storage for storage in WORD_OF_STORAGE}
 _BYTE = np.dtype(np.uint8)

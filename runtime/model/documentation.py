@@ -40,6 +40,15 @@ def words(operation: Operation, letter: str) -> str:
     return " ".join(dict.fromkeys(types[letter] for types in operation.combinations))
 
 
+def compute_types(operation: Operation) -> str:
+    """What C is."""
+    if not any(map(operation.is_mixed, operation.types)):
+        return "f64 where T is f64, else f32"
+    last = ", a bool" if "bool" in operation.words_of("T") else ""
+    floats = "f64 where T is f64, f32 of other floats, " if operation.is_float("T") else ""
+    return f"{floats}64 bits of two's complement of integers{last}"
+
+
 def _preferred(operation: Operation, letter: str) -> str:
     """What a letter is if nothing is said."""
     first = operation.types[letter][0]

@@ -1,7 +1,9 @@
 """The element types: one table, from which every other fact about a type is derived.
 
 A type is known everywhere by its word (`f16`, `s8`, ...): in ops.yaml, in a KernelSku, in an error message
-and in the name of a file. A 4-bit type is packed two to a byte, low nibble first, and travels as uint8.
+and in the name of a file. Integers of at most 8 bits are s and u (`s8`, `u4`), wider ones are i and u (`i16`, `u32`);
+each is data as well as codes. A bool is a byte, 0 or 1; any other byte is read as true. A 4-bit type is packed two to a
+byte, low nibble first, and travels as uint8.
 e4m3 is OCP's form of it: no infinities, the largest value is 448. `runtime/cuda/types.cuh` says the same to kernels:
 `skuda generate` writes it from this table.
 """
@@ -52,6 +54,11 @@ class DType(Record):
     def compute(self) -> str:
         """The word of the type that formulas are evaluated in: f32 or f64 for floats, else the kind."""
         return ("f64" if self.bits > 32 else "f32") if self.kind == "float" else self.kind
+
+    @property
+    def C(self) -> str:
+        """The word of the type that formulas over it compute in, where they take floats and integers alike."""
+        return {"int": "i64", "bool": "bool"}.get(self.kind) or self.compute
 
     @property
     def packed(self) -> bool:
@@ -176,8 +183,10 @@ _ROWS = (
     _int("u8", 8, np.uint8, signed=False),
     _int("s4", 4, ml_dtypes.int4),
     _int("u4", 4, ml_dtypes.uint4, signed=False),
+    _int("i16", 16, np.int16),
     _int("i32", 32, np.int32),
     _int("i64", 64, np.int64),
+    _int("u32", 32, np.uint32, signed=False),
     DType("bool", "bool", 8, np.dtype(np.bool_)),
 )
 DTYPES: dict[str, DType] = {row.word: row for row in _ROWS}

@@ -44,7 +44,8 @@ class PrecisionGuarantee(Record):
     """What a kernel promises about its numbers; derived from the row and its element types.
 
     Attributes:
-        math_precision: the compute type that formulas are evaluated in (f32 or f64).
+        math_precision: the compute type that formulas are evaluated in: f32 or f64; i64 or bool where T may be floats
+            and these, and is one of these.
         accumulator: the type of running sums; None where nothing is summed.
         rounding: how the result is narrowed to its element.
         exact: only steps occur that are the same everywhere: + - * / sqrt, rounding to integer, comparisons and

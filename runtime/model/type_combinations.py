@@ -22,7 +22,7 @@ class TypeCombinations:
         """
         named = [*(o.element for o in self.operands), *self.analysis.asks_of]
         letters = dict.fromkeys(letter for letter in named if letter in self.types)
-        if not any(map(self.is_float, letters)):
+        if not any(map(self.in_compute, letters)):
             floats = [letter for letter in self.types if self.is_float(letter)]
             letters |= dict.fromkeys((floats or [*self.types][: not letters])[:1])
         return tuple(letters)
@@ -54,11 +54,16 @@ class TypeCombinations:
         for letter, options in self.types.items():
             wider = []
             for choice in choices:
-                resolved = {**choice, COMPUTE: compute_word(choice)}
+                resolved = {**choice, COMPUTE: self._compute_of(choice)}
                 words = dict.fromkeys(resolved.get(option, option) for option in options)
                 wider += [{**choice, letter: word} for word in words]
             choices = wider
-        return tuple({**choice, COMPUTE: compute_word(choice)} for choice in choices)
+        return tuple({**choice, COMPUTE: self._compute_of(choice)} for choice in choices)
+
+    def _compute_of(self, types: Types) -> str:
+        """The compute type of a choice of element types."""
+        follows = next(filter(self.is_mixed, types), None)
+        return compute_word(types) if follows is None else DTYPES[types[follows]].C
 
     def kernel_combinations(self) -> Iterator[dict[str, str]]:
         """The distinct choices as far as a kernel can tell."""
@@ -78,6 +83,15 @@ class TypeCombinations:
         while element in self.types:
             element = self.types[element][0]
         return element == COMPUTE or (element in DTYPES and DTYPES[element].kind == "float")
+
+    def is_mixed(self, element: str) -> bool:
+        """Whether it is a type letter of floats, integers and booleans, of more than one of these: C follows it."""
+        words = self.types.get(element, ())
+        return len({DTYPES[word].kind for word in words if word in DTYPES}) > 1
+
+    def in_compute(self, element: str) -> bool:
+        """Whether formulas take elements of a type letter or word as values of C."""
+        return self.is_float(element) or self.is_mixed(element)
 
     def may_be_packed(self, letter: str) -> bool:
         """Whether some choice of types makes this letter a packed type."""

@@ -85,6 +85,9 @@ def remainder(a, b):
 _FAMILIES = {
     "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
     "hyperbolic": ("acosh", "asinh", "atanh", "cosh", "sinh"),
+    "integers": (
+        "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
+    ),
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
@@ -243,7 +246,7 @@ def _widened(operand: Operand, word: str, operation: Operation, sizes, value, C)
     """The operand in the compute type or as int64; arrays of floats stay so until their chunk's turn."""
     dtype = DTYPES[word]
     if not isinstance(value, np.ndarray):
-        return C(dtype.number(value)) if dtype.kind == "float" else int(value)
+        return C(dtype.number(value)) if dtype.kind == "float" else np.int64(value)
     if operand.scalar:
         value = value.reshape(())
     if dtype.packed:
@@ -271,4 +274,4 @@ def _part(operand: Operand, value, axes, sizes, rows: slice, rank: int, C):
     value = value.reshape(shape)
     if value.dtype.kind in "iu":
         return value.astype(np.int64)
-    return value if value.dtype == np.bool_ else value.astype(C)
+    return value.view(np.uint8) != 0 if value.dtype == np.bool_ else value.astype(C)

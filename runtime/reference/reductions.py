@@ -91,7 +91,9 @@ class Rows:
         return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0, self.block))
 
     def prod(self, values):
-        """The product, in that order; of nothing 1."""
+        """The product, in that order, of integers in 64 bits; of nothing 1."""
+        if np.asarray(values).dtype.kind == "i":
+            return self._reduced(values, lambda rows: rows.prod(axis=-1))
         return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0, self.block))
 
     def max(self, values):
@@ -122,7 +124,7 @@ class Rows:
         """Values as an output holds them: rounded to its element type, and widened again."""
         dtype = DTYPES[self._types.get(element, element)]
         if dtype.kind != "float":
-            return values
+            return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
 
     def smallest(self, element: str):
@@ -140,6 +142,27 @@ class Rows:
         above = 64 - dtype.bits
         shifted = np.left_shift(np.asarray(values, np.int64), above)
         return np.right_shift(shifted if dtype.signed else shifted.view(np.uint64), above).astype(np.int64)
+
+    def popcount(self, values, element: str):
+        """How many of the bits are 1 that an integer type has."""
+        own = self._own_bits(values, element)
+        for bits, mask in ((1, 0x5555555555555555), (2, 0x3333333333333333), (4, 0x0F0F0F0F0F0F0F0F)):
+            own = (own & np.uint64(mask)) + (own >> np.uint64(bits) & np.uint64(mask))  # counts of twice as many bits
+        return (own * np.uint64(0x0101010101010101) >> np.uint64(56)).astype(np.int64)
+
+    def clz(self, values, element: str):
+        """How many of the bits that an integer type has are 0 above the first that is 1."""
+        own, found = self._own_bits(values, element), np.zeros(np.shape(values), np.int64)
+        for bits in (32, 16, 8, 4, 2, 1):  # the first that is 1 is not among the lower half
+            above = own >> np.uint64(bits) != 0
+            own, found = np.where(above, own >> np.uint64(bits), own), np.where(above, found + bits, found)
+        width = DTYPES[self._types.get(element, element)].bits
+        return width - found - (own != 0)
+
+    def _own_bits(self, values, element: str) -> np.ndarray:
+        """The bits that an integer type has, as unsigned integers."""
+        width = DTYPES[self._types.get(element, element)].bits
+        return np.asarray(values, np.int64).view(np.uint64) & np.uint64((1 << width) - 1)
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)

@@ -14,12 +14,13 @@ from skuda.codegen import spec as specs
 from skuda.codegen.derived_text import FormulaPrinter
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
-from skuda.codegen.intrinsics import DERIVATIVES, INTRINSICS, STEPS
+from skuda.codegen.intrinsics import CONVERSIONS, DERIVATIVES, INTRINSICS, STEPS
 from skuda.codegen.nodes import DIM, Node, Scope
 from skuda.codegen.yaml_tree import Text
 from skuda.errors import SpecError, Unsupported
 from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
+from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
 
@@ -294,12 +295,15 @@ def test_what_is_printed_is_read_as_the_same_formula():
             values |= {name: Node("name", (), DIM, text=name) for name in sizes}
             order = [dim.name for operand in operands.values() for dim in operand.dims]
             for node in program.formulas.values():
-                if {"saturate", "wrap"} & node.intrinsics():
+                if CONVERSIONS.keys() & node.intrinsics():
                     continue
                 text = FormulaPrinter().text(node)
                 diagnostics = Diagnostics("printed", text)
                 kinds = dict.fromkeys((*program.operation.types, "C"), "real")
-                scope = Scope(values, {}, dims=[*dict.fromkeys(order)], types=kinds)
+                words = {word for letter in program.operation.types for word in program.operation.words_of(letter)}
+                mixed = any(map(program.operation.is_mixed, program.operation.types))
+                computes = frozenset({DTYPES[word].kind for word in words} if mixed else {"float"})
+                scope = Scope(values, {}, dims=[*dict.fromkeys(order)], types=kinds, computes=computes)
                 assert parse(Text(text, Place(1, 1)), scope, diagnostics) == node, (text, diagnostics.render())
                 count += 1
     assert count > 100

@@ -98,7 +98,7 @@ def _value(x: float):
 
 def test_the_header_is_what_the_table_makes(tmp_path, monkeypatch, capsys):
     assert not element_types.stale()
-    monkeypatch.setattr(element_types, "header", lambda: tmp_path / "types.cuh")
+    monkeypatch.setattr(element_types, "header", lambda apart=False: tmp_path / f"{apart}.cuh")
     assert element_types.stale()
     element_types.bring_up_to_date()
     assert not element_types.stale() and "written from the table of types" in capsys.readouterr().out

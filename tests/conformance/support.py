@@ -23,6 +23,11 @@ I32_MIN, I32_MAX = -(2**31), 2**31 - 1
 ZERO_POINTS = [0, 1, -1, 7, -8, 15, 127, -128, 255, 2**24 + 3, -(2**25) - 5, I32_MAX, I32_MIN]
 
 
+def plain_type(operation) -> type:
+    """The type of NumPy that plain calls of an operation are made in: f32, or that of its first integers."""
+    return np.float32 if operation.is_float(operation.inputs[0].element) else np.int64
+
+
 def floats(bits, element: str) -> np.ndarray:
     """The float array of some bit patterns."""
     stored = np.ascontiguousarray(np.asarray(bits, dtype=np.uint64).astype(UINT[element]))

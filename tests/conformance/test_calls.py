@@ -17,6 +17,8 @@ from skuda.model.dtypes import DTYPES, word_of
 from skuda.model.sku import BackendKind
 from skuda.plans import functions
 
+from .support import plain_type
+
 CATALOG = registry.catalogs()[0]
 PLANS = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
 PLANS = {name: plan for name, plan in PLANS.items() if plan.operation.name in CATALOG.modules}
@@ -287,7 +289,7 @@ def test_memory_of_short_rows_is_that_of_the_array():
 @pytest.mark.parametrize("name", AXES)
 def test_one_value_is_a_row_of_one(backend, name):
     operation = PLANS[name].operation
-    values = [np.float32(0.7 + index) for index in range(len(operation.inputs))]
+    values = [plain_type(operation)(0.7 + index) for index in range(len(operation.inputs))]
 
     def found(shape, **options):
         given = [backend.array(np.full(shape, value)) for value in values]

@@ -29,6 +29,7 @@ from .test_rows import unusual_rows
 SECONDS = 0.1  # for more problems of an operation than one of each kind, which every choice of types has
 KINDS = ("ordinary", "hard", "any bits")
 ROW = 20  # elements of each of `unusual_rows`
+WIDE = {"i16": np.int16, "i32": np.int32, "i64": np.int64, "u32": np.uint32}  # integers beside those of RANGE
 MANY, SINGLE, BLOCK = ((), (2,), (3, 2)), (5, 1, 9), (3, 1, 4, 20)
 
 
@@ -160,7 +161,14 @@ class Drawn:
         word, count = self.words[operand.name], prod(shape)
         if word in FORMATS | FP8:
             return floats(self._float_bits(operand, word, count, shape, space), word).reshape(shape)
-        low, high = RANGE.get(word, (-20, 20))
+        low, high = RANGE.get(word) or (-20 * (word != "u32"), 20)
+        if word == "bool":
+            return np.asarray(self.rng.random(shape) < 0.5)
+        if self.kind == "any bits" and word in WIDE:  # of every magnitude, and the ends
+            bits = self.rng.integers(0, 256, count * WIDE[word]().itemsize, np.uint8).view(WIDE[word])
+            bits = bits >> self.rng.integers(0, 8 * bits.itemsize, count).astype(bits.dtype)
+            ends = np.array([np.iinfo(bits.dtype).min, np.iinfo(bits.dtype).max, 0])
+            return np.where(self.rng.random(count) < 0.2, self.rng.choice(ends, count), bits).reshape(shape)
         found = self.rng.integers(low, high + 1, count)
         if word == "i32" and self.kind != "ordinary":
             found = np.where(self.rng.random(count) < 0.2, self.rng.choice([I32_MIN, I32_MAX, 2**24 + 3], count), found)
@@ -273,7 +281,7 @@ class Drawn:
         word = self.words[name]
         if word in RANGE:
             return stored_codes(array, word) if array.ndim else stored_codes(array.reshape(1), word).reshape(())
-        return array.astype({"i32": np.int32, "i64": np.int64, "bool": np.bool_}.get(word, array.dtype))
+        return array.astype(WIDE.get(word) or {"bool": np.bool_}.get(word, array.dtype))
 
     def _numbers(self, array: np.ndarray, name: str) -> list[int]:
         """Elements as oracles take them."""

@@ -17,7 +17,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
 from . import test_rows, test_stages
-from .support import assert_codes, assert_floats, bits_of, floats, pattern
+from .support import assert_codes, assert_floats, bits_of, floats, pattern, plain_type
 from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
 
 CATALOG = registry.catalogs()[0]
@@ -41,14 +41,16 @@ def of_nothing(operation):
     """What the oracle gives for a row without elements, in f32."""
     asked = binding.find(operation.function)
     numbers = {a.name: pattern(a.default, "f32") for a in operation.attributes if a.type == "C"}
-    types = {letter: "f32" for letter in operation.types if letter in asked.parameters}
+    word = "f32" if plain_type(operation) is np.float32 else "i64"
+    types = {letter: word for letter in operation.types if letter in asked.parameters}
     return asked.function(*([] for _ in operation.inputs), **numbers, **types)
 
 
 def select(plan_class, backend, extents):
     """A plan of f32, the extents of each dimension being what a function says of it."""
     operation = plan_class.operation
-    types = next(each for each in operation.combinations if set(each.values()) <= {"f32", "s8", "e4m3"})
+    words = {"f32", "s8", "e4m3"} if plain_type(operation) is np.float32 else {"f32", "i64"}
+    types = next(each for each in operation.combinations if set(each.values()) <= words)
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents(dim) for dim in operation.dims}
     fields |= {attribute.name: 3 for attribute in operation.attributes if attribute.type == "size"}
@@ -58,9 +60,9 @@ def select(plan_class, backend, extents):
 
 def inputs_of(plan) -> list[np.ndarray]:
     """Ordinary values."""
-    rng = np.random.default_rng(7)
+    rng, plain = np.random.default_rng(7), plain_type(plan.operation)
     return [
-        np.asarray(rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape), np.float32)
+        np.asarray(rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape), plain)
         for operand, shape in zip(plan.operation.inputs, plan.shapes)
     ]
 
@@ -171,7 +173,7 @@ def test_over_any_axes_it_is_what_it_is_over_the_last(backend, name, axis):
     shape, lines = lines_over(np.zeros((4, 9, 5)), axis)
     given, moved = [], []
     for _, whole in zip(operation.inputs, full):
-        x = rng.normal(0, 2, (4, 9, 5) if whole else shape).astype(np.float32)
+        x = rng.normal(0, 2, (4, 9, 5) if whole else shape).astype(plain_type(operation))
         given.append(backend.array(x))
         moved.append(backend.array(lines_over(x, axis)[1] if whole else x.reshape(-1)))
     call = getattr(skuda, name)

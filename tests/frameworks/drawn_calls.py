@@ -18,7 +18,7 @@ from skuda.plans.functions import call
 from skuda.plans.plan import Plan
 
 MANY, SINGLE, BLOCK = (4, 6), 8, 4  # extents: even, so that they split over two devices
-NARROW = ("f64",)  # types that JAX has only with jax_enable_x64
+NARROW = ("f64", "i64")  # types that JAX has only with jax_enable_x64
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,8 @@ def plans(package: str = "skuda.generated") -> list[type[Plan]]:
 
 def types_of(operation: Operation, without: tuple[str, ...] = NARROW) -> list[dict[str, str]]:
     """Few choices of types in which each letter has each of its types."""
-    choices = [types for types in operation.combinations if not set(types.values()) & {*without}]
+    own = operation.types.keys()  # C may be i64 where T is not
+    choices = [types for types in operation.combinations if not {types[letter] for letter in own} & {*without}]
     chosen, missing = [], {each for types in choices for each in types.items()}
     while missing:
         chosen.append(max(choices, key=lambda types: len(missing.intersection(types.items()))))
@@ -139,7 +140,7 @@ def _elements(rng, operation: Operation, operand, types, sizes) -> np.ndarray:
     dtype, shape = DTYPES[word], operation.shape_of(operand, sizes)
     stored = packed_shape(shape, word)
     if dtype.kind == "bool":
-        return rng.random(stored) < 0.5
+        return np.asarray(rng.random(stored) < 0.5)
     if dtype.kind == "int":
         low, high = (0, 255) if dtype.packed else (max(dtype.lowest, -20), min(dtype.highest, 20))
         return np.asarray(rng.integers(low, high + 1, stored)).astype(dtype.storage)

@@ -68,6 +68,8 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
 inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
   return unsigned(((unsigned long long)high << 32 | low) << (n & 31) >> 32);
 }
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
 inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
   return (unsigned long long)((unsigned __int128)a * b >> 64);

@@ -18,6 +18,7 @@ import pytest
 
 from host import emulator
 from skuda.arrays.views import CPU, View
+from skuda.codegen.program import loaded
 from skuda.launch import compiler, registry
 from skuda.launch.prepared import Launch
 from skuda.model.dtypes import DTYPES
@@ -191,6 +192,9 @@ def as_compiled(kernel: Kernel) -> tuple[str, dict[str, str]]:
     operation, types = kernel.entry.operation, kernel.entry.types
     order = abi.order(operation)
     words = {each.name: operation.word(each, types) for each in operation.operands}
+    for each in operation.operands:  # u32, and a bool that is read, are structs there
+        if loaded(operation, each.element) != each.element:
+            words[each.name] = f"element_t<{words[each.name]}>"
     values = {"sizeof": "sizeof(args)", "head": "at(args, head_of(args))"}
     values["head is declared"] = f"is<decltype(head_of(args)), {kernel.declared.head.name}>"
     for number, name, members in operands(kernel):

@@ -240,7 +240,7 @@ def prod_backward(d_output, input, output, *, T):
 
 @oracle(over="reduced")
 def amax(input, *, T):
-    return rows.largest(input, element=T)
+    return rows.largest(input, element=T) if T in FORMATS else sorted(input)[-1]
 
 
 @oracle(over="reduced")
@@ -250,7 +250,7 @@ def amax_backward(d_output, input, output, *, T):
 
 @oracle(over="reduced")
 def amin(input, *, T):
-    return rows.smallest(input, element=T)
+    return rows.smallest(input, element=T) if T in FORMATS else sorted(input)[0]
 
 
 @oracle(over="reduced")
@@ -310,24 +310,24 @@ def std_backward(d_output, input, output, *, correction, T):
 
 @oracle(over="reduced")
 def any(input, *, T):
-    return rows.some(input, element=T)
+    return rows.some(input, element=T) if T in FORMATS else int(set(input) != {0})
 
 
 @oracle(over="reduced")
 def all(input, *, T):
-    return rows.each(input, element=T)
+    return rows.each(input, element=T) if T in FORMATS else int(0 not in input)
 
 
 @oracle(over="reduced")
 def count_nonzero(input, *, T):
-    return rows.nonzero(input, element=T)
+    return rows.nonzero(input, element=T) if T in FORMATS else len(input) - input.count(0)
 
 
 @oracle(over="reduced")
 def argmax(input, *, T):
-    return rows.first_largest(input, element=T)
+    return rows.first_largest(input, element=T) if T in FORMATS else input.index(sorted(input)[-1])
 
 
 @oracle(over="reduced")
 def argmin(input, *, T):
-    return rows.first_smallest(input, element=T)
+    return rows.first_smallest(input, element=T) if T in FORMATS else input.index(sorted(input)[0])

@@ -74,7 +74,8 @@ def call_of(plan_class: type[Plan], wide: bool = False, seed: int = 0) -> Call:
     operation = plan_class.operation
     generator = torch.Generator().manual_seed(seed)
     wanted = "f64" if wide else "f32"
-    types = next(types for types in operation.combinations if types[COMPUTE] == wanted)
+    fitting = (types for types in operation.combinations if types[COMPUTE] == wanted)
+    types = next(fitting, operation.combinations[0])  # of integers alone there is no such
     sizes = sizes_of(operation)
     inputs = [
         draw(generator, operation, operand, operation.word(operand, types), operation.shape_of(operand, sizes))

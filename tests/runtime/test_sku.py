@@ -100,6 +100,10 @@ def test_each_field_is_part_of_the_identity(field):
         registry.entry_of(other)
 
 
+# What C is where T may be floats and integers, for integers and booleans.
+INTEGERS = {**dict.fromkeys(("s8", "u8", "i16", "i32", "u32", "i64"), "i64"), "bool": "bool"}
+
+
 def test_fields_agree_with_each_other():
     for each in SKUS:
         words = [word for word in (each.element, each.aux_element, each.scale_element, each.weight_element) if word]
@@ -111,7 +115,9 @@ def test_fields_agree_with_each_other():
         flat = each.variant.startswith("vec") and not each.variant.endswith(("_shifted", "_pitched"))
         flat = flat or re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+", each.variant) is not None
         assert (each.layout in (Layout.CONTIGUOUS, Layout.CONTIGUOUS_PACKED4)) == flat
-        assert each.precision_guarantee.math_precision == ("f64" if "f64" in words else "f32")
+        wide = {"f64": "f64"} | (INTEGERS if any(map(operation.is_mixed, operation.types)) else {})
+        found = [wide[word] for word in (registry.entry_of(each).types.get("T"), *words) if word in wide]
+        assert each.precision_guarantee.math_precision == (found[0] if found else "f32")
         assert each.precision_guarantee.exact == operation.analysis.exact
         assert each.category == operation.category
 

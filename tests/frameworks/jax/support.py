@@ -28,8 +28,10 @@ def function(drawn: DrawnCall, **changed):
 
 
 def one_call(plan) -> DrawnCall:
-    """A call of a plan class, whose element types differ from plan to plan."""
+    """A call of a plan class, whose element types differ from plan to plan: floats where T may be these."""
     choices = types_of(plan.operation)
+    if any(map(plan.operation.is_mixed, plan.operation.types)):
+        choices = [types for types in choices if DTYPES[types["T"]].kind == "float"] or choices
     return draw(plan, choices[len(plan.operation.function) % len(choices)])
 
 

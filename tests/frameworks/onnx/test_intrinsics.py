@@ -108,7 +108,7 @@ def test_small_values_of_erfc_keep_their_digits(catalog):
 @pytest.mark.parametrize("name", sorted(LACKING))
 def test_what_cannot_be_said_is_refused_with_the_reason(catalog, name):
     package, spec = catalog
-    count = len(INTRINSICS[name].arguments)
+    count = len({**INTRINSICS, **CONVERSIONS}[name].arguments)
     with pytest.raises(Unsupported, match=re.escape(f"of_{name}: ONNX's standard operators cannot say it: `{name}`: ")):
         function(f"of_{name}", *["f32[4]"] * count, spec=spec)
 

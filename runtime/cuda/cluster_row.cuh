@@ -158,10 +158,10 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   static constexpr int ARRAYS = Operands::arrays;
   static constexpr int TURNS = turns_at_once(larger(Operands::array_bits, Operands::column_bits));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
-  // Chunks that are copied as a group: more where the first pass stores outputs while others are on their way.
+  // Chunks that are copied as a group: twice as many where the first pass stores outputs while others are on their way.
   static constexpr bool STORES_FIRST =
       sizeof...(I) > 0 && stored_bits<typename P::Passes>(false, typename type_at<typename P::Passes, 0>::Makes()) != 0;
-  static constexpr int BATCH = STORES_FIRST ? CLUSTER_BATCH_STORING : CLUSTER_BATCH;
+  static constexpr int BATCH = STORES_FIRST ? 2 * CLUSTER_BATCH : CLUSTER_BATCH;
   template <int K> using Entry = StackWords<type_at<typename P::Stack, K>>;
   template <int K> using Buffer = ShareBuffer<typename Entry<K>::element, Entry<K>::first, SHARE_BYTES, BLOCKS>;
   template <int K> using Results = PassResults<typename PassSets<P, K>::Makes, typename PassSets<P, K>::Reduced>;

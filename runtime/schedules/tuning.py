@@ -177,7 +177,6 @@ class Tuning(Launch):
 
         cluster_bytes_ahead: as row_bytes_ahead, of rows that a cluster holds.
         cluster_batch: chunks that are copied to shared memory as a group.
-        cluster_batch_storing: the same where the first pass stores outputs.
         cluster_turn_bits: bits of an element of all inputs, in the shares of a thread that are under way together.
         cluster_turns: such shares, at most.
         cluster_blocks: blocks that a multiprocessor has room for.
@@ -221,7 +220,6 @@ class Tuning(Launch):
     # Clusters.
     cluster_bytes_ahead: int
     cluster_batch: int
-    cluster_batch_storing: int
     cluster_turn_bits: int
     cluster_turns: int
     cluster_blocks: int
@@ -304,7 +302,6 @@ SM_90 = Tuning(  # measured on an H200
     shared_bytes=227 << 10,
     cluster_bytes_ahead=4 << 20,
     cluster_batch=4,
-    cluster_batch_storing=8,
     cluster_turn_bits=64,
     cluster_turns=4,
     cluster_blocks=3,

@@ -122,7 +122,7 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], alike=name.startswith("row_value_"))
+        {name: usual(array, words[name], name.startswith("row_value_"), of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )
@@ -182,11 +182,19 @@ def _finite(array: np.ndarray, word: str) -> np.ndarray:
     return bits & bits.dtype.type(dtype.canonical_nan) <= largest
 
 
-def usual(array: np.ndarray, word: str, alike: bool = False) -> float:
+def of_integers(plan: Plan) -> bool:
+    """Whether its integers are numbers as they stand, and no codes of others."""
+    return all(DTYPES[word].kind != "float" and not DTYPES[word].packed for word in plan.words)
+
+
+def usual(array: np.ndarray, word: str, alike: bool = False, numbers: bool = False) -> float:
     """Which part of the elements is finite and, of codes, not at a limit; 0 where all of those are equal, unless they
-    may be `alike`, as what a stage counts for another.
+    may be `alike`, as what a stage counts for another. Of integers that are `numbers`, which part is not the one that
+    most are.
     """
     dtype = DTYPES[word]
+    if numbers and dtype.kind == "int" and array.size > 4:
+        return 1.0 if alike else float(1 - np.unique(array, return_counts=True)[1].max() / array.size)
     if array.size <= 4:  # few may be alike, or at a limit, by chance
         return float(_finite(array, word).mean()) if array.size else 1.0
     bits, wanted = _bits(array, dtype), _finite(array, word)
@@ -382,8 +390,25 @@ class _Filling:
     def _codes(self) -> np.ndarray:
         raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
         found = raw.copy().view(self.dtype.storage)
+        if of_integers(self.plan):
+            return self._numbers(found)
         if self.dtype.bits > 8 and self.dtype.kind == "int":  # of every magnitude: products with scales stay in range
             found >>= (self._bytes(3) % 28).astype(found.dtype)
+        return found
+
+    def _numbers(self, found: np.ndarray) -> np.ndarray:
+        """Integers of every magnitude. Some inputs have many zeros, whose signs differ; others are counts of bits in
+        every second place; and rows have extremes of their own."""
+        bits, inputs = self.dtype.bits, self.plan.operation.inputs
+        if bits > 8:
+            found >>= (self._bytes(3) % 28).astype(found.dtype)
+        elif self.rows and self.numbers is not None:
+            most = 40 + _mixed(self.numbers, self.seed).astype(np.int64) % 80
+            found = (found.reshape(self.shape) * most // 128).astype(found.dtype).ravel()
+        if len(inputs) == 1 and not self.rows:
+            found[self._bytes(4) < 128] = 0
+        elif self.operand is not inputs[0]:
+            found = np.where(self._bytes(4) < 160, found & (bits - 1), found).astype(found.dtype)
         return found
 
     def _zero_points(self) -> np.ndarray:

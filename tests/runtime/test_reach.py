@@ -10,6 +10,7 @@ import re
 
 import pytest
 from problems import calls, each_schedule
+from values import cases, lacking
 
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
@@ -38,3 +39,10 @@ def test_the_calls_have_tails(name):
         assert not counts or any(count % 2 for count in counts) or sku.layout.name.endswith("PACKED4"), (
             sku.symbol
         )
+
+
+@pytest.mark.turns(16)
+@pytest.mark.parametrize("name", SKUS)
+def test_what_the_calls_expect_tells_right_from_wrong(name):
+    """Enough of it is neither a limit of codes nor the same everywhere."""
+    assert {sku.symbol: found for sku in SKUS[name] if (found := lacking(cases(sku)))} == {}

@@ -61,8 +61,9 @@ def unusual(tmp_path_factory):
     """Operations whose reductions the catalog may not have: gradients of columns, whole tensors, two axes of three."""
     spec = (
         "ops:\n"
-        "  column_sum:\n    inputs: {x: 'T[*n, d]'}\n    outputs: {y: 'T[d] = sum(x, over=n)'}\n"
+        "  column_sum:\n    inputs: {x: 'T[*n, d]'}\n    outputs: {y: 'T[d] = sum(x, over=n)'}\n    backward: none\n"
         "  fit_tensor:\n    inputs: {x: 'T[*shape]'}\n    outputs: {y: 'T[*shape] = x / max(x, over=shape)'}\n"
+        "    backward: none\n"
         "  middle:\n    inputs: {x: 'T[*n, h, w]'}\n    outputs: {y: 'T[*n, w] = sum(x, over=h)'}\n    backward: none\n"
     )
     module = make_catalog(tmp_path_factory.mktemp("unusual"), "unusual_reductions", spec)

@@ -132,14 +132,18 @@ STEPS = {"round_to_int"} | {name for name, slopes in DERIVATIVES.items() if not 
 
 
 def has_derivative(plan) -> bool:
-    """Whether an operation declares gradients that are derivatives. What rounds, in its formulas or to floats of 8 bits,
-    passes them straight through; what gives integers or booleans declares none."""
+    """Whether an operation declares gradients that are derivatives, from reals to reals.
+
+    What rounds has a straight-through gradient, which is none. Codes, integers and booleans have no neighbours.
+    """
     operation, operator = plan.operation, operator_of(plan)
     if operation.direction is not Direction.FORWARD or operator.backward is None:
         return False
-    words = {operation.word(operand, operation.combinations[0]) for operand in operation.operands}
+    declared = operator.backward.operation.gradients
+    followed = [each for each in operation.inputs if declared.get(f"d_{each.name}") is not None]
+    words = [operation.word(each, operation.combinations[0]) for each in (*followed, *operation.outputs)]
     steps = STEPS & set().union(*(node.intrinsics() for node in program_of(plan).written_out.values()))
-    return bool(operator.backward.operation.outputs) and not steps and not any(DTYPES[w].narrow_float for w in words)
+    return bool(followed) and not steps and not any(DTYPES[word].code for word in words)
 
 
 SMOOTH = [name for name, plan in plans().items() if has_derivative(plan)]

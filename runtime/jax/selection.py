@@ -15,8 +15,8 @@ from skuda.jax.program import Program
 from skuda.launch.arguments import check
 from skuda.model.descriptor import is_number
 from skuda.plans.axis_views import AxisViewPlan
-from skuda.plans.functions import plan_for
 from skuda.plans.plan import Plan
+from skuda.plans.selection import plan_for
 
 _APART = 1 << 64  # bytes between arrays, none of which has an address yet
 

@@ -11,7 +11,8 @@ from skuda.arrays.views import View
 from skuda.errors import InvalidProblem
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import packed_shape
-from skuda.plans.functions import Call, Resolved, normalized, resolve
+from skuda.plans.functions import Call, normalized
+from skuda.plans.selection import Resolved, resolve
 
 
 def resolved_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> tuple[Call, list, Resolved]:

@@ -232,7 +232,8 @@ class Drawn:
         for operand in self.operation.inputs:
             problem.values[operand.name] = self._numbers(arrays[operand.name], operand.name)
         for attribute in self.operation.attributes:
-            if attribute.type != "size" and not attribute.names_axes:
+            aside = attribute.type == "size" or attribute.names_axes or self.operation.hands_on(attribute)
+            if not aside:
                 problem.values[attribute.name] = self._as_oracles_take_it(attribute)
         problem.types = dict(self.types)
         problem.stored = {name: self._numbers(array, name) for name, array in made.items()}

@@ -148,6 +148,26 @@ def maximum(a, b, *, T):
     return _extreme(T, True, a, b)
 
 
+@oracle
+def minimum_backward(d_output, a, b, *, T):
+    return _of_extreme(T, lambda a, b: a < b, d_output, a, b)
+
+
+@oracle
+def maximum_backward(d_output, a, b, *, T):
+    return _of_extreme(T, lambda a, b: a > b, d_output, a, b)
+
+
+def _of_extreme(T, is_taken, d_output, a, b):
+    """As PyTorch's: half for each of equals, all for the element that is taken; all for both beside a NaN."""
+    form = FORMATS[T]
+    if compared(T, lambda a, b: a == b, a, b):
+        half = mul(d_output, encode(Value("finite", False, Fraction(1, 2)), form), T=T)
+        return half, half
+    whole = encode(decode(d_output, form), form)
+    return tuple(0 if compared(T, is_taken, other, own) else whole for own, other in ((a, b), (b, a)))
+
+
 # ---- comparisons ----
 
 

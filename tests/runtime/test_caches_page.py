@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from skuda.plans import functions
+from skuda.plans import selection
 
 REPOSITORY = Path(__file__).parents[2]
 PAGE = (REPOSITORY / "docs" / "caches.md").read_text(encoding="utf-8")
@@ -35,7 +35,7 @@ def cached(path: Path) -> list[str]:
 def test_modules_and_limits_are_what_the_page_says():
     for module in re.findall(r"`(\w+/\w+\.py)`", PAGE):
         assert (REPOSITORY / "runtime" / module).is_file(), module
-    assert f"{functions._MOST_PLANS:,} plans" in PAGE
+    assert f"{selection.MOST:,} plans" in PAGE
 
 
 @pytest.mark.parametrize(

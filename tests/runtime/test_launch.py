@@ -31,7 +31,7 @@ from skuda.launch.fast_path import fast_path_of
 from skuda.launch.prepared import PreparedLaunch, RunOnce, refuse
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.plans import functions
+from skuda.plans import functions, selection
 from skuda.plans.axis_views import chosen, with_axis_views
 from skuda.plans.plan import _MADE
 
@@ -108,7 +108,7 @@ def driver(monkeypatch):
     for each, kind in ((libraries._CuPy, array), (libraries._Torch, Tensor)):
         made = lambda self, size, device, stream, kind=kind: kind(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
-    monkeypatch.setattr(functions, "_PLANS", {})
+    monkeypatch.setattr(selection, "_PLANS", {})
     monkeypatch.setattr(functions, "_FAST_PATHS", {})
     monkeypatch.setattr(functions, "_READY", {})
     registry.kernel.cache_clear()

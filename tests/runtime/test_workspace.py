@@ -83,11 +83,16 @@ def test_a_function_makes_its_own(driver, monkeypatch):
 
     monkeypatch.setattr(libraries._CuPy, "scratch", scratch)
     monkeypatch.setattr(libraries._CuPy, "empty", lambda self, *of: array(OUTPUT, *of))
+
+    def contiguous(self, shape, strides, dtype):  # of a call that repeats one
+        return scratch(self, *shape, 0, STREAM) if dtype == np.uint8 else array(OUTPUT, shape, dtype)
+
+    monkeypatch.setattr(libraries._CuPy, "contiguous", contiguous)
     plan, _ = total()
     for stream, handle in ((None, STREAM), (9, 9)):
         for _ in range(3):
             skuda.sum(array(INPUT, SHAPE, np.float32), stream=stream)
-            assert asked[-1] == (plan.workspace_size, 0, handle)
+            assert 0 < asked[-1][0] <= plan.workspace_size and asked[-1][1:] == (0, handle)
             assert driver.last[3] == handle and int.from_bytes(driver.last[4][-8:], "little") == WORKSPACE
     assert len(asked) == 6
 

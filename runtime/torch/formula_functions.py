@@ -1,6 +1,8 @@
-"""Intrinsics as functions of torch, for `skuda.torch.formulas`, and why one cannot be said.
+"""Operators and intrinsics as functions of torch, for `skuda.torch.formulas`, and why one cannot be said.
 
-A function that is exact in the formula language is exact here, as far as torch's own operators are.
+A function that is exact in the formula language is exact here, as far as torch's own operators are. An integer is an
+int64 in two's complement, whose sums and products wrap. No division by 0, no quotient that int64 does not hold and no
+shift out of range reaches torch, whose results of these differ between devices.
 """
 
 from __future__ import annotations
@@ -9,6 +11,8 @@ import math
 from collections.abc import Callable
 
 import torch
+
+from skuda.model.dtypes import DType
 
 WHOLE = 2.0**53  # where round_to_int saturates
 
@@ -57,6 +61,80 @@ def remainder(a, b):
     return torch.where(rest != 0, moved, torch.copysign(rest, b))
 
 
+def floor_quotient(a, b):
+    """The quotient toward minus infinity: of integers by zero 0, of reals by zero that of `/`."""
+    if not a.is_floating_point():
+        # No processor divides the least integer by -1: the quotient is its negative, itself.
+        quotient = torch.div(a, _usual_divisor(b), rounding_mode="floor")
+        return torch.where(b == 0, torch.zeros_like(b), torch.where(b == -1, -a, quotient))
+    rest, plain = torch.fmod(a, b), a / b
+    quotient = (a - rest) / b
+    quotient = torch.where((rest != 0) & ((b < 0) != (rest < 0)), quotient - 1, quotient)
+    whole = torch.floor(quotient)
+    whole = torch.where(quotient - whole > 0.5, whole + 1, whole)
+    signed = torch.where(quotient == 0, torch.copysign(torch.zeros_like(quotient), plain), whole)
+    return torch.where(b == 0, plain, signed)
+
+
+def modulo(a, b):
+    """What the quotient toward minus infinity leaves: of integers by zero 0."""
+    return remainder(a, b) if a.is_floating_point() else torch.remainder(a, _usual_divisor(b))
+
+
+def _usual_divisor(b):
+    """A divisor of integers; 1 in place of 0 and -1, which leaves 0 as these do."""
+    return torch.where((b == 0) | (b == -1), torch.ones_like(b), b)
+
+
+def shifted_left(a, by):
+    """Shifted to the left in 64 bits; by 64 or more, or by less than none, 0."""
+    inside = (by >= 0) & (by < 64)
+    shifted = torch.bitwise_left_shift(a, torch.where(inside, by, torch.zeros_like(by)))
+    return torch.where(inside, shifted, torch.zeros_like(shifted))
+
+
+def shifted_right(a, by):
+    """The quotient by a power of two toward minus infinity; by 64 or more, or by less than none, 0 or -1."""
+    return torch.bitwise_right_shift(a, torch.where((by >= 0) & (by < 64), by, torch.full_like(by, 63)))
+
+
+def saturate(i, dtype: DType):
+    """The nearest integer of a type."""
+    return i.clamp(max(dtype.lowest, -(1 << 63)), min(dtype.highest, (1 << 63) - 1))
+
+
+def wrap(i, dtype: DType):
+    """The integer of a type that has the same lowest bits."""
+    low = _own_bits(i, dtype)
+    return torch.where(low > dtype.highest, low - (1 << dtype.bits), low) if dtype.bits < 64 else low
+
+
+def popcount(i, dtype: DType):
+    """How many of the bits are 1 that a type has."""
+    return _ones(_own_bits(i, dtype))
+
+
+def clz(i, dtype: DType):
+    """How many of the bits that a type has are 0 above the first that is 1."""
+    low = _own_bits(i, dtype)
+    for bits in (1, 2, 4, 8, 16, 32):  # what is below the first 1 becomes 1; of a negative integer, all of it
+        low = low | low >> bits
+    return dtype.bits - _ones(low)
+
+
+def _own_bits(i, dtype: DType):
+    """The lowest bits, as many as a type has. 64 have a sign."""
+    return i & ((1 << dtype.bits) - 1) if dtype.bits < 64 else i
+
+
+def _ones(i):
+    """How many of 64 bits are 1. The masks clear what a shift copies of the sign."""
+    for bits in (1, 2, 4, 8, 16, 32):  # neighbouring counts of so many bits are added
+        mask = ((1 << 64) - 1) // ((1 << bits) + 1)
+        i = (i & mask) + (i >> bits & mask)
+    return i
+
+
 def ndtr(x):
     """The normal distribution below x, also where it is small."""
     return 0.5 * torch.erfc(x * -math.sqrt(0.5))
@@ -70,6 +148,8 @@ def gelu_slope(x):
 
 FUNCTIONS: dict[str, Callable] = {
     "+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "neg": torch.neg,
+    "//": floor_quotient, "%": modulo, "<<": shifted_left, ">>": shifted_right,
+    "&": torch.bitwise_and, "|": torch.bitwise_or, "^": torch.bitwise_xor, "~": torch.bitwise_not,
     "<": torch.lt, "<=": torch.le, ">": torch.gt, ">=": torch.ge, "==": torch.eq, "!=": torch.ne,
     "and": torch.logical_and, "or": torch.logical_or, "not": torch.logical_not,
     "where": torch.where, "min": smaller, "max": larger, "clamp": clamp, "weighted": weighted, "sign": sign,
@@ -84,3 +164,5 @@ FUNCTIONS: dict[str, Callable] = {
         "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
     )
 }  # fmt: skip
+# The functions that take the type of the output, too.
+CONVERSIONS: dict[str, Callable] = {"saturate": saturate, "wrap": wrap, "popcount": popcount, "clz": clz}

@@ -1,9 +1,9 @@
 """Formulas as plain operators of torch, evaluated over the typed tree from which the kernels are printed too.
 
 A value is a tensor with all axes of the operation's space, of one element along those that it does not depend on, or
-without axes. A real is of the compute type, an integer is int64, a boolean is bool. Along a dimension whose values are
-the same in each block (`d/group_size`), a tensor has an element for each block until it meets one with an element for
-each index.
+without axes. A real is of the compute type, which is int64 or bool where the call's elements are integers or booleans;
+an integer is int64, a boolean is bool. Along a dimension whose values are the same in each block (`d/group_size`), a
+tensor has an element for each block until it meets one with an element for each index.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
 from skuda.plans.functions import Call
 from skuda.torch.described import described
-from skuda.torch.formula_functions import FUNCTIONS, LACKING
+from skuda.torch.formula_functions import CONVERSIONS, FUNCTIONS, LACKING
 
 if TYPE_CHECKING:
     from skuda.codegen.nodes import Node
@@ -220,7 +220,7 @@ class Formulas:
     def _evaluated(self, node: Node) -> torch.Tensor:
         dtype = {REAL: self.C, BOOL: torch.bool}.get(node.kind, torch.int64)
         if node.op == "number":
-            return self.constant(float(node.text) if node.kind == REAL else int(node.text), dtype)
+            return self.constant(float(node.text) if dtype.is_floating_point else int(node.text), dtype)
         if node.op == "name":
             found = self._loaded.get(node.text)
             return self.constant(self.placing.values[node.text], dtype) if found is None else found
@@ -236,23 +236,12 @@ class Formulas:
             return self.value(node.args[1 if self._is_empty(Over.of(node.guard.text)) else 2])
         if node.op == "to_real":
             return self.value(node.args[0]).to(self.C)
-        if node.op in ("saturate", "wrap"):
-            return self._converted(node)
+        if node.op in CONVERSIONS:
+            return CONVERSIONS[node.op](self.value(node.args[0]), self._type(node))
         return FUNCTIONS[node.op](*self._aligned(node.args))
 
     def _type(self, node: Node) -> DType:
         return DTYPES[self.placing.words.get(node.text, node.text)]
-
-    def _converted(self, node: Node) -> torch.Tensor:
-        """An integer as the output's type has it: cut, or its lowest bits."""
-        dtype, value = self._type(node), self.value(node.args[0])
-        low, high = max(dtype.lowest, -(1 << 63)), min(dtype.highest, (1 << 63) - 1)
-        if node.op == "saturate":
-            return value.clamp(low, high)
-        if dtype.bits == 64:
-            return value
-        low_bits = value & ((1 << dtype.bits) - 1)
-        return torch.where(low_bits > high, low_bits - (1 << dtype.bits), low_bits) if dtype.signed else low_bits
 
     # ---- reductions ----
 

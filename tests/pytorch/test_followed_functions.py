@@ -12,7 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 import skuda
 import skuda.torch
+from skuda.codegen.intrinsics import DERIVATIVES
 from skuda.errors import InvalidProblem, SkudaError, Unsupported
+from skuda.frameworks.programs import program_of
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import Direction
 from skuda.plans import functions
 from skuda.torch import operator_of
 
@@ -124,18 +128,29 @@ def test_an_attribute_of_axes_that_differs_between_two_calls():
 
 # ---- gradients ----
 
-ROUNDS = ("quantize",)  # what rounds has a straight-through gradient, which is no derivative
-SMOOTH = [
-    name for name, plan in plans().items()
-    if not name.endswith("_backward") and not any(word in name for word in ROUNDS)
-    and not name.startswith(("observe", "any", "all", "count", "arg"))
-]  # fmt: skip
+STEPS = {"round_to_int"} | {name for name, slopes in DERIVATIVES.items() if not any(slopes)}
+
+
+def has_derivative(plan) -> bool:
+    """Whether an operation declares gradients that are derivatives, from reals to reals.
+
+    What rounds has a straight-through gradient, which is none. Codes, integers and booleans have no neighbours.
+    """
+    operation, operator = plan.operation, operator_of(plan)
+    if operation.direction is not Direction.FORWARD or operator.backward is None:
+        return False
+    declared = operator.backward.operation.gradients
+    followed = [each for each in operation.inputs if declared.get(f"d_{each.name}") is not None]
+    words = [operation.word(each, operation.combinations[0]) for each in (*followed, *operation.outputs)]
+    steps = STEPS & set().union(*(node.intrinsics() for node in program_of(plan).written_out.values()))
+    return bool(followed) and not steps and not any(DTYPES[word].code for word in words)
+
+
+SMOOTH = [name for name, plan in plans().items() if has_derivative(plan)]
 
 
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradcheck_in_f64(name):
-    from skuda.torch import operator_of
-
     call = call_of(plans()[name], wide=True)
     operator = operator_of(call.plan_class)
     declared = {operand.name[2:] for operand in operator.backward.operation.outputs}

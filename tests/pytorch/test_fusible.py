@@ -22,12 +22,15 @@ from skuda.arrays.libraries import torch_dtypes
 from skuda.codegen import cli
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.onnx_printer import same_bits
+from skuda.codegen.operators import OPERATORS
 from skuda.errors import InvalidProblem
 from skuda.frameworks.programs import program_of
 from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE
 from skuda.model.sku import Direction
 from skuda.plans.functions import Call
-from skuda.torch import formulas, operator_of
+from skuda.torch import formula_functions, formulas, operator_of
 from skuda.torch.formula_functions import FUNCTIONS, LACKING
 
 BOUND = {False: 2.0**-19, True: 2.0**-48}  # of the largest element, by whether the compute type is f64
@@ -116,6 +119,44 @@ def test_the_formula_is_the_operation(name, ends):
             compare(ours, theirs, exact, drawn.types["C"] == "f64", (name, drawn.types), signs)
 
 
+def computes_data(plan) -> bool:
+    """Whether some choice of types makes an operation one of integers or booleans alone."""
+    operation = plan.operation
+    return any(all(DTYPES[operation.word(each, types)].kind != "float" for each in operation.operands)
+               for types in operation.combinations)  # fmt: skip
+
+
+DATA = [name for name, plan in plans().items() if computes_data(plan)]
+
+
+def with_all_pairs(drawn: DrawnCall) -> DrawnCall:
+    """A call whose operands of integers meet in all pairs of the ends of their types and of numbers of bits."""
+    inputs, found = {}, 0
+    for operand in drawn.operation.inputs:
+        array = drawn.inputs[operand.name]
+        if operand.dims == drawn.operation.space and array.dtype.kind in "iu":
+            dtype = DTYPES[drawn.words[operand.name]]
+            ends = (0, 1, 2, 3, dtype.highest, dtype.highest - 1, dtype.lowest, dtype.lowest + 1,
+                    dtype.highest if not dtype.signed else -1, dtype.bits - 1, dtype.bits, 63, 64)  # fmt: skip
+            column = np.array(ends, array.dtype).reshape((-1, 1) if found % 2 else (1, -1))
+            array, found = np.broadcast_to(column, array.shape), found + 1
+        inputs[operand.name] = array
+    return replace(drawn, inputs=inputs)
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_all_pairs_of_integers(name):
+    """To the bit, for each element type: division by 0, the least integer, shifts by too many bits."""
+    plan = plans()[name]
+    for types in plan.operation.combinations:
+        drawn = with_all_pairs(draw(plan, types, many=(13, 13)))
+        call = call_with_tensors(drawn)
+        found, expected = formulas.evaluated(call, program_of(plan)), results(call.run())
+        for ours, theirs in zip(found, expected, strict=True):
+            compare(ours, theirs, types[COMPUTE] not in ("f32", "f64"), False, (name, types))
+            assert theirs.dtype.is_floating_point or torch.equal(ours, theirs), (name, types)
+
+
 def defined(name: str):
     """An operation that calls an intrinsic on inputs, as reals."""
     row = {**INTRINSICS, **CONVERSIONS}[name]
@@ -166,8 +207,9 @@ def test_every_intrinsic(name):
 
 
 def test_each_operator_of_the_language_has_a_function():
-    own = {"to_real", "saturate", "wrap"}  # which the evaluator has
-    assert {*INTRINSICS, *CONVERSIONS} == (FUNCTIONS.keys() & {*INTRINSICS}) | own | LACKING.keys()
+    own = {"to_real"}  # which the evaluator has
+    assert INTRINSICS.keys() | OPERATORS.keys() == (FUNCTIONS.keys() & {*INTRINSICS, *OPERATORS}) | own | LACKING.keys()
+    assert formula_functions.CONVERSIONS.keys() == CONVERSIONS.keys()
 
 
 class Captured:
@@ -263,6 +305,30 @@ def test_inductor_makes_one_program_of_a_chain():
         for ours, theirs in zip(*passes, strict=True):
             compare(ours, theirs, False, False, count)
     assert len(torch._dynamo.utils.counters["graph_break"]) == 0
+
+
+def test_inductor_makes_one_program_of_integers():
+    """With the bits of the kernels, of each element type."""
+
+    def chain(a, b):
+        quotient, rest = skuda.floor_divide(a, b), skuda.remainder(a, b)
+        bits = skuda.bitwise_xor(skuda.bitwise_left_shift(a, b), skuda.bitwise_right_shift(a, b))
+        counts = skuda.add(skuda.popcount(a), skuda.clz(b))
+        return (quotient, rest, bits, counts, skuda.abs(a), skuda.mul(a, b), skuda.lt(a, b),
+                skuda.sum_of_integers(skuda.where(skuda.ge(a, b), a, b)))  # fmt: skip
+
+    plan = plans()["add"]
+    for types in plan.operation.combinations:
+        if DTYPES[types["T"]].kind == "float":
+            continue
+        torch._dynamo.reset()
+        inputs = call_with_tensors(with_all_pairs(draw(plan, types, many=(13, 13)))).inputs
+        compiled = skuda.torch.compile(chain, fusible=True, fullgraph=True)
+        with torch._inductor.config.patch(fx_graph_cache=False):
+            found, codes = run_and_get_code(compiled, *inputs)
+        assert len(codes) == 1 and "skuda" not in codes[0]
+        for index, (ours, theirs) in enumerate(zip(found, chain(*inputs), strict=True)):
+            assert ours.dtype == theirs.dtype and torch.equal(ours, theirs), (types, index)
 
 
 def rows(count: int) -> torch.Tensor:

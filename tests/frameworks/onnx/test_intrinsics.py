@@ -16,6 +16,7 @@ from calls import near, run, same
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
 from skuda.errors import InvalidProblem, Unsupported
+from skuda.frameworks.programs import plans
 from skuda.onnx import function, model, refused
 
 DOCS = Path(__file__).parents[3] / "docs" / "frameworks.md"
@@ -116,8 +117,20 @@ def test_what_cannot_be_said_is_refused_with_the_reason(catalog, name):
 def test_the_refused_are_listed(catalog):
     package, spec = catalog
     found = refused(spec, package.__name__)
-    assert {name.removeprefix("of_") for name in found} == LACKING.keys()
-    assert found["of_cbrt"] == f"`cbrt`: {LACKING['cbrt']}"
+    of_forward = {name: reason for name, reason in found.items() if not name.endswith("_backward")}
+    assert of_forward == {f"of_{name}": f"`{name}`: {reason}" for name, reason in LACKING.items()}
+
+
+def test_a_derived_gradient_is_refused_for_what_it_calls_itself(catalog):
+    """Not for what its operation calls: that of `cbrt` reads the output, that of `asinh` calls `hypot`."""
+    package, spec = catalog
+    found = refused(spec, package.__name__)
+    gradients = {f"of_{name}_backward" for name in INTRINSICS} & {*dir(package)}
+    formulas = {name: plans()[name].__doc__ for name in gradients}
+    called = {name: [part for part in LACKING if f"{part}(" in text] for name, text in formulas.items()}
+    expected = {name: f"`{parts[0]}`: {LACKING[parts[0]]}" for name, parts in called.items() if parts}
+    assert {name: found[name] for name in found.keys() & gradients} == expected
+    assert "of_asinh_backward" in expected and "of_cbrt_backward" in gradients - expected.keys()
 
 
 def test_the_page_lists_them():

@@ -307,8 +307,13 @@ def test_inductor_makes_one_program_of_a_chain():
     assert len(torch._dynamo.utils.counters["graph_break"]) == 0
 
 
-def test_inductor_makes_one_program_of_integers():
-    """With the bits of the kernels, of each element type."""
+INTEGERS = [word for word in plans()["add"].operation.words_of("T") if DTYPES[word].kind == "int"]
+
+
+@pytest.mark.turns(len(INTEGERS))
+@pytest.mark.parametrize("word", INTEGERS)
+def test_inductor_makes_one_program_of_integers(word):
+    """With the bits of the kernels, at the ends of the type."""
 
     def chain(a, b):
         quotient, rest = skuda.floor_divide(a, b), skuda.remainder(a, b)
@@ -317,18 +322,15 @@ def test_inductor_makes_one_program_of_integers():
         return (quotient, rest, bits, counts, skuda.abs(a), skuda.mul(a, b), skuda.lt(a, b),
                 skuda.sum_of_integers(skuda.where(skuda.ge(a, b), a, b)))  # fmt: skip
 
-    plan = plans()["add"]
-    for types in plan.operation.combinations:
-        if DTYPES[types["T"]].kind == "float":
-            continue
-        torch._dynamo.reset()
-        inputs = call_with_tensors(with_all_pairs(draw(plan, types, many=(13, 13)))).inputs
-        compiled = skuda.torch.compile(chain, fusible=True, fullgraph=True)
-        with torch._inductor.config.patch(fx_graph_cache=False):
-            found, codes = run_and_get_code(compiled, *inputs)
-        assert len(codes) == 1 and "skuda" not in codes[0]
-        for index, (ours, theirs) in enumerate(zip(found, chain(*inputs), strict=True)):
-            assert ours.dtype == theirs.dtype and torch.equal(ours, theirs), (types, index)
+    torch._dynamo.reset()
+    types = next(types for types in plans()["add"].operation.combinations if types["T"] == word)
+    inputs = call_with_tensors(with_all_pairs(draw(plans()["add"], types, many=(13, 13)))).inputs
+    compiled = skuda.torch.compile(chain, fusible=True, fullgraph=True)
+    with torch._inductor.config.patch(fx_graph_cache=False):
+        found, codes = run_and_get_code(compiled, *inputs)
+    assert len(codes) == 1 and "skuda" not in codes[0]
+    for index, (ours, theirs) in enumerate(zip(found, chain(*inputs), strict=True)):
+        assert ours.dtype == theirs.dtype and torch.equal(ours, theirs), index
 
 
 def rows(count: int) -> torch.Tensor:

@@ -558,14 +558,14 @@ MUTATIONS = (
         "a changed header leaves the cache as it is",
     ),
     Mutation(
-        "runtime/plans/functions.py",
+        "runtime/plans/selection.py",
         "        keepdims,\n        first.device == CPU,",
         "        keepdims,\n        True,",
         where(RUNTIME + "test_launch.py", "no_arrays_of_the_other"),
         "plans of the CPU serve the GPU",
     ),
     Mutation(
-        "runtime/plans/functions.py",
+        "runtime/plans/selection.py",
         "return type(value), tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)",
         "return tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)",
         (RUNTIME + "test_launch.py", CONFORMANCE + "test_arguments.py"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from keyword import iskeyword
 from math import isfinite
 
@@ -12,10 +12,11 @@ from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.names import LONGEST, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
+from skuda.codegen.reductions import COUNT
 from skuda.codegen.type_letters import WORDS, TypeLetters
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import ALL, COMPUTE, Attribute, Dim, Operand
+from skuda.model.operation import ALL, COMPUTE, REDUCTIONS, Attribute, Dim, Operand
 
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
 _INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
@@ -31,6 +32,24 @@ CONSTANT = "constant"  # in place of the gradient of an input that has none
 DERIVED = "derived"  # in place of a gradient, or of all: made from the outputs' formulas
 NONE = "none"  # in place of all gradients: there are none
 LET = "let"
+REDUCTION = "reduction"  # the type of an attribute that chooses how outputs are reduced
+REDUCERS = ("mean", "sum")  # those of its words that reduce
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """An attribute by whose word a call selects a form of the row: `reduction: reduction of n = mean`.
+
+    Attributes:
+        name: its name.
+        words: what it may be; `default` is that of the row itself.
+        of: the dimension that outputs are reduced over.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    default: str
+    of: str
 
 
 def is_same(node: object) -> bool:
@@ -48,6 +67,8 @@ class Declarations(TypeLetters):
         texts: what comes after these names, and after those of outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
         absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
+        choice: the attribute that chooses a form; `word`: what it is in the form that is read, empty for its default.
+        spreads: in a backward pass, the gradients of means, of which formulas have an element's share.
     """
 
     def __init__(
@@ -57,12 +78,16 @@ class Declarations(TypeLetters):
         fields: dict,
         absent: Mapping[Operand, int | float] = {},
         declared: tuple[Operand, ...] = (),
+        word: str = "",
     ):
         super().__init__(diagnostics, fields)
         self.optional: dict[str, int | float] = {}
         self.defaults: dict[str, Place] = {}
         self.absent = absent
         self.declared = declared
+        self.word = word
+        self.choice: Chosen | None = None
+        self.spreads: set[str] = set()
         self.name = name
         self.place = name.place
         self.dims: dict[str, Dim] = {}
@@ -245,10 +270,13 @@ class Declarations(TypeLetters):
             for letter, words in self.types.items()
             if all(word in DTYPES and DTYPES[word].code and DTYPES[word].kind != "bool" for word in words)
         ]
+        if kind == REDUCTION:
+            self.read_choice(name, text, match)
+            return None
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
         if not of_codes and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
-            help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}"
+            help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d', 'reduction of d'])}"
             word = WORDS.get(kind, kind)
             if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
                 help = f"a number that formulas use is `{COMPUTE}`, of the type that they compute in"
@@ -289,6 +317,33 @@ class Declarations(TypeLetters):
                 value = int(default)
                 self.check_default(value, kind, at)
         return Attribute(name, kind, value, of)
+
+    def read_choice(self, name: str, text: Text, match: re.Match) -> None:
+        """`reduction of n = mean`."""
+        of, default = match["of"], match["default"]
+        words = ", ".join(REDUCTIONS)
+        if of is None or of not in self.dims:
+            place = text.place if of is None else text.at(match.start("of"), len(of))
+            message = "a reduction is spelled `reduction of d = mean`"
+            self.error(place, f"{message}, with a dimension of the inputs: {', '.join(self.dims)}")
+        elif default not in REDUCTIONS:
+            place = text.place if default is None else text.at(match.start("default"), len(default))
+            message = f"`{name}` has no default" if default is None else f"`{default}` is no reduction"
+            self.error(place, message, f"write `reduction of {of} = mean`, or another of {words}")
+        elif self.choice is not None:
+            message = f"`{name}` chooses a form, and so does `{self.choice.name}`"
+            self.error(self.places[name], message, "a row has one such attribute")
+        else:
+            self.choice = Chosen(name, REDUCTIONS, default, of)
+            longest = max((forms.chosen_name(self.name.value, word) for word in REDUCTIONS), key=len)
+            if not self.word and not self.absent and len(longest) > LONGEST:
+                message = f"the form `{longest}` would have a name of more than {LONGEST} letters"
+                self.error(self.place, message, "choose a shorter name")
+
+    @property
+    def how(self) -> str:
+        """The word of the choice that is read."""
+        return self.word or (self.choice.default if self.choice is not None else "")
 
     def check_default(self, value: float, kind: str, place: Place) -> None:
         """A default must be a value of each type that the attribute may have."""
@@ -390,6 +445,9 @@ class Declarations(TypeLetters):
         values |= {operand.name: self.value_of(operand) for operand in inputs}
         for operand, value in self.absent.items():
             values[operand.name] = forms.number_of(value, self.kind_of(operand.element)[0])
+        for name in self.spreads & values.keys():  # each element's share of the mean's gradient
+            count = Node(COUNT, (), REAL, text=self.choice.of)
+            values[name] = Node("/", (values[name], count), REAL, values[name].dims)
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)

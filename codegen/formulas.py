@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from skuda.codegen.declarations import OPERAND, Declarations
+from skuda.codegen.declarations import OPERAND, REDUCERS, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS
@@ -31,10 +31,12 @@ class Formulas(Declarations):
         broken_functions: names of functions whose mistakes have been reported: calls of them are none.
         absent: of a form of the row, the operands that it lacks and their numbers.
         declared: of a form, the inputs of the row.
+        word: of a form, that of the row's choice; empty for the default.
 
     Attributes:
         let_entries: the lines of `let:`; `lets`: what their names stand for; `lets_used`: those that a formula names.
         called: values of functions, with the names of these.
+        elements: of a row with a choice, the outputs as the row spells them.
         formula_places: where the formula of each output stands.
     """
 
@@ -47,8 +49,9 @@ class Formulas(Declarations):
         broken_functions: Collection[str],
         absent: Mapping[Operand, int | float] = {},
         declared: tuple[Operand, ...] = (),
+        word: str = "",
     ):
-        super().__init__(diagnostics, name, fields, absent, declared)
+        super().__init__(diagnostics, name, fields, absent, declared, word)
         self.functions = functions
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
@@ -56,6 +59,7 @@ class Formulas(Declarations):
         self.lets_used: set[str] = set()
         self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
+        self.elements: dict[Operand, Node] = {}
 
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
         """Names that the row or the file declares and that have no value in a formula: see Scope."""
@@ -66,6 +70,8 @@ class Formulas(Declarations):
         for attribute in attributes:
             if attribute.type == "size" or attribute.names_axes:
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
+        if self.choice is not None:
+            hidden[self.choice.name] = "chooses a form of the row, it has no value in a formula"
         return hidden
 
     def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], entries) -> dict[str, Node]:
@@ -136,6 +142,11 @@ class Formulas(Declarations):
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
+            if self.choice is not None and section == "outputs":
+                self.elements[operand] = value
+                operand, value, tail = self.reduced(operand, value, tail.strip(), formula.place)
+                if value is None:
+                    continue
             value = self.fitted(operand, value, formula)
             if value is not None:
                 found.append(operand)
@@ -157,6 +168,19 @@ class Formulas(Declarations):
             check = self.check_rows if len(overs) == 1 else self.check_stages
             check((*inputs, *extra), found, formulas)
         return tuple(found), formulas
+
+    def reduced(
+        self, operand: Operand, value: Node, text: str, place: Place
+    ) -> tuple[Operand, Node | None, str]:
+        """An output as the row's choice has it: its elements, or their mean or sum."""
+        if self.how not in REDUCERS:
+            return operand, value, text
+        of = self.choice.of
+        text = f"{self.how}({text}, over={of})"
+        values = {name: known for name, known in self.values((), ()).items() if known.kind == DIM}
+        asked = _all_at(f"{self.how}({operand.name}, over={of})", place)
+        found = parse(asked, Scope({**values, operand.name: promote(value)}, {}), self.diagnostics)
+        return replace(operand, dims=tuple(dim for dim in operand.dims if dim.name != of)), found, text
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
@@ -308,6 +332,11 @@ def _shown(reduction: Node) -> str:
 
 def _words(text: Text) -> set[str]:
     return set(re.findall(r"[a-z]\w*", text.value))
+
+
+def _all_at(text: str, place: Place) -> Text:
+    """A text whose mistakes are all at one place."""
+    return Text(text, place, ((place.line, place.column),) * (len(text) + 1))
 
 
 def _tail(text: Text, start: int) -> Text:

@@ -10,6 +10,7 @@ COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
 WEIGHT = "W"  # that of a weight's
 ALL = "all"  # the default of an attribute of axes
+REDUCTIONS = ("none", "mean", "sum")  # what `reduction of n` may be: the elements along n, their mean, or their sum
 
 
 class Dim(Record):
@@ -98,6 +99,27 @@ class Attribute(Record):
     def names_axes(self) -> bool:
         """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
         return self.axis_of is not None
+
+
+class Choice(Record):
+    """An attribute whose value is a word, and selects a form of the row.
+
+    Attributes:
+        name: argument name.
+        default: the word that a call means which says none: the row itself.
+        forms: by word, the operation that runs.
+        doc: what the words do.
+    """
+
+    name: str
+    default: str
+    forms: tuple[tuple[str, str], ...]
+    doc: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it may be."""
+        return tuple(word for word, _ in self.forms)
 
 
 class Requirement(Record, aside=("holds",)):

@@ -32,24 +32,23 @@ CONSTANT = "constant"  # in place of the gradient of an input that has none
 DERIVED = "derived"  # in place of a gradient, or of all: made from the outputs' formulas
 NONE = "none"  # in place of all gradients: there are none
 LET = "let"
+BOOL_WORD = "bool"  # the type of an attribute that is true or false
 REDUCTION = "reduction"  # the type of an attribute that chooses how outputs are reduced
 REDUCERS = ("mean", "sum")  # those of its words that reduce
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """An attribute by whose word a call selects a form of the row: `reduction: reduction of n = mean`.
+    """An attribute by whose word a call selects a form of the row: `reduction: reduction = mean`.
 
     Attributes:
         name: its name.
         words: what it may be; `default` is that of the row itself.
-        of: the dimension that outputs are reduced over.
     """
 
     name: str
     words: tuple[str, ...]
     default: str
-    of: str
 
 
 def is_same(node: object) -> bool:
@@ -68,7 +67,8 @@ class Declarations(TypeLetters):
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
         absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
         choice: the attribute that chooses a form; `word`: what it is in the form that is read, empty for its default.
-        spreads: in a backward pass, the gradients of means, of which formulas have an element's share.
+        spreads: in a backward pass, the gradients of means, of which formulas have an element's share, and what each is a
+            mean over.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class Declarations(TypeLetters):
         self.declared = declared
         self.word = word
         self.choice: Chosen | None = None
-        self.spreads: set[str] = set()
+        self.spreads: dict[str, str] = {}
         self.name = name
         self.place = name.place
         self.dims: dict[str, Dim] = {}
@@ -275,8 +275,8 @@ class Declarations(TypeLetters):
             return None
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
-        if not of_codes and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
-            help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d', 'reduction of d'])}"
+        if not of_codes and kind not in ("i32", BOOL_WORD, COMPUTE, "size", "axis", "axes"):
+            help = f"use {', '.join([*letters, 'i32', BOOL_WORD, COMPUTE, 'size', 'axis of d', 'axes of d', REDUCTION])}"
             word = WORDS.get(kind, kind)
             if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
                 help = f"a number that formulas use is `{COMPUTE}`, of the type that they compute in"
@@ -301,6 +301,10 @@ class Declarations(TypeLetters):
                 value = limits[default]
             elif kind == "axes" and default == ALL:
                 value = ALL
+            elif kind == BOOL_WORD:
+                value = default == "true"
+                if default not in ("true", "false"):
+                    self.error(at, f"`{default}` is not a default for `{kind}`", "use true or false")
             elif not _NUMBER.fullmatch(default) or len(default) > 40:
                 choices = f"a number, {' or '.join(limits)}" if of_codes else "a number"
                 choices += f" or `{ALL}`" if kind == "axes" else ""
@@ -319,22 +323,21 @@ class Declarations(TypeLetters):
         return Attribute(name, kind, value, of)
 
     def read_choice(self, name: str, text: Text, match: re.Match) -> None:
-        """`reduction of n = mean`."""
+        """`reduction = mean`: no reduction, the mean or the sum of an output's elements."""
         of, default = match["of"], match["default"]
         words = ", ".join(REDUCTIONS)
-        if of is None or of not in self.dims:
-            place = text.place if of is None else text.at(match.start("of"), len(of))
-            message = "a reduction is spelled `reduction of d = mean`"
-            self.error(place, f"{message}, with a dimension of the inputs: {', '.join(self.dims)}")
+        if of is not None:
+            place = text.at(match.start("of"), len(of))
+            self.error(place, "a reduction is of all elements of the output", f"write `{REDUCTION} = mean`")
         elif default not in REDUCTIONS:
             place = text.place if default is None else text.at(match.start("default"), len(default))
             message = f"`{name}` has no default" if default is None else f"`{default}` is no reduction"
-            self.error(place, message, f"write `reduction of {of} = mean`, or another of {words}")
+            self.error(place, message, f"write `{REDUCTION} = mean`, or another of {words}")
         elif self.choice is not None:
             message = f"`{name}` chooses a form, and so does `{self.choice.name}`"
             self.error(self.places[name], message, "a row has one such attribute")
         else:
-            self.choice = Chosen(name, REDUCTIONS, default, of)
+            self.choice = Chosen(name, REDUCTIONS, default)
             longest = max((forms.chosen_name(self.name.value, word) for word in REDUCTIONS), key=len)
             if not self.word and not self.absent and len(longest) > LONGEST:
                 message = f"the form `{longest}` would have a name of more than {LONGEST} letters"
@@ -446,7 +449,7 @@ class Declarations(TypeLetters):
         for operand, value in self.absent.items():
             values[operand.name] = forms.number_of(value, self.kind_of(operand.element)[0])
         for name in self.spreads & values.keys():  # each element's share of the mean's gradient
-            count = Node(COUNT, (), REAL, text=self.choice.of)
+            count = Node(COUNT, (), REAL, text=self.spreads[name])
             values[name] = Node("/", (values[name], count), REAL, values[name].dims)
         for attribute in attributes:
             if attribute.type == "size":

@@ -5,7 +5,7 @@ a choice.
 form: an operation of its own without these operands, whose formulas have their numbers in their place. What such a
 number does not change is not computed: neither a sum with 0, nor a product with 1, nor a gradient of what is not there.
 
-`reduction: reduction of n = mean` is a choice among three words. The row itself is the form of the default.
+`reduction: reduction = mean` is a choice among three words. The row itself is the form of the default.
 """
 
 from __future__ import annotations

@@ -175,12 +175,11 @@ class Formulas(Declarations):
         """An output as the row's choice has it: its elements, or their mean or sum."""
         if self.how not in REDUCERS:
             return operand, value, text
-        of = self.choice.of
-        text = f"{self.how}({text}, over={of})"
+        text = f"{self.how}({text}, over={spelled(over_all(operand))})"
         values = {name: known for name, known in self.values((), ()).items() if known.kind == DIM}
-        asked = _all_at(f"{self.how}({operand.name}, over={of})", place)
+        asked = _all_at(f"{self.how}({operand.name}, over={spelled(over_all(operand))})", place)
         found = parse(asked, Scope({**values, operand.name: promote(value)}, {}), self.diagnostics)
-        return replace(operand, dims=tuple(dim for dim in operand.dims if dim.name != of)), found, text
+        return replace(operand, dims=()), found, text
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
@@ -254,8 +253,10 @@ class Formulas(Declarations):
                 message = f"`{section}:` counts over `{over[0]}` and over `{count.text}`"
                 self.error(count.place or self.place, message, "without a reduction, count over one thing")
         reduced = {r.text for r in reductions}
+        apart = {count.text for count in counts} - reduced
+        over = [text for text in over if text in reduced or not reduced]
         for count in counts if reductions else ():
-            if count.text not in reduced:
+            if count.text in apart and (len(apart) > 1 or len(reduced) > 1 or "/" in "".join(apart | reduced)):
                 message = f"`{section}:` reduces over `{over[0]}` and counts over `{count.text}`"
                 self.error(count.place or self.place, message, "count over what is reduced over")
         for other in over[1:]:
@@ -325,9 +326,18 @@ class Formulas(Declarations):
             self.error(self.formula_places[name], message, help)
 
 
-def _shown(reduction: Node) -> str:
+def over_all(operand: Operand) -> str:
+    """What a reduction of all elements of an operand is over."""
+    return ", ".join(dim.name for dim in operand.dims)
+
+
+def spelled(over: str) -> str:
     """What a reduction is over, as a formula spells it."""
-    return f"({reduction.text})" if "," in reduction.text else reduction.text
+    return f"({over})" if "," in over else over
+
+
+def _shown(reduction: Node) -> str:
+    return spelled(reduction.text)
 
 
 def _words(text: Text) -> set[str]:

@@ -10,7 +10,8 @@ from skuda.codegen import derived
 from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, suffixes
-from skuda.codegen.formulas import Formulas
+from skuda.codegen.formulas import Formulas, over_all
+from skuda.codegen.formulas import spelled as spelled_over
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
@@ -116,8 +117,7 @@ class RowReader(Formulas):
             elif form is not None:
                 found[word] = form
         forms = tuple((word, found[word].name if word in found else row.name) for word in self.choice.words)
-        over = str(self.dims[self.choice.of])
-        doc = f"the elements of the output, or their mean or sum over {over}"
+        doc = "all elements of the output, or their mean or sum"
         return replace(row, choice=Choice(self.choice.name, self.choice.default, forms, doc), chosen=found)
 
     def differs(self, row: Row, form: Row) -> tuple[str, str] | None:
@@ -212,7 +212,7 @@ class RowReader(Formulas):
                 message = f"`{name}` is the name of {what}"
                 self.error(self.places.get(name, place), message, "choose another name")
         if self.how == MEAN:
-            self.spreads = {gradient.name for gradient in gradients}
+            self.spreads = {f"d_{output.name}": over_all(output) for output in self.elements}
         every = (*op.inputs, *op.outputs, *gradients)
         self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
@@ -308,7 +308,7 @@ class RowReader(Formulas):
         used = set().union(*(node.names() for _, node in formulas.values()))
         reductions = [reduction for _, node in formulas.values() for reduction in node.reductions()]
         over = {reduction.text for reduction in reductions}
-        counted = {count.text for _, node in formulas.values() for count in node.counts()} if not over else set()
+        counted = {count.text for _, node in formulas.values() for count in node.counts()} - over
         operation = Operation(
             name=self.name.value,
             category=kind.partition(".")[0],
@@ -330,7 +330,7 @@ class RowReader(Formulas):
                 over=Over.of(*over) if len(over) == 1 else None,
                 whole=whole_dims([node for _, node in formulas.values()]),
                 partial=partial_results(outputs, {name: node for name, (_, node) in formulas.items()}),
-                counted=Over.of(counted.pop()).dims if counted else (),
+                counted=Over.of(counted.pop()).dims if len(counted) == 1 and len(over) < 2 else (),
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
                 converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
@@ -372,9 +372,7 @@ class RowReader(Formulas):
     def replaced(self) -> dict[str, int | float | str]:
         """What stands in a formula's text in place of a name: the numbers of what is absent, shares of a mean."""
         found: dict[str, int | float | str] = {operand.name: value for operand, value in self.absent.items()}
-        if self.spreads:
-            found |= {name: f"({name} / {COUNT}(over={self.choice.of}))" for name in self.spreads}
-        return found
+        return found | {name: f"({name} / {COUNT}(over={spelled_over(over)}))" for name, over in self.spreads.items()}
 
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}

@@ -111,5 +111,4 @@ def _operand(operand: Operand) -> str:
 
 
 def _attribute(operation: Operation, attribute) -> str:
-    number = "float" if operation.is_float(attribute.type) else "int"
-    return _ATTRIBUTES.get(attribute.type, number)
+    return _ATTRIBUTES.get(attribute.type, attribute.python(operation.is_float(attribute.type)))

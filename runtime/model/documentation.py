@@ -67,6 +67,8 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
         text = "a number in the compute type"
     elif attribute.type == "i32":
         text = "an integer"
+    elif attribute.type == "bool":
+        text = "True or False"
     else:
         kind = "a number" if operation.is_float(attribute.type) else "an integer"
         text = f"{kind} that {attribute.type} can hold"

@@ -80,8 +80,8 @@ class Attribute(Record):
 
     Attributes:
         name: argument name.
-        type: a type letter (a number that this type can hold), `i32`, `C`, `size`, `axis` or `axes`.
-        default: a number, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
+        type: a type letter (a number that this type can hold), `i32`, `bool`, `C`, `size`, `axis` or `axes`.
+        default: a number, True or False, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
         axis_of: for an axis or axes, the dimension whose axes they name.
     """
 
@@ -99,6 +99,10 @@ class Attribute(Record):
     def names_axes(self) -> bool:
         """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
         return self.axis_of is not None
+
+    def python(self, real: bool) -> str:
+        """The class of its values; `real`: whether its type is one of floats."""
+        return "float" if real else "bool" if self.type == "bool" else "int"
 
 
 class Choice(Record):

@@ -278,7 +278,8 @@ class Formulas(Declarations):
         used = set().union(*(node.names() for _, node in formulas.values()))
         space = max((*outputs, *(each for each in inputs if each.name in used)), key=lambda each: len(each.dims))
         overs = {r.text: {*r.text.split(", ")} for r in reductions}
-        fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values())]
+        nested = [{*r.text.split(", ")}.union(*(overs[i.text] for i in r.args[0].reductions())) for r in reductions]
+        fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values(), *nested)]
         for operand in outputs:
             if {dim.name for dim in operand.dims} not in fitting or any(dim.block for dim in operand.dims):
                 shown = " and ".join(f"`over={_shown(r)}`" for r in {r.text: r for r in reductions}.values())

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.nodes import INT, REAL, Node, promote
-from skuda.model.operation import AS, FORM, row_of
+from skuda.model.operation import AS, FORM
 from skuda.model.sku import Direction
 
 if TYPE_CHECKING:

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from skuda.codegen.declarations import OPERAND, REDUCERS, Declarations
+from skuda.codegen.attributes import REDUCERS
+from skuda.codegen.declarations import OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS

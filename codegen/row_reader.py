@@ -121,7 +121,7 @@ class RowReader(Formulas):
         return replace(row, choice=Choice(self.choice.name, self.choice.default, forms, doc), chosen=found)
 
     def differs(self, row: Row, form: Row) -> tuple[str, str] | None:
-        """What a call would have to say of a form that it need not say of the row, or need not say: message and help."""
+        """What a call says of a form and not of the row, or of the row alone: message and help."""
         pairs = [(row.forward, form.forward)]
         if row.backward is not None and form.backward is not None:
             pairs.append((row.backward, form.backward))

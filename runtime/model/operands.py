@@ -81,7 +81,8 @@ class Attribute(Record):
     Attributes:
         name: argument name.
         type: a type letter (a number that this type can hold), `i32`, `bool`, `C`, `size`, `axis` or `axes`.
-        default: a number, True or False, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
+        default: a number, True or False, "lowest" or "highest" (of the type), "all" (axes), or None where the caller
+            must say it.
         axis_of: for an axis or axes, the dimension whose axes they name.
     """
 

@@ -31,7 +31,8 @@ from skuda.model.type_combinations import TypeCombinations, Types, compute_word,
 __all__ = [
     "ALL", "AS", "COMPUTE", "COUNTED", "FORM", "REDUCTIONS", "SCALE", "SECTION", "WEIGHT", "WIDE", "Analysis",
     "Attribute", "Choice", "Dim", "Direction", "Operand", "Operation", "Over", "PrecisionGuarantee", "Reduced",
-    "Requirement", "Types", "class_stem", "compute_word", "count", "may_be_bytes", "packed_shape", "row_of", "section_of",
+    "Requirement", "Types", "class_stem", "compute_word", "count", "may_be_bytes", "packed_shape", "row_of",
+    "section_of",
 ]  # fmt: skip
 
 FORM = "_without_"  # between the name of a row and the optional inputs that a form of it lacks

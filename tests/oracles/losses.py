@@ -1,4 +1,4 @@
-"""The oracles of losses: of an element or row, as `reduction="none"` gives it. Means and sums are made of these (binding.py).
+"""The oracles of losses, of an element or row as `reduction="none"` gives it: binding.py makes means and sums of these.
 
 What is made of steps that are rounded correctly is known to the bit. What calls elementary functions or sums is within
 some units u = 2^-p of the exact value, relative to the sizes of what is added: so much for each result below. The
@@ -61,23 +61,32 @@ class _Steps:
 
 
 def _near(function: Callable, units: int, form: Format, *operands: Span) -> Span:
-    """What a function of exact operands is near: it gives the exact value and the sizes of what is added, and ends with
-    a NaN where there is none."""
+    """What a function of exact operands is near: it gives the exact value and the sizes of what is added, NaN where
+    there is none."""
+    return _nears(lambda *values: [function(*values)], 1, units, form, *operands)[0]
+
+
+def _nears(function: Callable, count: int, units: int, form: Format, *operands: Span) -> list[Span]:
+    """The same of a function that gives several values, each with its sizes."""
     if ANY in operands:
-        return ANY
+        return [ANY] * count
     if any(operand.nan for operand in operands):
+        return [point(NAN)] * count
+    if not all(operand.finite for operand in operands):
+        return [ANY] * count
+    with mpmath.workprec(200):
+        found = function(*(_mpf(operand.low.signed) for operand in operands))
+        return [_around(exact, sizes, units, form) for exact, *sizes in found]
+
+
+def _around(exact: mpf, sizes: list[mpf], units: int, form: Format) -> Span:
+    if mpmath.isnan(exact):
         return point(NAN)
-    if not all(operand.exact and operand.finite for operand in operands):
+    size = sum(map(abs, sizes)) + abs(exact)
+    if not mpmath.isfinite(size) or size > mpf(2) ** (form.highest_exponent - 2):
         return ANY
-    with mpmath.workprec(240):
-        exact, *sizes = function(*(_mpf(operand.low.signed) for operand in operands))
-        if isinstance(exact, mpmath.mpc) or mpmath.isnan(exact):
-            return point(NAN)
-        size = sum(map(abs, sizes)) + abs(exact)
-        if not mpmath.isfinite(size) or size > mpf(2) ** (form.highest_exponent - 2):
-            return ANY
-        slack = _fraction(size) * units / (1 << (form.fraction_bits + 1)) + 8 * power_of_two(form.unit)
-        return spans.within(_fraction(exact) - slack, _fraction(exact) + slack, form)
+    slack = _fraction(size) * units / (1 << (form.fraction_bits + 1)) + 8 * power_of_two(form.unit)
+    return spans.within(_fraction(exact) - slack, _fraction(exact) + slack, form)
 
 
 def _mpf(number: Fraction) -> mpf:
@@ -224,7 +233,8 @@ def poisson_nll_loss_backward(share, input, target, *, log_input, full, eps, T):
         terms.append(-x if log_input else -_log(x + eps))
         return g * sum(terms), *(g * term for term in terms), *([] if log_input else [g * _rounding(x, eps)])
 
-    return _near(of_input, 16, steps.form, *operands), _near(of_target, 16, steps.form, *operands)
+    d_target = ANY if steps.of(target).nan else _near(of_target, 16, steps.form, *operands)
+    return _near(of_input, 16, steps.form, *operands), d_target
 
 
 @oracle
@@ -353,11 +363,11 @@ def binary_cross_entropy_with_logits_backward(share, input, target, weight=None,
 
     def of_input(g, x, t, w, p):
         terms = g * w * (1 - t) * _sigmoid(x), -g * w * t * _sigmoid(-x) * p
-        return sum(terms), *terms, _apart(g * w)
+        return sum(terms), *terms, _apart(g * w), _apart(t * _sigmoid(-x) * p)
 
     def of_target(g, x, w, p):
         terms = g * w * _softplus(-x) * p, -g * w * _softplus(x)
-        return sum(terms), *terms, _apart(g * w)
+        return sum(terms), *terms, _apart(g * w), _apart(_softplus(-x) * p)
 
     own, weights = (share, steps.of(input)), operands[3:]
     return _near(of_input, 16, steps.form, *operands), _near(of_target, 16, steps.form, *own, *weights)
@@ -390,24 +400,22 @@ def cross_entropy_of_probabilities_backward(share, input, target, *, label_smoot
     steps, count = _Steps(T), len(input)
     operands = steps.attribute(label_smoothing), *map(steps.of, (*input, *target))
 
-    def of_input(index):
-        def gradient(g, smoothing, *values):
-            shifted, wanted, total, spread = _shares(smoothing, values, count)
-            own = _exp(shifted[index]) / total
-            size = own * sum(map(abs, wanted)) * (1 + spread + abs(shifted[index]))
-            return g * (own * sum(wanted) - wanted[index]), g * size, g * wanted[index], g * smoothing / count
+    def of_input(g, smoothing, *values):
+        shifted, wanted, total, spread = _shares(smoothing, values, count)
+        sum_of_wanted, sizes = sum(wanted), sum(map(abs, wanted))
+        for own, want in zip(shifted, wanted):
+            share = _exp(own) / total
+            beside = g * share * sizes * (1 + spread - own), g * want, g * smoothing / count
+            yield g * (share * sum_of_wanted - want), *beside
 
-        return _near(gradient, 64, steps.form, share, *operands)
+    def of_target(g, smoothing, *values):
+        shifted, _, total, spread = _shares(smoothing, (*values, *values), count)
+        for own in shifted:
+            terms = g * (1 - smoothing) * mpmath.log(total), -g * (1 - smoothing) * own
+            yield sum(terms), *terms, g * (1 + spread)
 
-    def of_target(index):
-        def gradient(g, smoothing, *values):
-            shifted, _, total, spread = _shares(smoothing, (*values, *values), count)
-            terms = [g * (1 - smoothing) * each for each in (mpmath.log(total), -shifted[index])]
-            return sum(terms), *terms, g * (1 + spread)
-
-        return _near(gradient, 64, steps.form, share, *operands[: count + 1])
-
-    return [of_input(index) for index in range(count)], [of_target(index) for index in range(count)]
+    d_input = _nears(of_input, count, 64, steps.form, share, *operands)
+    return d_input, _nears(of_target, count, 64, steps.form, share, *operands[: count + 1])
 
 
 # ---- margins ----
@@ -546,20 +554,19 @@ def cosine_embedding_loss_backward(share, input1, input2, target, *, margin, T):
     steps, count, label = _Steps(T), len(input1), decode(target, FORMATS[T])
     operands = share, steps.attribute(margin), *map(steps.of, (*input1, *input2))
 
-    def slope(own, other, index):
-        def gradient(g, margin, *values):
-            cosine, squares, beside = _cosine(values, count)
-            sign = -1 if _is(label, 1) else 1 if _is(label, -1) and cosine >= margin else 0
-            if _is(label, -1) and abs(cosine - margin) < mpf(2) ** -(steps.form.fraction_bits - 6):
-                return mpf(0), mpf("inf")  # on either side of the kink
-            terms = values[other * count + index] / mpmath.sqrt(squares[0] * squares[1]),
-            terms += (-values[own * count + index] * cosine / squares[own],)
-            size = abs(values[own * count + index]) / squares[own]
-            return sign * g * sum(terms), *(g * term for term in terms), g * size, *beside
+    def slopes(g, margin, *values):
+        cosine, squares, beside = _cosine(values, count)
+        sign = -1 if _is(label, 1) else 1 if _is(label, -1) and cosine >= margin else 0
+        if _is(label, -1) and abs(cosine - margin) < mpf(2) ** -(steps.form.fraction_bits - 6):
+            beside = [mpf("inf")]  # on either side of the kink
+        root = mpmath.sqrt(squares[0] * squares[1])
+        for index, value in enumerate(values):
+            own = squares[index >= count]
+            terms = g * values[(index + count) % (2 * count)] / root, -g * value * cosine / own
+            yield sign * sum(terms), *terms, g * value / own, *beside
 
-        return _near(gradient, 96, steps.form, *operands)
-
-    return [slope(0, 1, index) for index in range(count)], [slope(1, 0, index) for index in range(count)]
+    made = _nears(slopes, 2 * count, 96, steps.form, *operands)
+    return made[:count], made[count:]
 
 
 def _distances(margin, eps, values, count):
@@ -592,17 +599,18 @@ def triplet_margin_loss_backward(share, anchor, positive, negative, *, margin, e
     values = *map(steps.of, (*anchor, *positive, *negative)),
     operands = share, steps.attribute(margin), steps.attribute(eps), *values
 
-    def slope(signs, index):
-        def gradient(g, margin, eps, *values):
-            differences, distances, left, rounding, beside = _distances(margin, eps, values, count)
-            if abs(left) < sum((*distances, margin, *rounding)) * mpf(2) ** -(steps.form.fraction_bits - 8):
-                return mpf(0), mpf("inf")  # on either side of the kink
-            if left < 0:
-                return mpf(0), *beside
-            terms = [s * row[index] / norm for s, row, norm in zip(signs, differences, distances) if norm]
-            sizes = [rough / norm for s, rough, norm in zip(signs, rounding, distances) if norm and s]
-            return g * sum(terms), *(g * term for term in terms), *(g * size for size in sizes), *beside
+    def slopes(g, margin, eps, *values):
+        differences, distances, left, rounding, beside = _distances(margin, eps, values, count)
+        if abs(left) < sum((*distances, margin, *rounding)) * mpf(2) ** -(steps.form.fraction_bits - 8):
+            beside = [mpf("inf")]  # on either side of the kink
+        for signs in ((1, -1), (-1, 0), (0, 1)):
+            for index in range(count):
+                if left < 0:
+                    yield mpf(0), *beside
+                    continue
+                parts = [part for part in zip(signs, differences, distances, rounding) if part[0] and part[2]]
+                terms = [g * sign * row[index] / norm for sign, row, norm, _ in parts]
+                yield sum(terms), *terms, *(g * rough / norm for _, _, norm, rough in parts), *beside
 
-        return _near(gradient, 96, steps.form, *operands)
-
-    return tuple([slope(signs, index) for index in range(count)] for signs in ((1, -1), (-1, 0), (0, 1)))
+    made = _nears(slopes, 3 * count, 96, steps.form, *operands)
+    return made[:count], made[count : 2 * count], made[2 * count :]

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass
 from math import isfinite
 
-from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.names import LONGEST, check_identifier
+from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import REAL
 from skuda.codegen.type_letters import WORDS, TypeLetters
 from skuda.codegen.yaml_tree import Text
@@ -154,10 +153,6 @@ class Attributes(TypeLetters):
             self.error(self.places[name], message, "a row has one such attribute")
         else:
             self.choice = Chosen(name, REDUCTIONS, default)
-            longest = max((forms.chosen_name(self.name.value, word) for word in REDUCTIONS), key=len)
-            if not self.word and len(longest) > LONGEST:
-                message = f"the form `{longest}` would have a name of more than {LONGEST} letters"
-                self.error(self.place, message, "choose a shorter name")
 
     @property
     def how(self) -> str:

@@ -11,7 +11,7 @@ from math import isfinite
 from skuda.codegen import forms
 from skuda.codegen.attributes import NUMBER, Attributes
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.names import LONGEST, check_identifier
+from skuda.codegen.names import LONGEST_OF_FORM, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.yaml_tree import Text
@@ -166,8 +166,9 @@ class Declarations(Attributes):
                 return
         self.optional[name] = value
         self.defaults[name] = at
-        if len(forms.form_name(self.name.value, [*self.optional])) > LONGEST:
-            message = f"what the row is without its optional inputs would have a name of more than {LONGEST} letters"
+        if len(forms.form_name(self.name.value, [*self.optional])) > LONGEST_OF_FORM:
+            many = f"more than {LONGEST_OF_FORM} letters"
+            message = f"what the row is without its optional inputs would have a name of {many}"
             self.error(at, message, "choose a shorter name")
 
     def operand(self, name: Text, text: Text, match: re.Match | None) -> Operand | None:

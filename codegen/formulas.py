@@ -145,6 +145,13 @@ class Formulas(Declarations):
                 continue
             if self.choice is not None and section == "outputs":
                 self.elements[operand] = value
+                if not operand.dims or len(self.elements) > 1:
+                    message = f"`{operand.name}: {operand.signature}` is one value, which has no mean"
+                    if operand.dims:
+                        message = f"`{operand.name}` is a second output of a row with `{self.choice.name}`"
+                    help = f"`{self.choice.name}` is of the elements of one output, as they are spelled"
+                    self.error(self.texts[name.value].place, message, help)
+                    continue
                 operand, value, tail = self.reduced(operand, value, tail.strip(), formula.place)
                 if value is None:
                     continue

@@ -12,7 +12,8 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import AS, FORM
 from skuda.names import PUBLIC
 
-LONGEST = 80  # letters of a name
+LONGEST = 64  # letters of a name
+LONGEST_OF_FORM = 96  # letters of the name of a form of a row
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
 # Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`.

@@ -103,4 +103,4 @@ def declared_gradient(operator, call, named, outputs, d_outputs) -> dict:
     for operand, value in zip(operator.operation.outputs, outputs):
         everything.setdefault(f"d_{operand.name}", torch.zeros_like(value))
     made = results(backward.call_by_name(everything).run())
-    return {name: made[index] for name, index in backward.operation.gradients.items()}
+    return {name: made[index] for name, index in backward.operation.gradients.items() if index is not None}

@@ -146,9 +146,9 @@ def call(
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
-def ready_for(plan_class: type[Plan]) -> Ready | None:
-    """What serves a call that repeats the last one of an operation."""
-    return _READY.get(plan_class)
+def repeated(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple):
+    """What `run` returns of a call on a GPU that repeats a known one; None of another one."""
+    return _repeated(plan_class, values, attributes, options, None)[0]
 
 
 def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream=None):
@@ -158,18 +158,24 @@ def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple
         plan_class, values, attributes, stream: as of `call`.
         options: as of `Call`.
     """
+    made, key = _repeated(plan_class, values, attributes, options, stream)
+    if made is not None:
+        return made
+    first, others, *rest = options
+    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
+
+
+def _repeated(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream) -> tuple:
+    """What `run` returns where a call repeats a known one, else None; and the call's key, where that was looked for."""
     ready = _READY.get(plan_class)
     if ready is not None:
         made = ready(values, attributes, options, stream)
         if made is not None and type(made) is not Repeated:
-            return made
+            return made, None
     key, known = _known(plan_class, values, attributes, options)
-    if known is not None:
-        made = _repeat(plan_class, known, values, attributes, options, stream, below=True)
-        if made is not None:
-            return made
-    first, others, *rest = options
-    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
+    if known is None:
+        return None, key
+    return _repeat(plan_class, known, values, attributes, options, stream, below=True), key
 
 
 def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple) -> tuple:

@@ -27,7 +27,8 @@ _MOST_KNOWN = 1024  # sizes
 
 _TORCH = library_of_plain(torch.Tensor)
 _contiguous = _TORCH.contiguous  # on the current device
-_one, _zero = ctypes.c_int32(1), ctypes.c_int32(0)
+_factors = (ctypes.c_int32 * 2)(1, 0)
+_ONE, _ZERO = ctypes.addressof(_factors), ctypes.addressof(_factors) + 4
 
 
 class _Recommended(ctypes.Structure):
@@ -117,17 +118,15 @@ class _Product:
             raise _Refused
         self._algorithm, self._workspace = ctypes.addressof(self._found), self._found.workspace
 
-    def __call__(self, left: torch.Tensor, right: torch.Tensor, device: int, made: torch.Tensor) -> None:
+    def __call__(self, left: torch.Tensor, right: torch.Tensor, device: int, made: torch.Tensor) -> bool:
+        """Whether cuBLASLt took it."""
         room = self._workspace
         scratch = _contiguous((room,), (1,), torch.uint8) if room else None
         result = made.data_ptr()
-        _check(
-            self._call(
-                self._handle, self._product, ctypes.addressof(_one), right.data_ptr(), self._right, left.data_ptr(),
-                self._left, ctypes.addressof(_zero), result, self._made, result, self._made, self._algorithm,
-                None if scratch is None else scratch.data_ptr(), room,
-                torch._C._cuda_getCurrentRawStream(device),
-            )
+        return not self._call(
+            self._handle, self._product, _ONE, right.data_ptr(), self._right, left.data_ptr(), self._left, _ZERO,
+            result, self._made, result, self._made, self._algorithm, None if scratch is None else scratch.data_ptr(),
+            room, torch._C._cuda_getCurrentRawStream(device),
         )  # fmt: skip
 
     def __del__(self, ends=sys.is_finalizing):
@@ -183,9 +182,8 @@ def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         return made.zero_()
     left, right = left.contiguous(), right.contiguous()
     product = _product(device, left.shape[0], right.shape[0], left.shape[1])
-    if product is None or (left.data_ptr() | right.data_ptr()) % 16:
+    if product is None or (left.data_ptr() | right.data_ptr()) % 16 or not product(left, right, device, made):
         return _padded(left, right)
-    product(left, right, device, made)
     return made
 
 

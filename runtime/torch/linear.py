@@ -9,7 +9,7 @@ import torch
 import skuda
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
-from skuda.torch.int8_product import int8_product
+from skuda.torch.int8_linear import int8_linear
 from skuda.torch.shared_codes import SharedCodes
 
 CODES = {"s8": torch.int8, "e4m3": torch.float8_e4m3fn}
@@ -94,9 +94,10 @@ class Linear8Bit(torch.nn.Module):
 
     [..., in_features] to [..., out_features] of the same type; or `Codes`, which several layers may share. The scales
     are f32. Products of s8 codes are summed exactly in i32 (`torch.ops.skuda.int8_product`), and
-    `skuda.dequantize_sums` scales the sums and adds the bias, so the CPU and a GPU give the same bits. Products of
-    e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and column, in an order that is the GPU's, and
-    with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older than sm_89, they are summed in f32.
+    `skuda.dequantize_sums` scales the sums and adds the bias (both: `torch.ops.skuda.int8_linear`), so the CPU and a
+    GPU give the same bits. Products of e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and
+    column, in an order that is the GPU's, and with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older
+    than sm_89, they are summed in f32.
 
     Layers that `skuda.torch.patch` made of those of one parent quantize a tensor once that they all get.
 
@@ -165,12 +166,10 @@ class Linear8Bit(torch.nn.Module):
         return made if len(shape) == 2 else made.reshape(*shape[:-1], self.out_features)
 
     def _of_s8(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        sums, bias = int8_product(rows, self.weight), self.bias
-        if bias is None:
-            return skuda.dequantize_sums(sums, scale, self.weight_scale, dtype=dtype)
-        if bias.dtype not in (dtype, torch.float32):
+        bias = self.bias
+        if bias is not None and bias.dtype not in (dtype, torch.float32):
             bias = bias.to(dtype)
-        return skuda.dequantize_sums(sums, scale, self.weight_scale, bias, dtype=dtype)
+        return int8_linear(rows, scale, self.weight, self.weight_scale, bias, dtype)
 
     def _of_e4m3(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         scale, weight_scale, bias = scale.unsqueeze(1), self.weight_scale, self.bias

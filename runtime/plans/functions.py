@@ -44,7 +44,7 @@ _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has foun
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
 RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
-_SHAPE = 3  # where the options of a call have `shape`
+SHAPE, KEEPDIMS = 3, 4  # where the options of a call have `shape` and `keepdims`
 _named = tuple.__new__  # of several outputs; faster than a call of their class
 
 
@@ -146,6 +146,11 @@ def call(
     return _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
+def ready_for(plan_class: type[Plan]) -> Ready | None:
+    """What serves a call that repeats the last one of an operation."""
+    return _READY.get(plan_class)
+
+
 def repeated(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple):
     """What `run` returns of a call on a GPU that repeats a known one; None of another one."""
     return _repeated(plan_class, values, attributes, options, None)[0]
@@ -189,8 +194,8 @@ def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tu
             key += types  # 1.0 == 1, but is no integer
             if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
                 key += (repr(attributes),)
-        if options[_SHAPE] is not None:
-            key += (*map(type, options[_SHAPE]),)
+        if options[SHAPE] is not None:
+            key += (*map(type, options[SHAPE]),)
         return key, _FAST_PATHS.get(key)
     except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
         return None, None

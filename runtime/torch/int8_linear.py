@@ -5,17 +5,24 @@ A compiled program calls each operator through torch's dispatcher, which costs t
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 import skuda
 from skuda.arrays.libraries import library_of_plain
-from skuda.torch.int8_product import int8_product
+from skuda.torch.int8_product import int8_product, on_cpu, on_cuda
 
 _TORCH = library_of_plain(torch.Tensor)
 
 
-def _compute(rows, scale, weight, weight_scale, bias, dtype: torch.dtype) -> torch.Tensor:
-    return skuda.dequantize_sums(int8_product(rows, weight), scale, weight_scale, bias, dtype=dtype)
+def _after(product: Callable) -> Callable[..., torch.Tensor]:
+    """The layer by what multiplies its codes."""
+
+    def compute(rows, scale, weight, weight_scale, bias, dtype: torch.dtype) -> torch.Tensor:
+        return skuda.dequantize_sums(product(rows, weight), scale, weight_scale, bias, dtype=dtype)
+
+    return compute
 
 
 def _on_meta(rows, scale, weight, weight_scale, bias, dtype: torch.dtype) -> torch.Tensor:
@@ -28,9 +35,10 @@ _operators.define(
     " -> Tensor",
     tags=(torch.Tag.pt2_compliant_tag,),
 )
-_operators.impl("int8_linear", _compute, "CPU")
-_operators.impl("int8_linear", _compute, "CUDA")
+_operators.impl("int8_linear", _after(on_cpu), "CPU")
+_operators.impl("int8_linear", _after(on_cuda), "CUDA")
 _operators.impl("int8_linear", _on_meta, "Meta")
+_after_any = _after(int8_product)
 _operator = torch.ops.skuda.int8_linear.default
 
 
@@ -56,4 +64,4 @@ def int8_linear(
     """
     if torch.compiler.is_compiling() or _TORCH.watched():
         return _operator(rows, scale, weight, weight_scale, bias, dtype)
-    return _compute(rows, scale, weight, weight_scale, bias, dtype)
+    return _after_any(rows, scale, weight, weight_scale, bias, dtype)

@@ -169,11 +169,11 @@ def _product(device: int, rows: int, columns: int, depth: int) -> _Product | Non
     return found
 
 
-def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     device = left.get_device()
     if torch._C._cuda_getDevice() != device:
         with torch.cuda.device(device):
-            return _on_cuda(left, right)
+            return on_cuda(left, right)
     shape = _shape(left, right)
     made = _contiguous(shape, (shape[1], 1), torch.int32)
     if not made.numel():
@@ -196,7 +196,7 @@ def _padded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch._int_mm(left, right.t())[:rows, :columns].contiguous()
 
 
-def _on_cpu(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def on_cpu(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     _shape(left, right)
     return torch._int_mm(left, right.t())
 
@@ -227,8 +227,8 @@ def _shape(left: torch.Tensor, right: torch.Tensor) -> tuple[int, int]:
 
 _operators = torch.library.Library("skuda", "FRAGMENT")
 _operators.define("int8_product(Tensor left, Tensor right) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_operators.impl("int8_product", _on_cpu, "CPU")
-_operators.impl("int8_product", _on_cuda, "CUDA")
+_operators.impl("int8_product", on_cpu, "CPU")
+_operators.impl("int8_product", on_cuda, "CUDA")
 _operators.impl("int8_product", _on_meta, "Meta")
 _operator = torch.ops.skuda.int8_product.default
 
@@ -247,5 +247,5 @@ def int8_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         InvalidProblem: these are no matrices of int8 with rows of one length.
     """
     if not torch.compiler.is_compiling() and type(left) is torch.Tensor and left.is_cuda and not _TORCH.watched():
-        return _on_cuda(left, right)  # past the dispatcher, which takes as long as the call
+        return on_cuda(left, right)  # past the dispatcher, which takes as long as the call
     return _operator(left, right)

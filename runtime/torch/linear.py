@@ -10,6 +10,7 @@ import skuda
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
 from skuda.torch.int8_linear import int8_linear
+from skuda.torch.int8_product import int8_product
 from skuda.torch.shared_codes import SharedCodes
 
 CODES = {"s8": torch.int8, "e4m3": torch.float8_e4m3fn}
@@ -87,6 +88,22 @@ def _fused(before, inputs: tuple, code: str):
     while parameters and parameters[-1] is None:
         parameters = parameters[:-1]
     return getattr(skuda, row)(*inputs, *parameters, **options, dtype=code)
+
+
+def gated(gate: Linear8Bit, up: Linear8Bit, codes: Codes) -> Codes:
+    """The codes of silu(gate(x)) * up(x), of the codes of x: of s8 without biases in one kernel behind both products,
+    which rounds nothing between."""
+    if gate.code != "s8" or up.code != "s8" or gate.bias is not None or up.bias is not None:
+        return quantized((gate(codes), up(codes)), gate.code, before="silu_mul")
+    scale, values, dtype = codes
+    shape = values.shape
+    if values.ndim != 2:
+        values, scale = _as_matrix(values), scale.reshape(-1)
+    sums = [int8_product(values, layer.weight) for layer in (gate, up)]
+    made = skuda.sums_silu_mul_dynamic_quantize(*sums, scale, gate.weight_scale, up.weight_scale)
+    if len(shape) == 2:
+        return Codes(*made, dtype)
+    return Codes(made[0].reshape(shape[:-1]), made[1].reshape(*shape[:-1], gate.out_features), dtype)
 
 
 class Linear8Bit(torch.nn.Module):

@@ -124,6 +124,7 @@ class DescribedProgram:
             if attribute.default is not None:
                 default = attribute.default if attribute.names_axes and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
+        parts += [f'{op.choice.name}="{op.choice.default}"'] if op.choice is not None else []
         defaults = {"keepdims": False}
         said = ["without"] if self.unread else []
         rest = [name for name in (*said, *self.options, "out", "stream") if name not in required]
@@ -187,6 +188,8 @@ class DescribedProgram:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, documentation.of_attribute(op, a) + ".") for a in ordered]
+        if op.choice is not None:
+            rows.append((op.choice.name, "str", documentation.of_choice(op.choice) + "."))
         for letter, keyword in op.asked.items():
             names = "or as NumPy, ml_dtypes or torch name it"
             rows.append((keyword, letter, f"element type {letter}: {documentation.words(op, letter)}; {names}."))

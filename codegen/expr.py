@@ -217,6 +217,8 @@ class _Reader(OperatorReader):
         left, right = self.same_kind(left, right)
         if (operand := forms.unchanged(sign, left, right)) is not None:
             return operand
+        if sign == "/" and (share := self.share(left, right)) is not None:
+            return share
         bits = left.bits + right.bits if sign == "*" else max(left.bits, right.bits) + 1
         return self.arithmetic(sign, node, (left, right), bits)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
@@ -102,6 +103,17 @@ class ReductionReader(Checks):
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)
         return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def share(self, left: Node, right: Node) -> Node | None:
+        """What is divided by two numbers of elements, along different dimensions, is divided by their product, which is
+        one number of elements."""
+        if right.op != COUNT or left.op != "/" or left.args[1].op != COUNT or "/" in left.args[1].text + right.text:
+            return None
+        names = {*left.args[1].text.split(", "), *right.text.split(", ")}
+        if len(names) != left.args[1].text.count(",") + right.text.count(",") + 2:
+            return None
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return replace(left, args=(left.args[0], replace(right, text=text)))
 
     def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
         if dim.kind == DIM and dim.dims:

@@ -304,6 +304,8 @@ class Printer:
         if node.text in self._loaded:
             return self._loaded[node.text]
         value = self.placing.values[node.text]
+        if node.kind == BOOL:
+            return self.constant(value, np.bool_)
         return self.real(value) if node.kind == REAL else self.whole(int(value))
 
     def type_of(self, node: Node) -> DType:

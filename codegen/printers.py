@@ -100,7 +100,7 @@ class NumpyPrinter(Printer):
         return self.reduced[node]
 
     def count(self, node: Node) -> str:
-        return "row.count" if self.reduced else COUNTED
+        return "row.count" if node.text in {each.text for each in self.reduced} else COUNTED
 
     def smallest(self, node: Node) -> str:
         return f'row.smallest("{node.text}")'

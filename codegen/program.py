@@ -10,7 +10,7 @@ from skuda.codegen.intrinsics import COMMON_HEADER
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.model.operation import COMPUTE, Operand, Operation, Over, Reduced
+from skuda.model.operation import COMPUTE, Choice, Operand, Operation, Over, Reduced
 
 
 @dataclass(frozen=True)
@@ -226,6 +226,7 @@ class Row:
     Attributes:
         optional: inputs that may be left out, and the number that each then is.
         forms: the operations of its own that it is without one of them and those after it.
+        choice: the attribute by whose word a call selects a form; `chosen`: the forms for the words beside the default.
         by_default: whether its gradients are derived because it says nothing of them.
     """
 
@@ -238,7 +239,14 @@ class Row:
     source: str = ""
     optional: Mapping[str, int | float] = field(default_factory=dict)
     forms: Mapping[str, Row] = field(default_factory=dict)
+    choice: Choice | None = None
+    chosen: Mapping[str, Row] = field(default_factory=dict)
     by_default: bool = False
+
+    @property
+    def every(self) -> tuple[Row, ...]:
+        """The row and its forms."""
+        return (self, *self.forms.values(), *(each for form in self.chosen.values() for each in form.every))
 
     @property
     def programs(self) -> tuple[Program, ...]:

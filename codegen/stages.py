@@ -235,6 +235,7 @@ class _Splitter:
             requirements=(),
             optional=(),
             forms=(),
+            choice=None,
             same=(),
             analysis=replace(
                 op.analysis,

@@ -21,11 +21,13 @@ from skuda.codegen.intrinsics import (
     OF_LOGISTIC_QUOTIENT,
     OF_OPERATORS,
     OF_REDUCTIONS,
+    OF_SCANS,
     STEPS,
     TRANSCENDENTAL,
 )
 from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Operand
@@ -185,6 +187,11 @@ class _Flow:
             return LIMITED[node.op]
         name = node.op.removeprefix(REDUCE)
         table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
+        if node.is_scan and name not in OF_SCANS:
+            what = REDUCTIONS[name].heading.removesuffix(" along")
+            raise NotDifferentiable(node.place, f"no rule gives the gradient of `{what}`: declare it")
+        if node.is_scan:
+            return (OF_SCANS[name],)
         if name not in table:
             raise NotDifferentiable(node.place, f"`{name}` has no derivative")
         return table[name]

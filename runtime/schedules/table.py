@@ -7,8 +7,9 @@ from enum import IntEnum
 from functools import cache
 
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operand, Operation, Types
+from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
+from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -121,6 +122,37 @@ class SplitVariant(Variant):
     mode: RowMode = RowMode.WHOLE
 
 
+class ScanVariant(Variant):
+    """One schedule of scans.
+
+    Attributes:
+        threads: that hold a row, or a tile of it at a time: there are `tiles` times as many groups of a row at once.
+        tiles: that they hold at once.
+        walkers: threads that go down a row beside others; 0: threads lie along it.
+        mode: how the elements of rows lie.
+    """
+
+    threads: int = 32
+    tiles: int = 1
+    walkers: int = 0
+    mode: RowMode = RowMode.STEPPED
+
+    @property
+    def elements(self) -> int:
+        """Elements that it takes at once."""
+        return self.walkers * SCAN_GROUPS * GROUP if self.walkers else self.threads * self.tiles * GROUP
+
+    @property
+    def rows(self) -> int:
+        """Rows that a block takes."""
+        return SCAN_THREADS // (self.walkers or self.threads)
+
+
+SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
+SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
+SCAN_KERNELS = ("scan", "scan_down")
+
+
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
 # its elements, so there are few threads; the order of sums says how many, or half as many with two accumulators each.
 assert all(accumulators(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
@@ -131,6 +163,24 @@ PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clu
 STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
 _REGISTERS = 1 << 16  # of a block, 32 bits each
 _THREAD_REGISTERS = 256
+
+
+def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]:
+    """The schedules of an operation that scans; none of rows beside each other where elements are packed."""
+    if not operation.analysis.scans:
+        return ()
+    many = 4 if DTYPES[types[COMPUTE]].bits <= 32 else 2
+    shapes = (4, 1), (32, 1), (SCAN_THREADS, 1), (SCAN_THREADS, many)
+    found = []
+    for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
+        layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
+        for threads, tiles in shapes:
+            name = f"x{tiles}{suffix}" if tiles > 1 else suffix
+            found.append(ScanVariant("scan", layout, name, threads, tiles, 0, mode))
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    if rows and not any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+        found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
+    return tuple(found)
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
@@ -186,7 +236,7 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
-    once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    once = analysis.scans or analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
 
@@ -250,6 +300,8 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """
     if operation.analysis.stages:
         return (STAGES,)
+    if operation.analysis.scans:
+        return scan_variants(operation, types)
     if operation.analysis.over:
         rows = row_variants(operation, types), cluster_variants(operation), split_variants(operation, types)
         packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
@@ -289,6 +341,8 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
     if isinstance(variant, SplitVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
+    if isinstance(variant, ScanVariant):
+        return f"{variant.kernel}{variant.walkers or variant.threads}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -422,6 +476,10 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
+def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
+    return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
+
+
 def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, bool]:
     return variant.lanes, variant.mode is RowMode.WHOLE
 
@@ -471,6 +529,13 @@ SCHEDULES = {
         Schedule(
             "across", "rows beside each other, reduced by several blocks", "split_across.cuh", "split_reduction",
             abi.SPLIT_ARGUMENTS, _across_arguments, ("finish",),
+        ),
+        Schedule(
+            "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments
+        ),
+        Schedule(
+            "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",
+            abi.ROW_ARGUMENTS, _scan_arguments,
         ),
         Schedule(
             "finish", "partial results of split reductions, joined", "split_finish.cuh", "split_reduction",

@@ -9,6 +9,7 @@ from skuda.errors import Unsupported
 from skuda.model.operation import Operand, Operation, Types
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
+from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts, outer_of
 from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
@@ -32,6 +33,9 @@ class ScanKernels(RowKernels):
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
         rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
+        output = operands.index(self.operation.outputs[0])
+        axes = sorted(rows.axes, key=lambda axis: -abs(axis.strides[output]))  # neighbours last: rows have no order
+        rows = Rows(merged(axes, 1), rows.inner, rows.last, None)
         mode = self.mode_of(layouts, arrays, rows, [self.operation.runs_along(operand) for operand in operands])
         variant = self._variant(rows, mode, operands)
         count = prod(axis.extent for axis in rows.axes)

@@ -169,7 +169,14 @@ def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]
     """The schedules of an operation that scans; none of rows beside each other where elements are packed."""
     if not operation.analysis.scans:
         return ()
-    many = 4 if DTYPES[types[COMPUTE]].bits <= 32 else 2
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    packed = any(DTYPES[operation.word(o, types)].packed for o in operation.operands)
+    return _scan_variants(4 if DTYPES[types[COMPUTE]].bits <= 32 else 2, rows and not packed)
+
+
+@cache
+def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
+    """With so many tiles of a long row at once; `down`: and for rows beside each other."""
     shapes = (4, 1), (32, 1), (SCAN_THREADS, 1), (SCAN_THREADS, many)
     found = []
     for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
@@ -177,8 +184,7 @@ def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]
         for threads, tiles in shapes:
             name = f"x{tiles}{suffix}" if tiles > 1 else suffix
             found.append(ScanVariant("scan", layout, name, threads, tiles, 0, mode))
-    rows = any(dim.name not in operation.along for dim in operation.space)
-    if rows and not any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
+    if down:
         found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
     return tuple(found)
 

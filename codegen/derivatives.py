@@ -27,8 +27,8 @@ from skuda.codegen.intrinsics import (
 )
 from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
-from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.output_reuse import reading_outputs
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Operand
 

@@ -23,8 +23,8 @@ class Node:
 
     Attributes:
         op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), the name of an intrinsic; `reduce max` and
-            the like, and of scans (`reduce scan cumsum reverse`); "count", the number of elements that a reduction is over; "stored", a value as an output
-            holds it; "smallest", the least positive value of a type.
+            the like, and of scans (`reduce scan cumsum reverse`); "count", the number of elements that a reduction is
+            over; "stored", a value as an output holds it; "smallest", the least positive value of a type.
         args: the operands.
         kind: REAL, INT, BOOL, or DIM.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.

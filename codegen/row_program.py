@@ -77,10 +77,11 @@ class RowProgram(ProgramInCuda):
         """What a row shares: its length, what it is given, what passes find, the outputs that it has one of."""
         row = self.row
         given = [(self.field(item).type, name) for item, name in row.given.items()]
-        found = [(CPP.get(value.kind, "C"), value.name) for each in row.passes[:-1] for value in each.values if not value.scan]
+        made = [value for each in row.passes[:-1] for value in each.values if value.scan is None]
+        found = [(CPP.get(value.kind, "C"), value.name) for value in made]
         flags = [("bool", name) for name in row.finite.values()]
-        made = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
-        return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *made]]
+        stored = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
+        return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *stored]]
 
     @property
     def inputs(self) -> list[str]:

@@ -259,7 +259,8 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
         outer, single = ((3,), (), (2, 2), (37,)), (3,)
         if isinstance(variant, table.ScanVariant):
             most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
-            long = (70_008, 2 * most + 3, 70_003, 6149) if variant.walkers > 1 or variant.tiles > 1 else (most, most - 3)
+            unbounded = variant.walkers > 1 or variant.tiles > 1
+            long = (70_008, 2 * most + 3, 70_003, 6149) if unbounded else (most, most - 3)
             lengths = (*long, most // 2 + 8, most // 4 + 16, 9, 1)
     along, block = operation.along, operation.block
     if block:

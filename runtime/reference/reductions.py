@@ -137,7 +137,7 @@ class Rows:
         return self._scanned(values, "cummin", exclusive, reverse)
 
     def logcumsumexp(self, values, exclusive: bool = False, reverse: bool = False):
-        """The logarithm of the sum of exponentials of each element and those before it in its row, in the order of `model.scan_order`."""
+        """The logarithm of the sum of exponentials of each element and those before it in its row, in that order."""
         return self._scanned(values, "logcumsumexp", exclusive, reverse)
 
     def stored(self, values, element: str):

@@ -47,8 +47,8 @@ class ScanKernels(RowKernels):
         return Geometry(variant, -(-count // variant.rows), head, strides, SCAN_THREADS)
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:
-        """Threads that lie along rows; where rows are neighbours, as most of what is read and written lies, threads that
-        go down them."""
+        """Threads that lie along rows; where rows are neighbours in most of what is read and written, threads that go
+        down them."""
         if mode is RowMode.STEPPED and self._down and rows.axes:
             full = [position for position, operand in enumerate(operands) if operand.dims == self.operation.space]
             beside = sum(rows.axes[-1].strides[position] == 1 for position in full)

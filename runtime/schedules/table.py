@@ -126,8 +126,8 @@ class ScanVariant(Variant):
     """One schedule of scans.
 
     Attributes:
-        threads: that hold a row, or a tile of it at a time: there are `tiles` times as many groups of a row at once.
-        tiles: that they hold at once.
+        threads: that hold a row, or tiles of it at a time.
+        tiles: how many.
         walkers: threads that go down a row beside others; 0: threads lie along it.
         mode: how the elements of rows lie.
     """
@@ -242,7 +242,9 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
-    once = analysis.scans or analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    if analysis.scans:
+        return ()
+    once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
 

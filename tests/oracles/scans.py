@@ -2,8 +2,8 @@
 
 logcumsumexp joins two values as max + log1p(exp(min - max)). A join is off by at most u of its result and 4 u beside
 (those of exp, of log1p and of the difference), u = 2^-p, and hands on at most the larger error of the two. Of n
-elements none is in more than n - 1 joins, so the scan is off by at most (n - 1) u (M + 4), M being the largest magnitude
-of an element, and log n. Its gradient is a difference of two such scans, from the other end.
+elements none is in more than n - 1 joins, so the scan is off by at most (n - 1) u (M + 4), M being the largest
+magnitude of an element, and log n. Its gradient is a difference of two such scans, from the other end.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The order in which scans are made, on the CPU and in every kernel.
 
 A scan gives each element of a row the sum (product, extreme, ...) of the elements up to it. Its order depends on the
-A scan gives each element of a row the sum (product, extreme, ...) of the elements up to it. Its order depends on the
 length of the row and the place of the element alone, counted from the end at which the scan begins:
 
-   the other;
+1. eight neighbours, counted from the row's start, are a group: `sum_order.GROUP`. Within it elements are added one
+   after the other;
 2. of 32 groups, a warp, totals are scanned as a tree (Sklansky's): with groups of 1, 2, 4, 8, 16, the total of the
    first half is added before each of the second half;
 3. of 8 warps, a tile, totals are scanned by the same tree;

@@ -102,7 +102,7 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:
-            plan._kernels.few_blocks = 0
+            plan._kernels.few_blocks = plan._kernels.few_rows = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -230,7 +230,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     rows = isinstance(entry.variant, table.RowVariant)
     clusters = isinstance(entry.variant, table.ClusterVariant)
     columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
-    return entry.variant in FOR_MANY or rows or clusters or columns, is_alternative(entry), rows
+    scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
+    return entry.variant in FOR_MANY or rows or clusters or columns or scans, is_alternative(entry), rows
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
@@ -260,6 +261,7 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
         if isinstance(variant, table.ScanVariant):
             most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
             unbounded = variant.walkers > 1 or variant.tiles > 1
+            most = 40_000 if variant.parts else most
             long = (70_008, 2 * most + 3, 70_003, 6149) if unbounded else (most, most - 3)
             lengths = (*long, most // 2 + 8, most // 4 + 16, 9, 1)
     along, block = operation.along, operation.block

@@ -10,13 +10,6 @@ template <typename P, int WALKERS_> struct ScanDownSchedule {
   static constexpr int WALKERS = WALKERS_, ROWS = SCAN_THREADS / WALKERS;
 };
 
-// The row of a thread.
-template <typename P> struct DownRow {
-  static constexpr bool plain = false;
-  RowSpace::Position position;
-  __device__ i64 plain_offset(const Strides&) const { return 0; }
-};
-
 // What a thread has of one scan.
 template <typename S, typename Make> struct DownScan {
   using How = typename Make::How;

@@ -3,7 +3,7 @@
 #pragma once
 #include "row_schedule.cuh"
 
-constexpr int SCAN_WARP = 32, SCAN_TILE = 8, SCAN_SEGMENT = 32;  // groups of a warp, warps of a tile, tiles of a segment
+constexpr int SCAN_WARP = 32, SCAN_TILE = 8, SCAN_SEGMENT = 16;  // groups of a warp, warps of a tile, tiles of a segment
 constexpr int SCAN_THREADS = SCAN_WARP * SCAN_TILE;              // of a block
 
 // The passes of a program that scans.
@@ -80,6 +80,13 @@ template <typename Make> struct ScanGroup {
       return How::of(all, of[lane]);
     }
   }
+};
+
+// Where a row lies, whichever block has it.
+template <typename P> struct DownRow {
+  static constexpr bool plain = false;
+  RowSpace::Position position;
+  __device__ i64 plain_offset(const Strides&) const { return 0; }
 };
 
 // What a row has before a tile: the tiles of this segment, and the segments.

@@ -8,17 +8,17 @@ length of the row and the place of the element alone, counted from the end at wh
 2. of 32 groups, a warp, totals are scanned as a tree (Sklansky's): with groups of 1, 2, 4, 8, 16, the total of the
    first half is added before each of the second half;
 3. of 8 warps, a tile, totals are scanned by the same tree;
-4. the totals of 32 tiles, a segment, are added one after the other, and so are those of segments.
+4. the totals of 16 tiles, a segment of 32768 elements, are added one after the other, and so are those of segments.
 
 An element is ((segments before + tiles before) + warps before) + groups before, then its value within the group. What a
 scan begins at the end of a row begins with its last group, which may be a short one.
 
 Nothing counts as -0 (1 in a product, the least value in a maximum), which changes no bit of what it is joined with. So
-a sum of elements in s segments is off by at most 52 + s units in the last place of the sum of their magnitudes.
+a sum of elements in s segments is off by at most 36 + s units in the last place of the sum of their magnitudes.
 """
 
 from __future__ import annotations
 
 WARP_GROUPS = 32  # groups whose totals are scanned as a tree
 TILE_WARPS = 8  # warps whose totals are
-SEGMENT_TILES = 32  # tiles whose totals are added one after the other
+SEGMENT_TILES = 16  # tiles whose totals are added one after the other

@@ -12,19 +12,44 @@ from skuda.schedules.abi import AXES
 from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts, outer_of
 from skuda.schedules.row_reduction import RowKernels, Rows
-from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
+from skuda.schedules.table import SCAN_SEGMENT, SCAN_THREADS, RowMode, ScanVariant, scan_variants
 
 _WARP = 32  # rows beside each other that a warp goes down
+_BYTES = 8  # of the total of a segment
 
 
 class ScanKernels(RowKernels):
-    """Geometry of an operation that scans, at fixed types and sizes."""
+    """Geometry of an operation that scans, at fixed types and sizes.
+
+    Attributes:
+        few_rows: rows that leave a GPU idle where a block has each of them.
+    """
+
+    few_rows = 264
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
         found = scan_variants(operation, types)
-        self._along = {mode: [each for each in found if each.mode is mode and not each.walkers] for mode in RowMode}
+        along = [each for each in found if not each.walkers and not each.parts]
+        self._along = {mode: [each for each in along if each.mode is mode] for mode in RowMode}
+        self._parts = {each.mode: each for each in found if each.parts}
         self._down = [each for each in found if each.walkers]
+        extents = {name: prod(size) if isinstance(size, tuple) else size for name, size in sizes.items()}
+        lengths = [extents[dim.name] for dim in operation.space if dim.name in self.along]
+        self._length = prod(lengths)
+        self._rows = prod(extents[dim.name] for dim in operation.space) // max(1, self._length)
+        blocks = self._rows * self._segments
+        self._bytes = _BYTES * operation.analysis.scans * blocks
+        self.workspace = self._bytes if self._in_parts else 0
+
+    @property
+    def _segments(self) -> int:
+        return -(-self._length // SCAN_SEGMENT)
+
+    @property
+    def _in_parts(self) -> bool:
+        """Whether several blocks have a row."""
+        return self._segments > 1 and self._rows < self.few_rows
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
@@ -44,6 +69,10 @@ class ScanKernels(RowKernels):
             outer=outer_of([axis.extent for axis in rows.axes]),
         )  # fmt: skip
         strides = self.strides_of(operands, arrays, rows)
+        if variant.parts:
+            blocks = count * self._segments
+            finish = blocks, SCAN_THREADS
+            return Geometry(variant, blocks, head, strides, SCAN_THREADS, finish, self._bytes)
         return Geometry(variant, -(-count // variant.rows), head, strides, SCAN_THREADS)
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:
@@ -54,4 +83,6 @@ class ScanKernels(RowKernels):
             beside = sum(rows.axes[-1].strides[position] == 1 for position in full)
             if 2 * beside >= len(full) and rows.axes[-1].extent >= _WARP // 2:
                 return next((each for each in self._down if rows.length <= each.elements), self._down[-1])
+        if self._in_parts:
+            return self._parts[mode]
         return next((each for each in self._along[mode] if rows.length <= each.elements), self._along[mode][-1])

@@ -9,7 +9,7 @@ from functools import cache
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
+from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -129,6 +129,7 @@ class ScanVariant(Variant):
         threads: that hold a row, or tiles of it at a time.
         tiles: how many.
         walkers: threads that go down a row beside others; 0: threads lie along it.
+        parts: whether several blocks have a row.
         mode: how the elements of rows lie.
     """
 
@@ -136,6 +137,7 @@ class ScanVariant(Variant):
     tiles: int = 1
     walkers: int = 0
     mode: RowMode = RowMode.STEPPED
+    parts: bool = False
 
     @property
     def elements(self) -> int:
@@ -150,7 +152,8 @@ class ScanVariant(Variant):
 
 SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
 SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
-SCAN_KERNELS = ("scan", "scan_down")
+SCAN_SEGMENT = SEGMENT_TILES * SCAN_THREADS * GROUP  # elements, of which several blocks have a row
+SCAN_KERNELS = ("scan", "scan_parts", "scan_down")
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
@@ -184,6 +187,7 @@ def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
         for threads, tiles in shapes:
             name = f"x{tiles}{suffix}" if tiles > 1 else suffix
             found.append(ScanVariant("scan", layout, name, threads, tiles, 0, mode))
+        found.append(ScanVariant("scan_parts", layout, suffix, SCAN_THREADS, many, 0, mode, True))
     if down:
         found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
     return tuple(found)
@@ -350,7 +354,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     if isinstance(variant, SplitVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
     if isinstance(variant, ScanVariant):
-        return f"{variant.kernel}{variant.walkers or variant.threads}{variant.suffix}"
+        return f"{variant.kernel}{'' if variant.parts else variant.walkers or variant.threads}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -485,6 +489,8 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
+    if variant.parts:
+        return variant.tiles, int(variant.mode)
     return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
 
 
@@ -540,6 +546,13 @@ SCHEDULES = {
         ),
         Schedule(
             "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments
+        ),
+        Schedule(
+            "scan_parts", "a row scanned by several blocks", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
+            _scan_arguments, ("scan_rest",),
+        ),
+        Schedule(
+            "scan_rest", "the outputs of such a row", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments
         ),
         Schedule(
             "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",

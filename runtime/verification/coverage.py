@@ -163,7 +163,7 @@ def schedule(variant: Variant) -> tuple:
     if isinstance(variant, SplitVariant):
         return variant.kernel, variant.mode, variant.lanes > 0
     if isinstance(variant, ScanVariant):
-        return variant.kernel, variant.mode, variant.tiles
+        return variant.kernel, variant.mode, variant.tiles > 1
     return variant.kernel, variant.suffix
 
 

@@ -83,12 +83,14 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
     return {name: None if node.op == "number" and float(node.text) == 0 else node for name, node in best.items()}
 
 
-def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, int, int, int]:
-    """Arrays that are read for each element, reductions, elementary functions, operations of some formulas."""
+def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, ...]:
+    """Scans of scans, which no kernel makes; then arrays that are read for each element, reductions, elementary
+    functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
     arrays = {part.text for part in parts if part.op == "name" and part.dims == space}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
-    return len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
+    nested = sum(part.is_scan and bool(part.args[0].scans()) for part in parts)
+    return nested, len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
 
 
 class _Flow:

@@ -242,6 +242,11 @@ OF_SCANS: dict[str, str] = {
     "scan cumsum reverse": "cumsum(g, along=d)",
     "scan cumsum exclusive": "cumsum(g, along=d, exclusive=True, reverse=True)",
     "scan cumsum exclusive reverse": "cumsum(g, along=d, exclusive=True)",
+    # The parts of positive and of negative gradients, in logarithms: no factor of a term leaves the range.
+    "scan logcumsumexp": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d, reverse=True) + a)"
+                         " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d, reverse=True) + a))",
+    "scan logcumsumexp reverse": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d) + a)"
+                                 " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d) + a))",
 }
 # Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
 OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")

@@ -44,8 +44,8 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _gradients, _constants, _functions,
-                _absent)  # fmt: skip
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _gradients,
+                _constants, _functions, _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
 
@@ -143,9 +143,9 @@ def _reductions() -> Iterator[str]:
 
 def _scans() -> Iterator[str]:
     yield "## Scans\n"
-    yield "A scan makes a value for each element, of it and those before it in its row: `along=d`, or `along=(n, d)`, whose"
-    yield "elements are counted in row-major order. `exclusive=True` leaves the element itself out, `reverse=True` begins at"
-    yield "the end. The scans of a direction run along the same dimensions, from the same end, beside no reductions.\n"
+    yield "A scan makes a value for each element, of it and those before it in its row: `along=d`, or `along=(n, d)`,"
+    yield "in row-major order. `exclusive=True` leaves the element itself out, `reverse=True` begins at the end. The scans"
+    yield "of a direction run along the same dimensions, from the same end, beside no reductions.\n"
     rows = [(f"`{row.call('x', 'd')}`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
             for row in REDUCTIONS.values() if isinstance(row, Scan) and not row.options]  # fmt: skip
     yield from _table(("call", "meaning", "rule"), rows)

@@ -95,7 +95,8 @@ CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
 # Operations, or directions of such, whose kernels differ from another's by a step or two: measured at few shapes.
 ALIKE = frozenset(
-    """amin argmin norm1 std any all count_nonzero rms_normalize standardize
+    """cumsum_exclusive cumsum_reverse cumsum_backward cumprod cummax cummin logcumsumexp_backward
+    cumsum_exclusive_backward cumsum_reverse_backward amin argmin norm1 std any all count_nonzero rms_normalize standardize
     amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
     mean_backward prod_backward
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
@@ -139,9 +140,10 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         found = []
         if movable or space[-1].name in names:
             found += [(shape, {}) for shape in (_ROWS if full else _REDUCED_ROWS)]
-        if (movable and not full) or space[-1].name not in names:
+        scans = bool(operation.analysis.scans)
+        if (movable and (scans or not full)) or space[-1].name not in names:
             found += [(shape, {"axis": 0} if movable else {}) for shape in _COLUMNS]
-        if movable and not full:
+        if movable and (scans or not full):
             found.append((FLAT, {}))
     for shape, attributes in found:
         yield Shape(_fitted(shape.extents, operation), shape.layout), attributes

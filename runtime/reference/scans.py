@@ -9,6 +9,7 @@ import numpy as np
 
 from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
 from skuda.model.sum_order import GROUP
+from skuda.reference.elementary import exp
 
 
 class Join(NamedTuple):
@@ -46,7 +47,7 @@ def _extreme(found, a, b, joined: np.ufunc):
 
 def _log_of_sum(a, b):
     """max + log1p(exp(min - max)); the greater one where that is infinite, or the other one is -inf."""
-    from skuda.reference.formulas import exp, log1p
+    from skuda.reference.powers import log1p  # few scans ask for it
 
     high, low = _largest(a, b), _smallest(a, b)
     joined = high + log1p(exp(low - high))

@@ -41,7 +41,8 @@ def _schema() -> dict:
     )
     gradients = table(rf"{formula}|^\s*(d_\w+|{CONSTANT}|{DERIVED})\s*$", "the gradients")
     of_gradients = "name: formula, for the gradients alone: it may name outputs and their gradients too."
-    gradients["patternProperties"] = {f"^(?!{LET}$){IDENTIFIER.pattern}$": each for each in gradients["patternProperties"].values()}
+    (formulas,) = gradients["patternProperties"].values()
+    gradients["patternProperties"] = {f"^(?!{LET}$){IDENTIFIER.pattern}$": formulas}
     gradients["properties"] = {LET: {**lets, "description": of_gradients}}
     row = {
         "type": "object",

@@ -144,8 +144,8 @@ def _reductions() -> Iterator[str]:
 def _scans() -> Iterator[str]:
     yield "## Scans\n"
     yield "A scan makes a value for each element, of it and those before it in its row: `along=d`, or `along=(n, d)`,"
-    yield "in row-major order. `exclusive=True` leaves the element itself out, `reverse=True` begins at the end. The scans"
-    yield "of a direction run along the same dimensions, from the same end, beside no reductions.\n"
+    yield "in row-major order. `exclusive=True` leaves the element itself out, `reverse=True` begins at the end. All"
+    yield "scans of a direction run along the same dimensions, from the same end, beside no reductions.\n"
     rows = [(f"`{row.call('x', 'd')}`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
             for row in REDUCTIONS.values() if isinstance(row, Scan) and not row.options]  # fmt: skip
     yield from _table(("call", "meaning", "rule"), rows)

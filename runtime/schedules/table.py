@@ -145,6 +145,11 @@ class ScanVariant(Variant):
         return self.walkers * SCAN_GROUPS * GROUP if self.walkers else self.threads * self.tiles * GROUP
 
     @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return SCAN_THREADS
+
+    @property
     def rows(self) -> int:
         """Rows that a block takes."""
         return SCAN_THREADS // (self.walkers or self.threads)
@@ -202,7 +207,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
     )
-    if operation.of_alternative:
+    if operation.of_alternative or operation.analysis.scans:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
     if not split_variants(operation, types):

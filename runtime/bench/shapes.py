@@ -143,7 +143,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         if movable or space[-1].name in names:
             found += [(shape, {}) for shape in (_SCANNED if scans else _ROWS if full else _REDUCED_ROWS)]
         if (movable and (scans or not full)) or space[-1].name not in names:
-            found += [(shape, {"axis": 0} if movable else {}) for shape in _COLUMNS]
+            found += [(shape, {"axis": 0} if movable else {}) for shape in (_COLUMNS[-1:] if scans else _COLUMNS)]
         if movable and (scans or not full):
             found.append((FLAT, {}))
     for shape, attributes in found:

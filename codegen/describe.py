@@ -256,7 +256,7 @@ class DescribedProgram:
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
         rules = [(name, row.rule) for name, row in FUNCTIONS.items() if name in used and row.rule]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
-        return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
+        return rules + [(row.heading, row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 
 
 def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
@@ -267,8 +267,8 @@ def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
     for operand in program.operation.outputs:
         node = program.formulas[operand.name]
         for reduction in node.reductions():
-            method = REDUCTIONS[reduction.op.removeprefix(REDUCE)].numpy
-            steps.setdefault(program.reduced[reduction], f"row.{method}({printer.text(reduction.args[0])})")
+            row = REDUCTIONS[reduction.op.removeprefix(REDUCE)]
+            steps.setdefault(program.reduced[reduction], row.of_rows(printer.text(reduction.args[0])))
         results[operand.name] = printer.text(node)
         if operand.name in program.named:
             steps[operand.name] = f'row.stored({results[operand.name]}, "{operand.element}")'

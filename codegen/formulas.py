@@ -12,8 +12,9 @@ from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.ranges import misfits
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.operation import Attribute, Operand
 
@@ -253,6 +254,7 @@ class Formulas(Declarations):
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
         counts = sorted((c for _, node in formulas.values() for c in node.counts()), key=lambda count: count.text)
         over = list(dict.fromkeys(r.text for r in (*reductions, *counts)))
+        self.check_scans(section, list(dict.fromkeys(reductions)))
         for count in counts if not reductions else ():
             if "/" in count.text:
                 message = f"`{section}:` counts the elements of blocks, and reduces none"
@@ -278,6 +280,31 @@ class Formulas(Declarations):
             place = next(r.place for r in (*reductions, *counts) if r.text == over[0])
             self.error(place or self.place, f"`{name}` is any number of axes, blocks are along one")
         return over if reductions else []
+
+    def check_scans(self, section: str, reductions: list[Node]) -> None:
+        """Whether a section that scans is one kernel's: all of its scans at once, in one direction."""
+        scans = [each for each in reductions if each.is_scan]
+        if not scans:
+            return
+        first = REDUCTIONS[scans[0].op.removeprefix(REDUCE)]
+        for other in reductions:
+            row = REDUCTIONS[other.op.removeprefix(REDUCE)]
+            message = ""
+            if not other.is_scan:
+                message = f"`{section}:` scans, and reduces with `{row.name}`"
+                help = "a direction that scans has no reductions: give their values as an input"
+            elif any(part.is_scan for part in other.args[0].parts()):
+                message = f"`{section}:` scans what is made of a scan"
+                help = "make the inner one with an operation of its own"
+            elif other.text != scans[0].text:
+                message = f"`{section}:` scans along `{scans[0].text}` and along `{other.text}`"
+                help = "the scans of a direction run along the same dimensions"
+            elif row.reverse != first.reverse:
+                message = f"`{section}:` scans from both ends"
+                help = "all scans of a direction begin at the same end"
+            if message:
+                self.error(other.place or self.place, message, help)
+                return
 
     def check_stages(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether each output of a section that reduces over several things is one value for each element, or for each

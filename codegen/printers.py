@@ -192,7 +192,7 @@ class SpecPrinter(Printer):
 
     def reduction(self, node: Node) -> str:
         over = f"({node.text})" if "," in node.text else node.text
-        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
+        return REDUCTIONS[node.op.removeprefix(REDUCE)].call(self.text(node.args[0]), over)
 
     def number(self, node: Node) -> str:
         return node.text  # as a row spells it

@@ -70,6 +70,11 @@ class Program:
         return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
 
     @property
+    def scans(self) -> tuple[Node, ...]:
+        """The scans among these."""
+        return tuple(each for each in self.reductions if each.is_scan)
+
+    @property
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
@@ -77,6 +82,7 @@ class Program:
         formulas, reductions = self.written_out, self.reductions
         if (
             len({r.text for r in reductions}) != 1
+            or self.scans
             or op.block
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
@@ -119,6 +125,7 @@ class Program:
         op = self.operation
         words = {op.word(operand, types) for types in op.combinations for operand in op.operands}
         apart = bool(words & {*APART}) or any(loaded(op, operand.element) != operand.element for operand in op.operands)
+        found |= {REDUCTIONS[scan.op.removeprefix(REDUCE)].header for scan in self.scans} - {""}
         return found | ({HEADER} if wraps or apart else set())
 
     @property

@@ -99,6 +99,9 @@ def _section(row: Row) -> Section:
         if not program.operation.analysis.over:
             found.add("elementwise.cuh")
             continue
+        if program.operation.analysis.scans:
+            found |= {table.SCHEDULES[kernel].header for kernel in table.SCAN_KERNELS}
+            continue
         kernels = ["row"] if program.passes else []
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []

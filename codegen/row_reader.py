@@ -349,7 +349,8 @@ class RowReader(Formulas):
         )
         operation = analysed(operation, of_some=program.of_some)
         whole = analysed(
-            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated
+            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated,
+            scans=len(program.scans),
         )
         program = replace(program, operation=whole)
         if not is_staged(program):

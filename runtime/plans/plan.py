@@ -236,6 +236,10 @@ class Plan:
         """What says how a call is launched."""
         if not self.operation.analysis.over:
             return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
+        if self.operation.analysis.scans:
+            from skuda.schedules.scans import ScanKernels
+
+            return ScanKernels(self.operation, self.types, self.sizes)
         from skuda.schedules.row_reduction import RowKernels  # a first elementwise call does not wait for it
 
         kernels = RowKernels(self.operation, self.types, self.sizes)

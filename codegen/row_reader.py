@@ -11,6 +11,7 @@ from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
 from skuda.codegen.formulas import Formulas
+from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
@@ -88,7 +89,7 @@ class RowReader(Formulas):
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
         row = replace(row, by_default=backward is not None and not said)
-        return row if self.absent else derived.in_all_forms(replace(row, forms=self.forms(row)))
+        return row if self.absent else as_stored(derived.in_all_forms(replace(row, forms=self.forms(row))))
 
     def forms(self, row: Row) -> dict[str, Row]:
         """The operations that the row is without an optional input and those after it, by the first of them."""

@@ -44,7 +44,7 @@ class CppPrinter(Printer):
         return f"C(::smallest<{node.text}>)"
 
     def spelling(self, node: Node) -> str:
-        return INTRINSICS[node.op].spelled("cuda", node.text) if node.op in HALVED else super().spelling(node)
+        return INTRINSICS[node.op].spelled("cuda", node.precise_as) if node.op in HALVED else super().spelling(node)
 
     def text(self, node: Node, outer: int = 0) -> str:
         return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
@@ -136,7 +136,7 @@ class ElementPrinter(CppPrinter):
 
     def prepared(self, rule: Lowering, found: dict[str, Node], output: str = "") -> str:
         """What a lowering rule makes of a value; `output`: the element of the output that stores it."""
-        precise_as = found.pop(PRECISION).text if PRECISION in found else ""
+        precise_as = found.pop(PRECISION).precise_as if PRECISION in found else ""
         words = {f"{name}_type": self.type_of(node) for name, node in found.items()}
         words[PRECISION] = f", {precise_as}" if precise_as else ""
         if rule.holder:

@@ -153,14 +153,13 @@ def _program(program: Program) -> Program:
 
     def marked(node: Node) -> Node:
         if node not in known:
-            args = tuple(map(marked, node.args))
-            text = LETTER if node.op in HALVED else node.text
-            known[node] = replace(node, args=args, text=text) if (args, text) != (node.args, node.text) else node
+            letter = LETTER if node.op in HALVED else ""
+            known[node] = replace(node, args=tuple(map(marked, node.args)), precise_as=letter)
         return known[node]
 
-    formulas = {name: marked(node) for name, node in program.formulas.items()}
-    if formulas == program.formulas:
+    if not any(node.intrinsics() & HALVED for node in program.formulas.values()):
         return program
+    formulas = {name: marked(node) for name, node in program.formulas.items()}
     called = {marked(node): name for node, name in program.called.items()}
     operation = analysed(program.operation, precise_as=LETTER)
     return replace(program, formulas=formulas, called=called, operation=operation)

@@ -110,7 +110,7 @@ class NumpyPrinter(Printer):
         return f'row.smallest("{node.text}")'
 
     def spelling(self, node: Node) -> str:
-        return INTRINSICS[node.op].spelled("numpy", node.text) if node.op in HALVED else super().spelling(node)
+        return INTRINSICS[node.op].spelled("numpy", node.precise_as) if node.op in HALVED else super().spelling(node)
 
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
     # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |

@@ -36,7 +36,7 @@ from .floats import NAN, Format, Value, decode, encode, floor_log2, power_of_two
 _PRECISION = 140  # bits in which exp and log are evaluated
 _UNITS = Fraction(3, 2)  # in the last place
 _HALF = {"f16": Fraction(1, 2**14), "bf16": Fraction(1, 2**11)}  # how far off functions of rows of these are
-_LEFT = Fraction(1, 2**40)  # as far may ndtr and the slope of gelu be off for f16, which cannot store so little
+_LEFT = Fraction(1, 2**39)  # as far may ndtr and the slope of gelu be off for f16, which cannot store so little
 _FAR = 1200  # |x| from which e^x is 0 or infinite in every format
 
 

@@ -138,7 +138,7 @@ class ElementPrinter(CppPrinter):
         """What a lowering rule makes of a value; `output`: the element of the output that stores it."""
         precise_as = found.pop(PRECISION).precise_as if PRECISION in found else ""
         words = {f"{name}_type": self.type_of(node) for name, node in found.items()}
-        words[PRECISION] = f", {precise_as}" if precise_as else ""
+        words |= {PRECISION: f", {precise_as}", "precise": "_as"} if precise_as else {PRECISION: "", "precise": ""}
         if rule.holder:
             words["object"] = self.object(rule, found, words | {"output": output})
         words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}

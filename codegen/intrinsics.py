@@ -85,8 +85,9 @@ def _elementary(module: str, name: str, cuda: str, latex: str, limits: str, arit
     return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=(1, 1))
 
 
-HALF_HEADER = "half_precision.cuh"  # has exp as precise as f16 and bf16
 COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
+# What sources include in place of a header whose functions are to be as precise as f16 and bf16.
+HALF_HEADERS = {COMMON_HEADER: "half_precision.cuh", "erf.cuh": "half_erf.cuh"}
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
     Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",

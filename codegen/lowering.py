@@ -38,7 +38,8 @@ class Lowering:
         pattern: in the formula language. It names x, y, u: values; s, low, high, ...: see `once`; d: a dimension.
         becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`.
             `FAST` is the form that is wanted; `usual`, of a row, the flag that becomes false where that does not hold.
-            `{precision}` is the type letter that the pattern's function is as precise as, after a comma, if it names one.
+            `{precision}` is the type letter that the pattern's function is as precise as, after a comma, and
+            `{precise}` is `_as`, if it names one.
         sites: where it holds.
         once: the names that the elements of a run (of a row) must share.
         each: the names that must differ between them.
@@ -91,9 +92,9 @@ LOWERINGS = (
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # What is computed in a quick form first.
-    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW, each=("x", "u"),
-             finite_with=("x", "u")),
-    Lowering("exp(x)", "row_exponential<FAST{precision}>({x}, usual)", ROW, each=("x",)),
+    Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
+             each=("x", "u"), finite_with=("x", "u")),
+    Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
     # Extremes of what is finite: whether elements are is asked of a group of them.
     Lowering("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude", (Site.REDUCTION, Site.EXTREME)),

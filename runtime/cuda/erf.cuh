@@ -6,11 +6,19 @@
 // f64, so products and sums of f64 are rounded one by one, and only exact remainders are fused: NumPy finds these by
 // splitting the factors. Both sides of a choice are computed: neighbours are computed side by side.
 #pragma once
-#include "half_precision.cuh"
+#include "elementary.cuh"
 
 // a * b + c, rounded once in f32, twice in f64.
 __device__ inline f32 stepped(f32 a, f32 b, f32 c) { return fused(a, b, c); }
 __device__ inline f64 stepped(f64 a, f64 b, f64 c) { return a * b + c; }
+
+// min(x, most) that keeps NaN, one instruction in f32.
+__device__ inline f32 at_most(f32 x, f32 most) {
+  f32 y;
+  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
+  return y;
+}
+__device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
 
 // What a product lost where it was rounded; what a sum of two lost.
 template <typename C> __device__ inline C product_rest(C a, C b, C product) { return fused(a, b, -product); }
@@ -375,23 +383,4 @@ __device__ inline f64 gelu_slope(f64 x) {
   const f64 more = off * ((0.3235 * q + -0.2889) * q + 0.0996) + product_rest(back, t, minus);
   const f64 below = times_exponential(g, g_rest, minus, more) * 0x1p-512;
   return x < 0.0 ? below : 1.0 - below;
-}
-
-// ---- as precise as T, C where T is not of 16 bits ----
-
-template <typename T, typename C> __device__ inline C logistic(C x) {
-  if constexpr (HALF<T>) return half_logistic<T>(x);
-  else return logistic(x);
-}
-template <typename T, typename C> __device__ inline C hyperbolic_tangent(C x) {
-  if constexpr (HALF<T>) return half_tangent<T>(x);
-  else return hyperbolic_tangent(x);
-}
-template <typename T, typename C> __device__ inline C normal_below(C x) {
-  if constexpr (HALF<T>) return half_normal_below<T>(x);
-  else return normal_below(x);
-}
-template <typename T, typename C> __device__ inline C gelu_slope(C x) {
-  if constexpr (HALF<T>) return half_slope<T>(x);
-  else return gelu_slope(x);
 }

@@ -2,29 +2,28 @@
 // extremes of all that is finite among them, from an earlier pass, and that one of two conditions follows from the
 // other.
 #pragma once
-#include "half_precision.cuh"
+#include "elementary.cuh"
 
 // What follows where a quick form does not hold is out of line: it is seldom wanted, and code that is jumped over has
 // to be fetched too, which is what a kernel of few rows waits for.
-template <typename P, typename C> __device__ __noinline__ C careful_exponential(C x) { return exponential<P>(x); }
-template <typename P, typename C> __device__ __noinline__ C careful_logistic(C x, C u) {
-  return divided(x, C(1) + exponential<P>(u));
+template <typename C> __device__ __noinline__ C careful_exponential(C x) { return exponential(x); }
+template <typename C> __device__ __noinline__ C careful_logistic(C x, C u) {
+  return divided(x, C(1) + exponential(u));
 }
 
-// As quick_exponential, where the power of two is added to the exponent: the product is a normal number. As precise as P.
-template <typename P> __device__ inline f32 near_exponential(f32 x) {
-  if constexpr (HALF<P>) return half_exponential_near<P>(x);
+// As quick_exponential, where the power of two is added to the exponent: the product is a normal number.
+__device__ inline f32 near_exponential(f32 x) {
   const f32 power = exponential_power(x);
   const f32 mantissa = exponential_near(x, power - 0x1.8p23f);
   return __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(mantissa))));
 }
-template <int FAST, typename P = f32> __device__ inline f32 row_exponential(f32 x, bool& usual) {
-  if (!FAST) return x < -104.0f ? 0.0f : careful_exponential<P>(x);  // masked elements, -inf, need no call
+template <int FAST> __device__ inline f32 row_exponential(f32 x, bool& usual) {
+  if (!FAST) return x < -104.0f ? 0.0f : careful_exponential(x);  // masked elements, -inf, need no call
   usual &= fabsf(x) <= 87.0f;
-  return near_exponential<P>(x);
+  return near_exponential(x);
 }
-template <int FAST, typename P = f64> __device__ inline f64 row_exponential(f64 x, bool& usual) {
-  if (!FAST) return x < -746.0 ? 0.0 : careful_exponential<P>(x);
+template <int FAST> __device__ inline f64 row_exponential(f64 x, bool& usual) {
+  if (!FAST) return x < -746.0 ? 0.0 : careful_exponential(x);
   return quick_exponential(x, usual);
 }
 template <int FAST, typename C> __device__ inline C row_quotient(C x, C s, bool& usual) {
@@ -43,17 +42,16 @@ template <int FAST, typename E, typename C> __device__ inline C quotient_of(C x,
 }
 
 // x / (1 + e^u), where x is finite if u is. A narrow dividend is at least 2^-24 if it is not 0 and the divisor lies in
-// 1 .. 2^100, so nothing on the way leaves the range of normal numbers: one condition is asked in place of six. The
-// exponential is as precise as P.
-template <int FAST, typename E, typename P = f32, typename C> __device__ inline C logistic_quotient(C x, C u, bool& usual) {
+// 1 .. 2^100, so nothing on the way leaves the range of normal numbers: one condition is asked in place of six.
+template <int FAST, typename E, typename C> __device__ inline C logistic_quotient(C x, C u, bool& usual) {
   if constexpr (FAST && NARROW<E> && sizeof(C) == sizeof(f32)) {
     usual &= absolute(u) <= C(69);
-    const C s = C(1) + near_exponential<P>(u), y = inverse(s), q0 = x * y;
+    const C s = C(1) + near_exponential(u), y = inverse(s), q0 = x * y;
     return fused(-fused(s, q0, -x), y, q0);
   } else if constexpr (FAST) {
-    return row_quotient<FAST>(x, C(1) + row_exponential<FAST, P>(u, usual), usual);
+    return row_quotient<FAST>(x, C(1) + row_exponential<FAST>(u, usual), usual);
   } else {
-    return careful_logistic<P>(x, u);
+    return careful_logistic(x, u);
   }
 }
 

@@ -41,14 +41,6 @@ __device__ inline f32 inverse(f32 s) {
 }
 __device__ inline f64 inverse(f64 s) { return __drcp_rn(s); }
 
-// min(x, most) that keeps NaN, one instruction in f32.
-__device__ inline f32 at_most(f32 x, f32 most) {
-  f32 y;
-  asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(x), "f"(most));
-  return y;
-}
-__device__ inline f64 at_most(f64 x, f64 most) { return minimum(x, most); }
-
 // min(max(x, low), high) that keeps NaN, one instruction each.
 __device__ inline f32 bounded(f32 x, f32 low, f32 high) {
   f32 y;

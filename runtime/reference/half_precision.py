@@ -1,8 +1,9 @@
 """Elementary functions as precise as f16 and bf16: within 2^-14 and 2^-11 of the value, in f32 steps that CPU and GPU
 have in common.
 
-runtime/cuda/half_precision.cuh is the same text in C++. Each function is 2^u, with u = k + f, k an integer and f at most
-1/2: 2^f is a short polynomial P with P(0) = 1 and P(1/2) = 2 P(-1/2), so that it rises where u does.
+runtime/cuda/half_precision.cuh and half_erf.cuh are the same text in C++. Each function is 2^u, with u = k + f, k an
+integer and f at most 1/2: 2^f is a short polynomial P with P(0) = 1 and P(1/2) = 2 P(-1/2), so that it rises where u
+does.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ STEPS = {
         ndtr_end=14.55,
         ndtr_lift=30,
         slope=_all(
-            "-0x1.9b5462p-29 0x1.d215acp-23 -0x1.c54a22p-18 0x1.f0885cp-14 -0x1.52de94p-10 0x1.2ec69ap-7 -0x1.6e0944p-5 "
-            "-0x1.23ab46p-1 -0x1.8595bp-2"
+            "-0x1.9b5462p-29 0x1.d215acp-23 -0x1.c54a22p-18 0x1.f0885cp-14 -0x1.52de94p-10 0x1.2ec69ap-7 "
+            "-0x1.6e0944p-5 -0x1.23ab46p-1 -0x1.8595bp-2"
         ),
         slope_end=14.71,
         slope_lift=30,

@@ -10,15 +10,15 @@ from pathlib import Path
 import numpy as np
 
 from host import emulator
-from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADER, INTRINSICS
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS, INTRINSICS
 
 _WORDS = {"f32": np.float32, "f64": np.float64}
 _HALVES = ("f16", "bf16")
 
 
 class Functions:
-    """Intrinsics from reals to a real, compiled for f32 and f64; in f32 also as precise as f16 and bf16, where they have
-    such forms.
+    """Intrinsics from reals to a real, compiled for f32 and f64; where they have such forms, in f32 also as precise as
+    f16 and bf16.
 
     Args:
         names: of rows of the intrinsics' table.
@@ -30,7 +30,7 @@ class Functions:
 
     def __init__(self, names: Iterable[str], folder: Path):
         rows = [INTRINSICS[name] for name in names]
-        headers = {COMMON_HEADER, HALF_HEADER} | {row.header for row in rows} - {""}
+        headers = {COMMON_HEADER, *HALF_HEADERS.values()} | {row.header for row in rows} - {""}
         text = "".join(f'#include "{header}"\n' for header in sorted(headers))
         for row in rows:
             for word in (*_WORDS, *(_HALVES if row.halved else ())):

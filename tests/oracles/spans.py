@@ -247,8 +247,8 @@ def _sigmoid(x: Value, form: Format, stored: str) -> Span:
 def _near(
     exact: Fraction, form: Format, units: Fraction | int = 1, stored: str = "", left: Fraction | int = 0
 ) -> Span:
-    """Within 1 unit in the last place, or so many; never beyond zero. Where the row stores `stored`, a half type, within
-    its part of the value too, of f16 or `left`."""
+    """Within 1 unit in the last place, or so many; never beyond zero. Where the row stores `stored`, a half type,
+    within its part of the value too, of f16 or `left`."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
     slack = units * power_of_two(unit)
     if stored in _HALF:

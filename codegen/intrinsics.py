@@ -184,8 +184,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
             "special values as C's atan2", 2),
 )
 
-# Functions that have forms for f16 and bf16 too.
+# Functions that have forms for f16 and bf16 too; how far these may be off, as powers of 2 relative to the value.
 HALVED = frozenset(name for name, row in INTRINSICS.items() if row.halved)
+HALF_BOUNDS = {"f16": -14, "bf16": -11}
+HALF_RULE = ", ".join(f"within 2^{power} of the value where T is {word}" for word, power in HALF_BOUNDS.items())
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
 # the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. At a kink or a step, the

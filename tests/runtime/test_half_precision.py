@@ -10,12 +10,12 @@ import pytest
 
 import skuda
 import skuda.generated
-from skuda.codegen.intrinsics import HALVED
+from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED
 from skuda.model.dtypes import DTYPES
 from skuda.reference import formulas, half_precision
 
 INF, NAN = np.inf, np.nan
-BOUND = {"f16": 2.0**-14, "bf16": 2.0**-11}
+BOUND = {word: 2.0**power for word, power in HALF_BOUNDS.items()}
 LEFT = {("f16", "ndtr"): 2.0**-39, ("f16", "gelu_slope"): 2.0**-39}  # what f16 cannot store may be off by this
 LEAST = 2.0**-149
 CASES = [(name, word) for name in sorted(HALVED) for word in BOUND]

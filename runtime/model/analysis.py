@@ -55,6 +55,7 @@ class Analysis(Record):
         converts: whether some formula converts an integer to the type of its output.
         precise_as: the type letter that its elementary functions are as precise as, also where that is of 16 bits;
             empty where they are as precise as C.
+        copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to; 0 where there are none.
@@ -80,6 +81,7 @@ class Analysis(Record):
     asks_of: tuple[str, ...] = ()
     converts: bool = False
     precise_as: str = ""
+    copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""
     split: tuple[Reduced, ...] = ()
     reductions: int = 0

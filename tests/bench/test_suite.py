@@ -6,6 +6,7 @@ import pytest
 from bench_rows import CASES, case
 from catalogs import forget_catalog, make_catalog
 
+import skuda
 from skuda.bench import suite
 from skuda.bench.shapes import SizeClass
 from skuda.errors import InvalidProblem
@@ -152,3 +153,11 @@ def test_filters():
         suite.cases(CATALOG, ["lerp", "lirp"])
     with pytest.raises(InvalidProblem, match="--dtype s8: expected one of f32 f64 f16 bf16"):
         suite.cases(CATALOG, ["lerp"], ["s8"])
+
+
+def test_an_operation_whose_gradient_needs_two_axes():
+    text = "total: {inputs: {input: 'T[n, d]'}, outputs: {output: 'T[n] = sum(input, over=d)'}}"
+    cases = suite.cases(skuda.define(text).catalog)
+    shapes = {each.shape.extents for each in cases if each.operation.function == "total_backward"}
+    assert len(shapes) > 3 and {len(extents) for extents in shapes} == {2}
+    assert all(each.bytes for each in cases)

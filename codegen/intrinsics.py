@@ -55,7 +55,7 @@ class Intrinsic:
         """Its spelling for a target; `letter`: the type letter that it is as precise as, empty where that is C."""
         spelling = getattr(self, target)
         if letter and target == "cuda":
-            return spelling.replace("(", f"<{letter}>(", 1)
+            return spelling.replace("(", f"_as<{letter}>(", 1)
         return f'{spelling[:-1]}, row.word("{letter}"))' if letter and target == "numpy" else spelling
 
 

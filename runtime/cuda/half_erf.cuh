@@ -98,19 +98,19 @@ template <typename T> __device__ inline f32 half_slope(f32 x) {
 
 // ---- as precise as T, C where T is not of 16 bits ----
 
-template <typename T, typename C> __device__ inline C logistic(C x) {
+template <typename T, typename C> __device__ inline C logistic_as(C x) {
   if constexpr (HALF<T>) return half_logistic<T>(x);
   else return logistic(x);
 }
-template <typename T, typename C> __device__ inline C hyperbolic_tangent(C x) {
+template <typename T, typename C> __device__ inline C hyperbolic_tangent_as(C x) {
   if constexpr (HALF<T>) return half_tangent<T>(x);
   else return hyperbolic_tangent(x);
 }
-template <typename T, typename C> __device__ inline C normal_below(C x) {
+template <typename T, typename C> __device__ inline C normal_below_as(C x) {
   if constexpr (HALF<T>) return half_normal_below<T>(x);
   else return normal_below(x);
 }
-template <typename T, typename C> __device__ inline C gelu_slope(C x) {
+template <typename T, typename C> __device__ inline C gelu_slope_as(C x) {
   if constexpr (HALF<T>) return half_slope<T>(x);
   else return gelu_slope(x);
 }

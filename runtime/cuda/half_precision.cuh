@@ -52,13 +52,13 @@ template <typename T> __device__ inline f32 half_exponential_near(f32 x) {
 
 // ---- as precise as T, C where T is not of 16 bits ----
 
-template <typename T, typename C> __device__ inline C exponential(C x) {
+template <typename T, typename C> __device__ inline C exponential_as(C x) {
   if constexpr (HALF<T>) return half_exponential<T>(x);
   else return exponential(x);
 }
-template <typename T, typename C> __device__ __noinline__ C careful_exponential_as(C x) { return exponential<T>(x); }
+template <typename T, typename C> __device__ __noinline__ C careful_exponential_as(C x) { return exponential_as<T>(x); }
 template <typename T, typename C> __device__ __noinline__ C careful_logistic_as(C x, C u) {
-  return divided(x, C(1) + exponential<T>(u));
+  return divided(x, C(1) + exponential_as<T>(u));
 }
 
 // As row_exponential and logistic_quotient of quick.cuh.

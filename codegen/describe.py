@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
+from skuda.codegen.intrinsics import HALF_RULE, HALVED
 from skuda.codegen.nodes import REDUCE
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
@@ -254,7 +255,12 @@ class DescribedProgram:
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        rules = [(name, row.rule) for name, row in FUNCTIONS.items() if name in used and row.rule]
+        halved = HALVED if self.operation.analysis.precise_as else frozenset()
+        rules = [
+            (name, f"{row.rule}; {HALF_RULE}" if name in halved else row.rule)
+            for name, row in FUNCTIONS.items()
+            if name in used and row.rule
+        ]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
         return rules + [(row.heading, row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 

@@ -32,6 +32,8 @@ class Node:
         text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the
             element type of what is stored or converted, the type whose smallest value it is, or `WRAPS`.
         place: where it stands in the spec; no part of its identity.
+        precise_as: of an intrinsic, the type letter that it is as precise as, in a row whose stores need no more; empty
+            where that is C. No part of its identity, for a row has one.
     """
 
     op: str
@@ -41,6 +43,7 @@ class Node:
     bits: int = 0
     text: str = ""
     place: Place | None = field(default=None, compare=False, repr=False)
+    precise_as: str = field(default="", compare=False, repr=False)
 
     def __hash__(self) -> int:
         """Of all but the place; found once, as a value may be as deep as a formula."""

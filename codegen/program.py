@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.element_types import APART
-from skuda.codegen.intrinsics import COMMON_HEADER
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
@@ -121,6 +121,8 @@ class Program:
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
         rows = [FUNCTIONS[name] for name in called]
         found = {row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        if self.operation.analysis.precise_as:
+            found = {HALF_HEADERS.get(header, header) for header in found}
         wraps = any(part.text == WRAPS for node in self.formulas.values() for part in node.parts())
         op = self.operation
         words = {op.word(operand, types) for types in op.combinations for operand in op.operands}

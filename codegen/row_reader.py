@@ -12,6 +12,7 @@ from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, suffixes
 from skuda.codegen.formulas import Formulas, over_all
 from skuda.codegen.formulas import spelled as spelled_over
+from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
@@ -97,7 +98,7 @@ class RowReader(Formulas):
         row = replace(row, forms=self.forms(row))
         if self.choice is not None and not self.word:
             row = self.with_choice(row)
-        return derived.in_all_forms(row)
+        return as_stored(derived.in_all_forms(row))
 
     def with_choice(self, row: Row) -> Row:
         """The row with the operations that it is for the other words of its choice."""

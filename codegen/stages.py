@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.intrinsics import CONVERSIONS, HALVED
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.row_analysis import saved_of
@@ -213,6 +213,7 @@ class _Splitter:
             partial=(),
             chained=bool(used & formulas.keys()),
             converts=converts,
+            precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
         )
         stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)

@@ -138,7 +138,7 @@ class Operation(Record, TypeCombinations, Shapes):
     def takes_row(self) -> bool:
         """Whether its reference asks about rows, or about types."""
         found = self.analysis
-        return bool(found.over or found.chained or found.asks_of or found.converts)
+        return bool(found.over or found.chained or found.asks_of or found.converts or found.precise_as)
 
     @property
     def reduces(self) -> bool:

@@ -147,6 +147,10 @@ class Rows:
             return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
 
+    def word(self, letter: str) -> str:
+        """The element type of a type letter."""
+        return self._types[letter]
+
     def smallest(self, element: str):
         """The least positive value of an element type, in the compute type."""
         return self._C(DTYPES[self._types.get(element, element)].smallest)

@@ -144,7 +144,7 @@ def _positions() -> Iterator[str]:
     yield "## Positions\n"
     yield f"`{POSITION}(d)` is the index of the element along the dimension d, from 0 on: an exact integer without a"
     yield f"gradient. `{POSITION}((n, d))`, and `{POSITION}(shape)` of any number of axes `*shape`, count elements in"
-    yield "row-major order of these dimensions, as `argmax` counts, however an array lies in memory. Nothing is read for"
+    yield "row-major order of these dimensions, as `argmax` counts, however arrays lie in memory. Nothing is read for"
     yield "it. An array is not split over devices, and no batch is added, along a dimension that has a position.\n"
     yield "```yaml"
     yield "tril: where(position(c) <= position(r), x, 0)"

@@ -168,7 +168,8 @@ class Drawn:
             return np.asarray(self.rng.random(shape) < 0.5)
         if word in WIDE and (length := self.operation.classes(operand, self.sizes)):  # one in ten is none
             known = self.rng.integers(0, length, count)
-            return np.where(self.rng.random(count) < 0.1, self.rng.choice([-100, -1, length], count), known).reshape(shape)
+            none = self.rng.choice([-100, -1, length], count)
+            return np.where(self.rng.random(count) < 0.1, none, known).reshape(shape)
         if self.kind == "any bits" and word in WIDE:  # of every magnitude, and the ends
             bits = self.rng.integers(0, 256, count * WIDE[word]().itemsize, np.uint8).view(WIDE[word])
             bits = bits >> self.rng.integers(0, 8 * bits.itemsize, count).astype(bits.dtype)

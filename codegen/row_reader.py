@@ -346,7 +346,7 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
-        if not any(operand.dims == operation.space for operand in operation.inputs):
+        if operation.shaped is None and not any(operand.dims == operation.space for operand in operation.inputs):
             self.error(
                 self.place,
                 "no input has the dimensions of the output",

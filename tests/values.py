@@ -117,12 +117,13 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     inputs = {operand.name: known[operand.name] for operand in operation.inputs}
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
+    one_hot = operation.shaped is not None and bool(operation.positions)  # most of it is 0
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], name.startswith("row_value_"), of_integers(plan))
+        {name: usual(array, words[name], name.startswith("row_value_") or one_hot, of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )

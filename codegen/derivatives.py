@@ -25,7 +25,7 @@ from skuda.codegen.intrinsics import (
     STEPS,
     TRANSCENDENTAL,
 )
-from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
+from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.reductions import REDUCTIONS
@@ -87,7 +87,8 @@ def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, ...]:
     """Scans of scans, which no kernel makes; then arrays that are read for each element, reductions, elementary
     functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
-    arrays = {part.text for part in parts if part.op == "name" and part.dims == space}
+    names = {part.text for part in parts if part.op == "name" and part.dims == space}
+    arrays = {name for name in names if not name.startswith(PLACED)}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
     nested = sum(part.is_scan and bool(part.args[0].scans()) for part in parts)
     return nested, len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)

@@ -22,7 +22,7 @@ from skuda.codegen.intrinsics import (
     STEPS,
     Intrinsic,
 )
-from skuda.codegen.nodes import SMALLEST
+from skuda.codegen.nodes import POSITION, SMALLEST
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS, Scan
 from skuda.codegen.schema import schema_text
@@ -44,7 +44,7 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _gradients,
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _positions, _gradients,
                 _constants, _functions, _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
@@ -149,6 +149,18 @@ def _scans() -> Iterator[str]:
     rows = [(f"`{row.call('x', 'd')}`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
             for row in REDUCTIONS.values() if isinstance(row, Scan) and not row.options]  # fmt: skip
     yield from _table(("call", "meaning", "rule"), rows)
+
+
+def _positions() -> Iterator[str]:
+    yield "## Positions\n"
+    yield f"`{POSITION}(d)` is the index of the element along the dimension d, from 0 on: an exact integer without a"
+    yield f"gradient. `{POSITION}((n, d))`, and `{POSITION}(shape)` of any number of axes `*shape`, count elements in"
+    yield "row-major order of these dimensions, as `argmax` counts, however arrays lie in memory. Nothing is read for"
+    yield "it. An array is not split over devices, and no batch is added, along a dimension that has a position.\n"
+    yield "```yaml"
+    yield "tril: where(position(c) <= position(r), x, 0)"
+    yield "one_hot: where(position(c) == label, 1, 0)"
+    yield "```\n"
 
 
 def _gradients() -> Iterator[str]:

@@ -129,6 +129,8 @@ class Drawn:
         if word in RANGE:
             low, high = RANGE[word]
             return int(self.rng.integers(1, high + 1) if attribute.default == "highest" else self.rng.integers(low, 1))
+        if word in WIDE:
+            return int(self.rng.integers(-3, 4))
         if word in FP8:
             return float(decode(int(self.rng.integers(0x30, 0x78)), FP8[word]).signed)
         size = float(self.rng.uniform(0.01, 1.5))
@@ -166,6 +168,10 @@ class Drawn:
         low, high = RANGE.get(word) or (-20 * (word != "u32"), 20)
         if word == "bool":
             return np.asarray(self.rng.random(shape) < 0.5)
+        if word in WIDE and (length := self.operation.classes(operand, self.sizes)):  # one in ten is none
+            known = self.rng.integers(0, length, count)
+            none = self.rng.choice([-100, -1, length], count)
+            return np.where(self.rng.random(count) < 0.1, none, known).reshape(shape)
         if self.kind == "any bits" and word in WIDE:  # of every magnitude, and the ends
             bits = self.rng.integers(0, 256, count * WIDE[word]().itemsize, np.uint8).view(WIDE[word])
             bits = bits >> self.rng.integers(0, 8 * bits.itemsize, count).astype(bits.dtype)

@@ -9,9 +9,12 @@ the terms that it is a sum of: where terms cancel, a result may be off by units 
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
+import numpy as np
 from mpmath import mp, mpf
 
 INF, NAN = mpf("inf"), mpf("nan")
@@ -127,7 +130,7 @@ def _at_step(input, value):
 
 _LAMBDA, _ALPHA = mpf("1.0507009873554804934193349852946"), mpf("1.6732632423543772848170429916717")
 FORWARD: dict[str, Function] = {
-    "reciprocal": own(lambda input: 1 / input, 0, keeps_sign=True),
+    "reciprocal": own(lambda input: 1 / input, 0, (0, INF), keeps_sign=True),
     "square": own(lambda input: input**2, 0),
     "cube": own(lambda input: input**3, 1.5),
     "sqrt": own(mp.sqrt, 0, (0, INF)),
@@ -191,3 +194,24 @@ FORWARD: dict[str, Function] = {
     "celu": own(lambda input, *, alpha: input if input > 0 else alpha * mp.expm1(input / alpha), 3),
     "selu": own(lambda input: _LAMBDA * (input if input > 0 else _ALPHA * mp.expm1(input)), 3),
 }
+
+
+def placed(name: str, values):
+    """Numbers where the function of a name, and its derivative, are numbers; another name's stay."""
+    low, high = map(float, FORWARD[name].domain if name in FORWARD else (-INF, INF))
+    if low == -INF:
+        return values
+    return low + abs(values) + 0.3 if high == INF else low + (high - low) * (0.5 + np.arctan(values) / np.pi)
+
+
+def defined(name: str, attributes: dict) -> Callable:
+    """The definition of a name, of arrays of numbers, with some attributes."""
+    function = FORWARD[name].definition
+    wanted = inspect.signature(function).parameters
+    own = {each: mpf(attributes[each]) for each in attributes if each in wanted}
+
+    def of_element(*operands, names):
+        result = function(**dict(zip(names, operands, strict=True)), **own)
+        return result[0] if isinstance(result, tuple) else result
+
+    return lambda **operands: np.vectorize(partial(of_element, names=[*operands]), otypes=[object])(*operands.values())

@@ -66,7 +66,7 @@ DIFFERENCES = {
 CANCELS = "the derived form is a difference of numbers that may be near each other"
 OVERFLOWS = "a step of the derived form leaves the range"
 OTHER_FORMS = {
-    **dict.fromkeys(("expm1", "tanh", "sigmoid", "log_sigmoid", "elu", "celu", "selu", "tanhshrink"), CANCELS),
+    **dict.fromkeys(("expm1", "tanh", "sigmoid", "log_sigmoid", "elu", "celu", "selu", "tanhshrink", "glu"), CANCELS),
     **dict.fromkeys(("silu", "mish", "sinc", "erf", "erfc"), CANCELS),
     "nan_to_num": "one condition stands for two",
     **dict.fromkeys(("rsqrt", "atan", "softplus", "softsign", "hardswish", "softshrink"), OVERFLOWS),

@@ -29,9 +29,9 @@ PLANS = {
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
 
-_exp, _log, _sqrt, _ncdf, _tanh = (
+_exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])
-    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh)
+    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh, int)
 )
 
 
@@ -102,6 +102,24 @@ DEFINITIONS = {
     "maximum": lambda a, b: np.maximum(a, b),
     "neg": lambda input: -input,
     "powi": lambda input: input**2,
+    "div": lambda a, b: a / b,
+    "fmod": lambda a, b: a - b * _truncated(a / b),
+    "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
+    "fmin": lambda a, b: np.minimum(a, b),
+    "fmax": lambda a, b: np.maximum(a, b),
+    "clamp": lambda input: np.minimum(np.maximum(input, WANTED), WANTED),
+    "clamp_min": lambda input: np.maximum(input, WANTED),
+    "clamp_max": lambda input: np.minimum(input, WANTED),
+    "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
+    "addcmul": lambda input, a, b: input + a * b,
+    "addcdiv": lambda input, a, b: input + a / b,
+    "affine": lambda input: input,
+    "affine_per_channel": lambda input, scale, shift: input * scale + shift,
+    "glu": lambda gate, up: up / (1 + _exp(-gate)),
+    "reglu": lambda gate, up: np.maximum(gate, 0) * up,
+    "geglu": lambda gate, up: gate * _ncdf(gate) * up,
+    "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
+    "cast": lambda input: input,
     "abs": lambda input: abs(input),
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
     "dequantize": lambda input, scale, zero_point: (input - zero_point) * scale,

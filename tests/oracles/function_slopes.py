@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mpmath import mp, mpf
 
-from .functions import _LAMBDA, _ALPHA, INF, NAN, _sine_share, bent, sigmoid
+from .functions import _LAMBDA, _ALPHA, INF, NAN, _power, _sine_share, bent, sigmoid
 
 
 def _passed(condition, slope=1):
@@ -25,7 +25,7 @@ def _density(x):
     return 2 / mp.sqrt(mp.pi) * mp.exp(-x * x) if not abs(x) > 1200 else mpf(0)
 
 
-def _of_sigmoid(x):
+def of_sigmoid(x):
     return mpf(0) if abs(x) > 1200 else sigmoid(x) * sigmoid(-x)
 
 
@@ -62,7 +62,41 @@ def _powered(power):
 
 
 def _of_soft_part(power, threshold):
-    return mpf(1) if power > threshold else bent(sigmoid(power), min(power, 0)) if mp.isfinite(power) else sigmoid(power)
+    if power > threshold or not mp.isfinite(power):
+        return mpf(1) if power > threshold else sigmoid(power)
+    return bent(sigmoid(power), min(power, 0))
+
+
+def _of_base(a, b):
+    """A power less one is rounded, which is as if the base's logarithm were."""
+    if a < 0 and abs(b) < 1e-6:  # less one, it is rounded to a whole number
+        raise ZeroDivisionError
+    power = _power(a, b - 1)
+    if 1e38 < abs(power) < INF:
+        raise ZeroDivisionError
+    slope = b * power
+    return slope if not mp.isfinite(slope) or a <= 0 else (slope, slope * max(1, abs(b * mp.log(a))))
+
+
+def _share(part, other):
+    """Of a distance, which is rounded much where it is subnormal."""
+    if 0 < max(abs(part), abs(other)) < 1e-30:
+        raise ZeroDivisionError
+    return mpf(0) if part == other == 0 else part / mp.hypot(part, other)
+
+
+def _angle_part(part, other):
+    """A part of the distance is rounded much where it is subnormal."""
+    if part == other == 0:
+        return mpf(0)
+    distance = mp.hypot(part, other)
+    return part / distance**2, max(abs(part) / distance, mpf("1e-30")) / distance
+
+
+def _share_of_sum(a, b, scale=1):
+    if a == b or not mp.isfinite(a - b):
+        return mpf(1) / 2 if a == b else sigmoid(a - b)
+    return bent(sigmoid(scale * (a - b)), scale * (a - b))
 
 
 # Units in the last place by which gradients may be off, and slopes by the name of the operand that they are of.
@@ -109,7 +143,7 @@ SLOPES = {
     "hardswish": (3, lambda input: _passed(not input <= -3, input / 3 + mpf(1) / 2 if input < 3 else mpf(1))),
     "hardshrink": (0, lambda input, *, lambd: _passed(not -lambd <= input <= lambd)),
     "softshrink": (0, lambda input, *, lambd: _passed(not -lambd <= input <= lambd)),
-    "sigmoid": (6, lambda input: _of_sigmoid(input)),
+    "sigmoid": (6, lambda input: of_sigmoid(input)),
     "log_sigmoid": (2, lambda input: sigmoid(-input)),
     "logit": (3, lambda input, *, eps: _of_log_odds(input, eps)),
     "softplus": (4, lambda input, *, beta, threshold: _of_soft_part(beta * input, threshold)),
@@ -120,4 +154,19 @@ SLOPES = {
     "elu": (3, lambda input, *, alpha: mpf(1) if input > 0 else alpha * mp.exp(input)),
     "celu": (3, lambda input, *, alpha: mpf(1) if input > 0 else _powered(input / alpha)),
     "selu": (3, lambda input: _LAMBDA * (1 if input > 0 else _ALPHA * mp.exp(input))),
+    "pow": (
+        3,
+        {
+            "a": lambda a, b: _passed(b != 0, _of_base(a, b)),
+            "b": lambda a, b: _passed(not (a == 0 and b >= 0), _power(a, b) * mp.log(a)),
+        },
+    ),
+    "atan2": (4, {"a": lambda a, b: _angle_part(b, a), "b": lambda a, b: _angle_part(-a, b)}),
+    "hypot": (3, {"a": lambda a, b: _share(a, b), "b": lambda a, b: _share(b, a)}),
+    "xlogy": (2, {"a": lambda a, b: _passed(not (a == 0 and b <= 0), mp.log(b)), "b": lambda a, b: a / b}),
+    "logaddexp": (3, {"a": lambda a, b: _share_of_sum(a, b), "b": lambda a, b: _share_of_sum(b, a)}),
+    "logaddexp2": (
+        4,
+        {"a": lambda a, b: _share_of_sum(a, b, mp.log(2)), "b": lambda a, b: _share_of_sum(b, a, mp.log(2))},
+    ),
 }

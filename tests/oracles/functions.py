@@ -10,6 +10,7 @@ the terms that it is a sum of: where terms cancel, a result may be off by units 
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +29,7 @@ class Function:
     Attributes:
         definition: the function of numbers.
         units: in the last place of the compute type, by which a result may be off; 0 where it is the nearest value.
-        domain: of the first operand, outside of which the function or its derivative is not a number.
+        domain: of the operands, outside of which the function or its derivative is not a number.
         keeps_sign: whether the sign of a zero matters: a zero is then a number next to 0.
     """
 
@@ -97,10 +98,10 @@ def _truncated(x):
 
 
 def _log_odds(x, eps):
-    """The bound 1 - eps is rounded, which moves the logarithm as much as a term of 1."""
+    """The bound 1 - eps is rounded, which moves the logarithm by as much in units of its slope."""
     cut = x if eps < 0 else _cut(x, eps, 1 - eps)
     found = INF if cut == 1 else mp.log(cut / (1 - cut))
-    return found if cut == x else (found, max(1, abs(found)))
+    return found if cut == x else (found, max(1 / cut, 1 / (1 - cut), abs(found)))
 
 
 def bent(exact, power):
@@ -126,6 +127,39 @@ def _replaced(input, value, posinf, neginf):
 
 def _at_step(input, value):
     return value if input == 0 else NAN if mp.isnan(input) else mpf(input > 0)
+
+
+def _angle(a, b):
+    """Of the point (b, a). Zeros have the sign of a number next to 0; infinities have angles of C's table."""
+    if mp.isnan(a) or mp.isnan(b):
+        return NAN
+    if mp.isinf(a) or mp.isinf(b):
+        return mp.nint(math.atan2(a, b) * 4 / math.pi) * mp.pi / 4
+    if abs(a) < _LEAST and abs(b) < _LEAST:
+        return mpf(0) if b > 0 else mp.sign(a) * mp.pi
+    return mp.atan2(a, b)
+
+
+def _power(a, b):
+    """With C's special values."""
+    if b == 0 or a == 1:
+        return mpf(1)
+    if a == 0 or not (mp.isfinite(a) and mp.isfinite(b)):
+        return mpf(math.pow(a, b) if a or b > 0 else INF)
+    return mp.power(a, b)
+
+
+def _distance(a, b):
+    return INF if mp.isinf(a) or mp.isinf(b) else mp.hypot(a, b)
+
+
+def _log_of_sum(a, b, base=None):
+    """The larger one is a term of it."""
+    if mp.isnan(a) or mp.isnan(b) or mp.isinf(max(a, b)):
+        return a + b if mp.isnan(a + b) and (mp.isnan(a) or mp.isnan(b)) else max(a, b)
+    rest = mp.log1p((mp.power(base, -abs(a - b)) if base else mp.exp(-abs(a - b))) if mp.isfinite(a - b) else mpf(0))
+    largest, rest = max(a, b), rest / mp.log(base) if base else rest
+    return largest + rest, max(abs(largest + rest), abs(largest), rest)
 
 
 _LAMBDA, _ALPHA = mpf("1.0507009873554804934193349852946"), mpf("1.6732632423543772848170429916717")
@@ -192,6 +226,12 @@ FORWARD: dict[str, Function] = {
     "mish": own(_far_below(lambda x: x * mp.tanh(mp.log1p(mp.exp(x)))), 6),
     "elu": own(lambda input, *, alpha: input if input > 0 else alpha * mp.expm1(input), 2),
     "celu": own(lambda input, *, alpha: input if input > 0 else alpha * mp.expm1(input / alpha), 3),
+    "pow": own(lambda a, b: _power(a, b), 1, (0, INF)),
+    "atan2": own(lambda a, b: _angle(a, b), keeps_sign=True),
+    "hypot": own(lambda a, b: _distance(a, b)),
+    "xlogy": own(lambda a, b: mpf(0) if a == 0 and not mp.isnan(b) else a * mp.log(b), 2, (0, INF)),
+    "logaddexp": own(lambda a, b: _log_of_sum(a, b), 3),
+    "logaddexp2": own(lambda a, b: _log_of_sum(a, b, 2), 4),
     "selu": own(lambda input: _LAMBDA * (input if input > 0 else _ALPHA * mp.expm1(input)), 3),
 }
 

@@ -1,16 +1,17 @@
-"""The oracles of functions of elements: made of the definitions of functions.py and the slopes of function_slopes.py."""
+"""The oracles of functions of elements, made of the definitions of functions.py and the slopes of function_slopes.py."""
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
 from fractions import Fraction
+from functools import partial
 
 from mpmath import mp, mpf
 
 from . import spans
 from .binding import oracle
-from .floats import FORMATS, Format, compute_format, decode, encode, power_of_two
+from .floats import FORMATS, Format, Value, compute_format, decode, encode, power_of_two
 from .function_slopes import SLOPES
 from .functions import FORWARD, Function
 from .spans import ANY, Span, point
@@ -22,7 +23,11 @@ ENDS = 1 << 12  # no format has a number with an exponent beyond
 
 
 def _taken(bits: int, form: Format, keeps_sign: bool = False) -> mpf:
-    value = decode(bits, form)
+    return exactly(decode(bits, form), keeps_sign)
+
+
+def exactly(value: Value, keeps_sign: bool = False) -> mpf:
+    """A value as a number of mpmath."""
     if value.kind != "finite":
         return mpf("nan") if value.kind == "nan" else mpf("-inf" if value.negative else "inf")
     if value.zero and keeps_sign:
@@ -39,21 +44,22 @@ def _fraction(number: mpf) -> Fraction:
     return (-1 if sign else 1) * int(mantissa) * power_of_two(int(exponent))
 
 
-def allowed(result, units: float, form: Format) -> Span:
-    """Where a result may lie that is `units` in the last place, of its largest term, beside the exact one."""
+def allowed(result, units: float, form: Format, least: Fraction = Fraction(1)) -> Span:
+    """Where a result may lie that is `units` in the last place, of its largest term, beside the exact one; `least` of
+    the least subnormals, if that is more."""
     result, largest = result if isinstance(result, tuple) else (result, result)
     if isinstance(result, complex | mp.mpc) or mp.isnan(result):
         return point(spans.NAN)
     if mp.isinf(result):
-        return point(spans.Value("inf", result < 0))
+        return point(Value("inf", result < 0))
     exact = _fraction(mpf(result))
     if not exact and not largest:
-        return Span(spans.Value("finite", True), spans.ZERO)  # either zero
+        return Span(Value("finite", True), spans.ZERO)  # either zero
     if not units:
-        return point(spans.rounded(spans.Value("finite", exact < 0, abs(exact)), form))
+        return point(spans.rounded(Value("finite", exact < 0, abs(exact)), form))
     size = max(abs(exact), abs(_fraction(mpf(largest))) if mp.isfinite(largest) else 0)
     unit = max(spans.floor_log2(size) - form.fraction_bits, form.unit)
-    slack = Fraction(units) * power_of_two(unit)
+    slack = max(Fraction(units) * power_of_two(unit), least * power_of_two(form.unit))
     return spans.within(exact - slack, exact + slack, form)
 
 
@@ -63,6 +69,34 @@ def evaluated(definition: Callable, arguments: dict, units: float, form: Format)
         try:
             result = definition(**arguments)
             return int(result) if isinstance(result, bool) else allowed(result, units, form)
+        except ZeroDivisionError:
+            return ANY
+
+
+def of_gradient(d_output: mpf, slope: Callable, units: float, form: Format) -> Span:
+    """What a slope allows; anything at a pole.
+
+    None passes nothing on, and of a sum the largest term counts. Where the slope leaves the range, or nearly vanishes
+    beside an infinity, anything may be. Next to the end of the range, a step may leave it. A factor
+    that is subnormal on the way is as far off as a subnormal number is.
+    """
+    with mp.workprec(PRECISION):
+        try:
+            found = slope()
+            if found is None:
+                return allowed(mpf(0), units, form)
+            terms = found if isinstance(found, tuple) else (found,)
+            if any(isinstance(each, mp.mpc) for each in terms):
+                return point(spans.NAN)
+            size = abs(terms[0])
+            if (mp.isinf(d_output) and size < UNDERFLOWN) or mpf(2) ** form.bias < size < mp.inf:
+                return ANY
+            products = tuple(d_output * each for each in terms)
+            factors = [max(1, abs(each)) for each in (d_output, terms[-1]) if mp.isfinite(each)]
+            least = _fraction(mp.fprod(factors)) if units else Fraction(1)
+            span = allowed(products if len(terms) > 1 else products[0], units, form, least)
+            beyond = units and span.finite and abs(products[0]) > mpf(2) ** (form.bias - 1)
+            return spans.hull([span.low, span.high, Value("inf", products[0] < 0)]) if beyond else span
         except ZeroDivisionError:
             return ANY
 
@@ -92,25 +126,16 @@ def _forward(name: str, function: Function) -> Callable:
     return _with_signature(of_element, name, dict(parameters))
 
 
-def _gradient(d_output: mpf, slope):
-    """None passes nothing on; of a sum the largest term is kept. A slope that underflows takes an infinity anywhere."""
-    if slope is None:
-        return mpf(0)
-    if mp.isinf(d_output) and abs(slope[0] if isinstance(slope, tuple) else slope) < UNDERFLOWN:
-        raise ZeroDivisionError
-    return tuple(d_output * each for each in slope) if isinstance(slope, tuple) else d_output * slope
-
-
 def _backward(name: str, units: float, slopes: dict[str, Callable]) -> Callable:
     parameters = {of: inspect.signature(slope).parameters.items() for of, slope in slopes.items()}
     named = dict.fromkeys(["d_output", *(each for of in parameters.values() for each, _ in of)])
 
     def of_element(T, d_output, **given):
         form = FORMATS[T]
-        gradient, results = _taken(d_output, form), []
+        compute, given_gradient, results = compute_format(T), _taken(d_output, form), []
         for of, slope in slopes.items():
             arguments = _arguments(parameters[of], given, form, False)
-            results.append(evaluated(lambda: _gradient(gradient, slope(**arguments)), {}, units, compute_format(T)))
+            results.append(of_gradient(given_gradient, partial(slope, **arguments), units, compute))
         return tuple(results) if len(results) > 1 else results[0]
 
     return _with_signature(of_element, f"{name}_backward", named)
@@ -145,7 +170,7 @@ def powi_backward(d_output, input, *, exponent, T):
     power = spans.real(Fraction(exponent), form).signed
     less = spans.subtract(point(spans.real(power, form)), point(spans.real(1, form)), form).low.signed
     slope = lambda: None if power == 0 else int(power) * _power(_taken(input, FORMATS[T], True), less)  # noqa: E731
-    return evaluated(lambda: _gradient(_taken(d_output, FORMATS[T]), slope()), {}, 3, form)
+    return of_gradient(_taken(d_output, FORMATS[T]), slope, 3, form)
 
 
 @oracle(sharing="weight")

@@ -37,6 +37,7 @@ EXCEPTIONS = {
     "learnable_fake_quantize_per_channel": (2, "a sum of terms of d_output with both signs"),
     "log_softmax": (2, "the sum of d_output"),
     "prelu": (3, "a sum of terms of d_output with both signs"),
+    "affine_per_channel": (3, "a sum of terms of d_output with both signs"),
     "rms_norm": (3, "the sum of d_output * weight * input"),
     "rms_normalize": (3, "the sum of d_output * input, and that of input * input"),
     "add_rms_norm": (3, "the sum of d_output * weight * total"),
@@ -47,6 +48,11 @@ EXCEPTIONS = {
     "norm2": (3, "d_output / output, of which a zero is a multiple"),
     "std": (3, "d_output / output, of which a deviation of 0 is a multiple"),
     "prod": (ROW + 1, "the product of a row"),
+}
+# Where the gradient of an operand is no number, though the operation has a value.
+WITHOUT = {
+    ("pow", "d_b"): lambda given: given["a"] < 0,  # no power of another exponent
+    ("xlogy", "d_b"): lambda given: given["b"] == 0,
 }
 
 
@@ -186,11 +192,16 @@ def elementwise(name: str) -> bool:
 def without_derivative(name: str, backend, types, extents, arrays) -> dict[str, np.ndarray]:
     """Of each gradient, where the operation has no value or the derivative is infinite."""
     forward, backward = (plan_of(each, backend, types, extents) for each in (name.removesuffix("_backward"), name))
-    values = run(forward, backend, arrays)
+    shapes = dict(zip((o.name for o in forward.operation.inputs), zip(forward.shapes, forward.words)))
+    ones = {each: np.ones(shape, DTYPES[word].storage) for each, (shape, word) in shapes.items()}
+    values = run(forward, backend, ones | arrays)  # an input that no gradient takes is 1
     missing = np.logical_or.reduce([np.isnan(each.astype(np.float64)) for each in values.values()])
     ones = {f"d_{each}": np.ones_like(value) for each, value in values.items()}
     slopes = run(backward, backend, arrays | values | ones)
-    return {each: missing | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}
+    own = {
+        each: WITHOUT.get((name.removesuffix("_backward"), each), lambda given: missing)(arrays) for each in slopes
+    }
+    return {each: missing | own[each] | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}
 
 
 def _at(array: np.ndarray, index):

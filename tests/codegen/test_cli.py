@@ -244,11 +244,14 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
     names = [line.split()[0] for line in listed(skuda_command("list", "per_channel")[1])]
     assert names == [
         "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
-        "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "dynamic_quantize_per_channel",
-        "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel",
+        "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "affine_per_channel",
+        "dynamic_quantize_per_channel", "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel",
+        "observe_min_max_per_channel",
         "observe_absmax_per_channel", "observe_moving_average_per_channel",
     ]  # fmt: skip
-    assert [line.split()[0] for line in listed(skuda_command("list", "activ")[1])] == ["gelu", "gelu_tanh", "silu_mul"]
+    assert [line.split()[0] for line in listed(skuda_command("list", "gated")[1])] == [
+        "glu", "reglu", "geglu", "geglu_tanh",
+    ]  # fmt: skip
     assert skuda_command("list", "nothing")[0] == 1
 
 

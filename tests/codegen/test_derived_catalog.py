@@ -63,8 +63,7 @@ DIFFERENCES = {
     "step": ("the declared gradient of NaN is 0; its own is passed on by a derived one", {"input": [np.nan]}),
     "logit": ("outside of 0 and 1, where there is no value, the declared gradient is NaN", {"input": [-2]}),
 }
-# Declared gradients in another form than the derived one's, which is the same number where no step leaves the range, and
-# the reason. What is compared is numbers, not formulas.
+# Declared gradients in another form than the derived one's, and the reason. Numbers are compared, not formulas.
 CANCELS = "the derived form is a difference of numbers that may be near each other"
 OVERFLOWS = "a step of the derived form leaves the range"
 OTHER_FORMS = {
@@ -186,7 +185,8 @@ class Case:
         self.arrays = {}
         for operand, shape in zip(operation.inputs, plan.shapes, strict=False):
             dtype = DTYPES[operation.word(operand, self.types)]
-            values = functions.placed(name, rng.normal(0.3, 1, shape)) if dtype.kind == "float" else rng.integers(-5, 5, shape)
+            floats = functions.placed(name, rng.normal(0.3, 1, shape))
+            values = floats if dtype.kind == "float" else rng.integers(-5, 5, shape)
             values = np.resize(given[operand.name], shape) if given and operand.name in given else values
             self.arrays[operand.name] = np.asarray(values).astype(dtype.storage)
         self.arrays |= run(plan, self.arrays)

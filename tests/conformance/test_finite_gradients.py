@@ -1,6 +1,7 @@
 """No gradient is NaN where the derivative is a number: every gradient of the catalog, over every finite value.
 
-Of an element, the derivative is no number where the operation has no value, and where a gradient of 1 gives an infinity.
+Of an element, the derivative is no number where the operation has no value, or where a gradient of 1 gives an
+infinity.
 
 The list of gradients is the catalog's own. One operand at a time takes all finite values of f16 and bf16, and of f32
 and f64 some with each exponent, of both signs: in rows of neighbours, and alone among ordinary elements or zeros. The

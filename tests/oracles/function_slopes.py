@@ -6,9 +6,11 @@ for a gradient of 0 whatever the output's is; a pair is a value and the largest 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mpmath import mp, mpf
 
-from .functions import _LAMBDA, _ALPHA, INF, NAN, _power, _sine_share, bent, sigmoid
+from .functions import _ALPHA, _LAMBDA, INF, NAN, _power, _sine_share, bent, sigmoid
 
 
 def _passed(condition, slope=1):
@@ -100,7 +102,7 @@ def _share_of_sum(a, b, scale=1):
 
 
 # Units in the last place by which gradients may be off, and slopes by the name of the operand that they are of.
-SLOPES = {
+BACKWARD: dict[str, tuple[float, Callable | dict[str, Callable]]] = {
     "reciprocal": (2, lambda input: -1 / input**2),
     "square": (1, lambda input: 2 * input),
     "cube": (2, lambda input: 3 * input**2),
@@ -129,7 +131,11 @@ SLOPES = {
     "sinc": (8, lambda input: _of_sine_share(input)),
     "deg2rad": (2, lambda: mp.pi / 180),
     "rad2deg": (2, lambda: 180 / mp.pi),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc", "step"), (0, lambda: None)),
+    "floor": (0, lambda: None),
+    "ceil": (0, lambda: None),
+    "round": (0, lambda: None),
+    "trunc": (0, lambda: None),
+    "step": (0, lambda: None),
     "frac": (0, lambda: mpf(1)),
     "erf": (6, lambda input: _density(input)),
     "erfc": (6, lambda input: -_density(input)),

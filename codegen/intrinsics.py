@@ -253,6 +253,18 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
 }
+# Of scans along `d`, by their names with options.
+OF_SCANS: dict[str, str] = {
+    "scan cumsum": "cumsum(g, along=d, reverse=True)",
+    "scan cumsum reverse": "cumsum(g, along=d)",
+    "scan cumsum exclusive": "cumsum(g, along=d, exclusive=True, reverse=True)",
+    "scan cumsum exclusive reverse": "cumsum(g, along=d, exclusive=True)",
+    # The parts of positive and of negative gradients, in logarithms: no factor of a term leaves the range.
+    "scan logcumsumexp": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d, reverse=True) + a)"
+                         " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d, reverse=True) + a))",
+    "scan logcumsumexp reverse": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d) + a)"
+                                 " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d) + a))",
+}
 # Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
 OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")
 # What gives integers of reals: a gradient that passes through it has to be declared.
@@ -335,6 +347,8 @@ INSTEAD: dict[str, str] = {
     "sub": "`a - b`",
     "mul": "`a * b`",
     "div": "`a / b`",
+    **dict.fromkeys(("scan", "prefix_sum", "accumulate"), "`cumsum(x, along=d)`"),
+    "cumlogsumexp": "`logcumsumexp(x, along=d)`",
     "len": "`count(over=d)`",
     "numel": "`count(over=d)`",
     "size": "`count(over=d)`",
@@ -349,10 +363,7 @@ INSTEAD: dict[str, str] = {
 
 # What is not in the language at all, and why: the help of an error.
 ABSENT: dict[str, str] = {
-    **dict.fromkeys(
-        ("cumsum", "cumprod", "cummax", "cummin", "scan", "prefix_sum", "logcumsumexp", "diff"),
-        "scans are not in the language: a reduction such as `sum(x, over=d)` gives one value for each row",
-    ),
+    "diff": "nothing in the language moves elements: a formula is written for one element",
     **dict.fromkeys(
         ("sort", "argsort", "topk", "median", "quantile", "mode", "unique", "roll", "flip", "gather", "take", "shift"),
         "nothing in the language sorts or moves elements: a formula is written for one element",

@@ -14,6 +14,7 @@ CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
 SMALLEST = "smallest"  # of a type: takes a type letter, or C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
+SCAN = REDUCE + "scan "  # before that of a scan
 
 
 @dataclass(frozen=True)
@@ -22,8 +23,8 @@ class Node:
 
     Attributes:
         op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), the name of an intrinsic; `reduce max` and
-            the like; "count", the number of elements that a reduction is over; "stored", a value as an output
-            holds it; "smallest", the least positive value of a type.
+            the like, and of scans (`reduce scan cumsum reverse`); "count", the number of elements that a reduction is
+            over; "stored", a value as an output holds it; "smallest", the least positive value of a type.
         args: the operands.
         kind: REAL, INT, BOOL, or DIM.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
@@ -64,6 +65,15 @@ class Node:
         for argument in self.args:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
+
+    def scans(self) -> list[Node]:
+        """The scans among these."""
+        return [each for each in self.reductions() if each.is_scan]
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it is a scan: a reduction that has a value for each element."""
+        return self.op.startswith(SCAN)
 
     def counts(self) -> list[Node]:
         """The counts of elements in it, outside of means too."""

@@ -104,7 +104,7 @@ class NumpyPrinter(Printer):
         return self.reduced[node]
 
     def count(self, node: Node) -> str:
-        return "row.count" if self.reduced else COUNTED
+        return "row.count" if node.text in {each.text for each in self.reduced} else COUNTED
 
     def smallest(self, node: Node) -> str:
         return f'row.smallest("{node.text}")'
@@ -199,7 +199,7 @@ class SpecPrinter(Printer):
 
     def reduction(self, node: Node) -> str:
         over = f"({node.text})" if "," in node.text else node.text
-        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
+        return REDUCTIONS[node.op.removeprefix(REDUCE)].call(self.text(node.args[0]), over)
 
     def number(self, node: Node) -> str:
         return node.text  # as a row spells it

@@ -59,6 +59,7 @@ class Analysis(Record):
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to; 0 where there are none.
+        scans: how many scans along `over` it makes; it has no other reductions then.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
@@ -85,6 +86,7 @@ class Analysis(Record):
     of_some: str = ""
     split: tuple[Reduced, ...] = ()
     reductions: int = 0
+    scans: int = 0
     stack: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0

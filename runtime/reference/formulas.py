@@ -185,7 +185,8 @@ def run(
     """
     C = DTYPES[types[COMPUTE]].storage.type
     space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
-    values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
+    typed = {float: C, bool: np.bool_, int: int}
+    values = {name: typed[type(value)](value) for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
     along, block = operation.along, operation.block
     with np.errstate(all="ignore"):

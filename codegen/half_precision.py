@@ -39,8 +39,8 @@ class _Bends(Exception):
 
 
 def as_stored(row: Row) -> Row:
-    """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores, whatever a call
-    chooses."""
+    """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores,
+    whatever a call chooses."""
     return _marked(row) if all(_is_enough(each.forward) for each in (row, *row.chosen.values())) else row
 
 

@@ -39,8 +39,9 @@ class _Bends(Exception):
 
 
 def as_stored(row: Row) -> Row:
-    """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores."""
-    return _marked(row) if _is_enough(row.forward) else row
+    """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores,
+    whatever a call chooses."""
+    return _marked(row) if all(_is_enough(each.forward) for each in (row, *row.chosen.values())) else row
 
 
 def _is_enough(forward: Program) -> bool:
@@ -144,7 +145,8 @@ def _negative(known: Known) -> Known:
 def _marked(row: Row) -> Row:
     backward = row.backward and _program(row.backward)
     forms: Mapping[str, Row] = {name: _marked(form) for name, form in row.forms.items()}
-    return replace(row, forward=_program(row.forward), backward=backward, forms=forms)
+    chosen: Mapping[str, Row] = {word: _marked(form) for word, form in row.chosen.items()}
+    return replace(row, forward=_program(row.forward), backward=backward, forms=forms, chosen=chosen)
 
 
 def _program(program: Program) -> Program:

@@ -98,7 +98,8 @@ class RowReader(Formulas):
         row = replace(row, forms=self.forms(row))
         if self.choice is not None and not self.word:
             row = self.with_choice(row)
-        return as_stored(derived.in_all_forms(row))
+        row = derived.in_all_forms(row)
+        return row if self.word else as_stored(row)  # the row of all words decides for each
 
     def with_choice(self, row: Row) -> Row:
         """The row with the operations that it is for the other words of its choice."""

@@ -118,6 +118,7 @@ __device__ inline void scan_down_rows(const RowArgs<typename S::Program>& args, 
 #pragma unroll
     for (int group = 0; group < SCAN_GROUPS; ++group) {
       if (first[group] >= length) continue;
+      if constexpr (Passes::again) shares[group].template load<STEPPED>(args, starts, first[group], length);
       const i64 start = REVERSE ? length - 1 - first[group] : -first[group];
 #pragma unroll
       for (int lane = 0; lane < GROUP; ++lane)

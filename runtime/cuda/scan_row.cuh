@@ -97,6 +97,7 @@ template <typename S, int... I> struct RowScansOf<S, Seq<I...>> {
 #pragma unroll
         for (int tile = 0; tile < TILES; ++tile) {
           if (first[tile] >= length) continue;
+          if constexpr (Passes::again) shares[tile].template load<S::MODE>(args, starts, first[tile], length);
           const i64 start = REVERSE ? length - 1 - first[tile] : -first[tile];  // the lane of the row's first element
 #pragma unroll
           for (int lane = 0; lane < GROUP; ++lane)

@@ -4,6 +4,7 @@
 #include "row_schedule.cuh"
 
 constexpr int SCAN_WARP = 32, SCAN_TILE = 8, SCAN_SEGMENT = 16;  // groups of a warp, warps of a tile, tiles of a segment
+constexpr int SCAN_HELD_BITS = 128;  // of an element's inputs, at most, that threads hold until they make the outputs
 constexpr int SCAN_THREADS = SCAN_WARP * SCAN_TILE;              // of a block
 
 // The passes of a program that scans.
@@ -15,6 +16,8 @@ template <typename P> struct ScanPasses {
   static constexpr int scans = count(Made());  // which come before what else the pass makes
   template <int I> using scan = type_at<Made, I>;
   static constexpr bool reverse = scan<0>::reverse;
+  // Whether inputs are read again for the outputs, for registers: nothing but their own elements is written before.
+  static constexpr bool again = operands_of<P>::array_bits + operands_of<P>::column_bits > SCAN_HELD_BITS;
 };
 
 // What threads have of the inputs with elements: a group of each.

@@ -22,7 +22,7 @@ from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
-from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.operators import KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
@@ -41,7 +41,7 @@ from skuda.model.dtypes import DTYPES
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_ARGUMENTS = {"where": "condition, a, b", "clamp": "x, low, high"} | {
+_ARGUMENTS = {name: ", ".join(each) for name, each in ARGUMENTS.items()} | {
     name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
 }
 _OF_BOOLEANS = {

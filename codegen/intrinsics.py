@@ -33,6 +33,7 @@ class Intrinsic:
         header: what a source that calls it includes beside the headers that all include.
         ulp: how far a common function may be off in f32 and in f64, in units in the last place (of a subnormal result
             in units of the least one).
+        gives: for an integer result, the integer type that holds it, where `bits` alone would say less.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Intrinsic:
     common: bool = False
     header: str = ""
     ulp: tuple[float, float] | None = None
+    gives: str = ""
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -68,6 +70,14 @@ def _bound(ulp: tuple[float, float]) -> str:
     single, double = ulp
     unit = f"within {single:g} unit{'s' * (single != 1)} in the last place"
     return unit if single == double else f"{unit} in f32 and {double:g} in f64"
+
+
+def _random(name: str, result: str, latex: str, rule: str, cuda: str = "", c: str = "", **said) -> Intrinsic:
+    """A function of a seed, an offset and an index, whose bits follow from these alone."""
+    arguments = "{0}, {1}, {2}"
+    cuda, numpy = f"::{name}{cuda}({arguments})", f"{name}({arguments}{c})"
+    latex = rf"\operatorname{{{{{latex}}}}}_{{{{{{0}},\,{{1}}}}}}({{2}})"
+    return Intrinsic(name, "iii", result, cuda, numpy, latex, rule, header="random.cuh", **said)
 
 
 def _elementary(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
@@ -170,7 +180,20 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
     _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2),
+    # Random numbers, of a seed, an offset and an index (docs/numerics.md): random.cuh and reference.random.
+    _random("random_bits", "i", "bits", "an integer from 0 on, below 2^32: a word of Philox 4x32-10", exact=True,
+            bits=33, gives="u32"),
+    _random("uniform", "r", "uniform", "from 0 on, below 1, in steps of 2^-24 in f32 and 2^-53 in f64",
+            "<C>", ", C", exact=True),
+    _random("normal", "r", "normal", f"{_bound((3, 3))}, the same bits everywhere; of the normal distribution, two "
+            "neighbours by Box and Muller", "<C>", ", C", common=True, ulp=(3, 3)),
 )
+
+# The names of arguments, where letters would not say enough.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
+    **dict.fromkeys(("random_bits", "uniform", "normal"), ("seed", "offset", "index")),
+}  # fmt: skip
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
 # the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. At a kink or a step, the
@@ -341,9 +364,10 @@ ABSENT: dict[str, str] = {
         "nothing in the language sorts or moves elements: a formula is written for one element",
     ),
     **dict.fromkeys(
-        ("rand", "randn", "random", "uniform", "normal", "dropout", "bernoulli"),
-        "the language has no random numbers: give them as an input",
+        ("rand", "random", "dropout", "bernoulli"),
+        "a random number follows from a seed, an offset and an index: `uniform(seed, offset, index)`",
     ),
+    "randn": "a random number follows from a seed, an offset and an index: `normal(seed, offset, index)`",
     **dict.fromkeys(
         ("matmul", "dot", "einsum", "conv", "transpose", "reshape", "broadcast", "expand"),
         "a formula is written for one element; the dimensions of operands say how it spreads over arrays",

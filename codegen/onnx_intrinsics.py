@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.codegen.nodes import BOOL, REAL, Node
+from skuda.codegen.onnx_random import RandomNumbers
 from skuda.model.dtypes import DType
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _ERFC = (
 )  # fmt: skip
 
 
-class Intrinsics:
+class Intrinsics(RandomNumbers):
     """Prints calls: a method for each intrinsic, which takes its node and the values of its arguments.
 
     Args:

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import INT, REDUCE, Node
 from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
@@ -206,6 +206,9 @@ class Ranges:
         if node.op in CONVERSIONS:
             word = DTYPES[self.types.get(node.text, node.text)]
             return Range((number(word.lowest),), (number(word.highest),))
+        if node.op in INTRINSICS and INTRINSICS[node.op].gives:
+            word = DTYPES[INTRINSICS[node.op].gives]
+            return _between(word.lowest, word.highest)
         if node.op.startswith(REDUCE) and node.kind == INT:
             return self._reduced(node, args[0])
         return _ANY if node.kind == INT else Range()

@@ -10,6 +10,7 @@ import formulas
 from skuda.codegen import expr, syntax
 from skuda.codegen.intrinsics import (
     ABSENT,
+    ARGUMENTS,
     CONSTANTS,
     CONVERSIONS,
     DERIVATIVES,
@@ -104,7 +105,7 @@ def _operators() -> Iterator[str]:
 
 
 def _call(row: Intrinsic) -> str:
-    names = ("x", "y", "z") if set(row.arguments) <= set("rn") or len(row.arguments) < 3 else ("condition", "a", "b")
+    names = ARGUMENTS.get(row.name, ("x", "y", "z"))
     return f"{row.name}({', '.join(names[: len(row.arguments)])})"
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import torch
 
 from skuda.model.dtypes import DType
+from skuda.torch.random_functions import random_bits
 
 WHOLE = 2.0**53  # where round_to_int saturates
 
@@ -156,7 +157,7 @@ FUNCTIONS: dict[str, Callable] = {
     "fmin": lambda a, b: torch.where((a < b) | b.isnan(), a, b),
     "fmax": lambda a, b: torch.where((a > b) | b.isnan(), a, b),
     "round_even": torch.round, "round_to_int": round_to_int, "remainder": remainder, "ndtr": ndtr,
-    "gelu_slope": gelu_slope,
+    "gelu_slope": gelu_slope, "random_bits": random_bits,
 } | {
     name: getattr(torch, name) for name in (
         "abs", "copysign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "sqrt", "fmod", "exp", "log", "erf",

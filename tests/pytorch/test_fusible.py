@@ -32,6 +32,7 @@ from skuda.model.sku import Direction
 from skuda.plans.functions import Call
 from skuda.torch import formula_functions, formulas, operator_of
 from skuda.torch.formula_functions import FUNCTIONS, LACKING
+from skuda.torch.random_functions import OF_C
 
 BOUND = {False: 2.0**-19, True: 2.0**-48}  # of the largest element, by whether the compute type is f64
 STEP = {torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7, torch.float32: 2.0**-23}
@@ -207,7 +208,7 @@ def test_every_intrinsic(name):
 
 
 def test_each_operator_of_the_language_has_a_function():
-    own = {"to_real"}  # which the evaluator has
+    own = {"to_real", *OF_C}  # which the evaluator calls with the compute type
     assert INTRINSICS.keys() | OPERATORS.keys() == (FUNCTIONS.keys() & {*INTRINSICS, *OPERATORS}) | own | LACKING.keys()
     assert formula_functions.CONVERSIONS.keys() == CONVERSIONS.keys()
 

@@ -68,7 +68,7 @@ def arguments(name: str, dtype) -> list[np.ndarray]:
 
 
 def test_every_intrinsic_is_said_or_refused():
-    known = {*SAME, *LACKING, *(name for name in vars(Intrinsics) if not name.startswith("_"))}
+    known = {*SAME, *LACKING, *(name for name in dir(Intrinsics) if not name.startswith("_"))}
     assert {*INTRINSICS, *CONVERSIONS} <= known
     assert not SAME.keys() & LACKING.keys()
 

@@ -183,16 +183,16 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     # Random numbers, of a seed, an offset and an index (docs/numerics.md): random.cuh and reference.random.
     _random("random_bits", "i", "bits", "an integer from 0 on, below 2^32: a word of Philox 4x32-10", exact=True,
             bits=33, gives="u32"),
-    _random("uniform", "r", "uniform", "from 0 on, below 1, in steps of 2^-24 in f32 and 2^-53 in f64",
+    _random("random_uniform", "r", "uniform", "from 0 on, below 1, in steps of 2^-24 in f32 and 2^-53 in f64",
             "<C>", ", C", exact=True),
-    _random("normal", "r", "normal", f"{_bound((3, 3))}, the same bits everywhere; of the normal distribution, two "
-            "neighbours by Box and Muller", "<C>", ", C", common=True, ulp=(3, 3)),
+    _random("random_normal", "r", "normal", f"{_bound((4, 4))}, the same bits everywhere; of the normal distribution, "
+            "by Box and Muller", "<C>", ", C", common=True, ulp=(4, 4)),
 )
 
 # The names of arguments, where letters would not say enough.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
-    **dict.fromkeys(("random_bits", "uniform", "normal"), ("seed", "offset", "index")),
+    **dict.fromkeys(("random_bits", "random_uniform", "random_normal"), ("seed", "offset", "index")),
 }  # fmt: skip
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
@@ -365,9 +365,9 @@ ABSENT: dict[str, str] = {
     ),
     **dict.fromkeys(
         ("rand", "random", "dropout", "bernoulli"),
-        "a random number follows from a seed, an offset and an index: `uniform(seed, offset, index)`",
+        "a random number follows from a seed, an offset and an index: `random_uniform(seed, offset, index)`",
     ),
-    "randn": "a random number follows from a seed, an offset and an index: `normal(seed, offset, index)`",
+    "randn": "a random number follows from a seed, an offset and an index: `random_normal(seed, offset, index)`",
     **dict.fromkeys(
         ("matmul", "dot", "einsum", "conv", "transpose", "reshape", "broadcast", "expand"),
         "a formula is written for one element; the dimensions of operands say how it spreads over arrays",

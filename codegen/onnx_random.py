@@ -19,7 +19,7 @@ _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
 
 
 class RandomNumbers:
-    """Prints `random_bits`, `uniform` and `normal`: about 150 operators each."""
+    """Prints `random_bits`, `random_uniform` and `random_normal`: about 150 operators each."""
 
     emit: Callable[..., Any]
     cast: Callable[..., Any]
@@ -32,7 +32,8 @@ class RandomNumbers:
 
     def _upper(self, a: Any, bits: int) -> Any:
         """Shifted to the right; zeros come in."""
-        unsigned = self.emit("BitShift", self.cast(a, np.uint64), self.cast(self.whole(bits), np.uint64), direction="RIGHT")
+        value, by = (self.cast(each, np.uint64) for each in (a, self.whole(bits)))
+        unsigned = self.emit("BitShift", value, by, direction="RIGHT")
         return self.cast(unsigned, np.int64)
 
     def _block_of(self, index: Any, bits: int) -> Any:
@@ -67,7 +68,7 @@ class RandomNumbers:
         pairs = [self.emit("Where", odd, words[at + 1], words[at]) for at in (0, 2)]
         return self.emit("Where", latter, pairs[1], pairs[0])
 
-    def uniform(self, node: Node, seed: Any, offset: Any, index: Any) -> Any:
+    def random_uniform(self, node: Node, seed: Any, offset: Any, index: Any) -> Any:
         if np.dtype(self.C) == np.float32:
             upper = self._upper(self.random_bits(node, seed, offset, index), 8)
             return self.emit("Mul", self.cast(upper, self.C), self.real(2.0**-24))
@@ -78,7 +79,7 @@ class RandomNumbers:
     def _upper_53(self, low: Any, high: Any) -> Any:
         return self.emit("Add", self.emit("Mul", high, self.whole(1 << 21)), self._upper(low, 11))
 
-    def normal(self, node: Node, seed: Any, offset: Any, index: Any) -> Any:
+    def random_normal(self, node: Node, seed: Any, offset: Any, index: Any) -> Any:
         single, odd = np.dtype(self.C) == np.float32, self._is(index, 1)
         first, second, third, fourth = self._words(seed, offset, self._block_of(index, 2 if single else 1))
         if single:

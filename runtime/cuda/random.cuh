@@ -36,7 +36,7 @@ __device__ inline f64 uniform_of(f64, i64 seed, i64 offset, i64 index) {
   const u64 words = index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second);
   return f64(words >> 11) * 0x1p-53;
 }
-template <typename C> __device__ inline C uniform(i64 seed, i64 offset, i64 index) {
+template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i64 index) {
   return uniform_of(C(), seed, offset, index);
 }
 
@@ -91,6 +91,6 @@ __device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
   const f64 share = f64((distance >> 11) + 1) * 0x1p-53;
   return sqrt(-2.0 * logarithm(share)) * cosine_of_turns(angle - (u64(index & 1) << 62));
 }
-template <typename C> __device__ inline C normal(i64 seed, i64 offset, i64 index) {
+template <typename C> __device__ inline C random_normal(i64 seed, i64 offset, i64 index) {
   return normal_of(C(), seed, offset, index);
 }

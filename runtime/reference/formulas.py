@@ -88,7 +88,7 @@ _FAMILIES = {
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),
-    "random": ("normal", "random_bits", "uniform"),
+    "random": ("random_bits", "random_normal", "random_uniform"),
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}

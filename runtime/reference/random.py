@@ -62,7 +62,7 @@ def random_bits(seed, offset, index):
     return np.where(at < 2, lower, upper).astype(np.int64)
 
 
-def uniform(seed, offset, index, C):
+def random_uniform(seed, offset, index, C):
     """A real from 0 on, below 1, for each index: a multiple of 2^-24 in f32, of 2^-53 in f64."""
     if C is np.float32:
         return (random_bits(seed, offset, index) >> 8).astype(C) * C(2.0**-24)
@@ -112,7 +112,7 @@ def _cosine_of_turns(angle, bits: int, C):
     return np.where((quarter == 1) | (quarter == 2), -size, size)
 
 
-def normal(seed, offset, index, C):
+def random_normal(seed, offset, index, C):
     """A real of the normal distribution for each index, by Box and Muller: two neighbours are a point of the plane."""
     index = np.asarray(index)
     single = C is np.float32

@@ -33,9 +33,9 @@ def random_bits(seed, offset, index):
     return torch.where(at < 2, lower, upper)
 
 
-def uniform(seed, offset, index, C: torch.dtype):
+def random_uniform(seed, offset, index, C: torch.dtype):
     """From 0 on, below 1, of a compute type."""
-    if C == torch.float32:
+    if torch.float32 == C:
         return (random_bits(seed, offset, index) >> 8).to(C) * 2.0**-24
     first, second, third, fourth = _words(seed, offset, index >> 1)
     odd = (index & 1) == 1
@@ -47,9 +47,9 @@ def _upper(low, high):
     return high << 21 | low >> 11
 
 
-def normal(seed, offset, index, C: torch.dtype):
+def random_normal(seed, offset, index, C: torch.dtype):
     """Of the normal distribution, by Box and Muller."""
-    single = C == torch.float32
+    single = torch.float32 == C
     first, second, third, fourth = _words(seed, offset, index >> (2 if single else 1))
     if single:
         latter = (index & 2) == 2
@@ -68,4 +68,4 @@ def normal(seed, offset, index, C: torch.dtype):
 
 
 # These take the compute type, too.
-OF_C = {"uniform": uniform, "normal": normal}
+OF_C = {"random_uniform": random_uniform, "random_normal": random_normal}

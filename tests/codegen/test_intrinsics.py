@@ -166,7 +166,7 @@ EXACT = {
     "fmod": dividend_sign,
     "remainder": divisor_sign,
     "random_bits": philox.random_bits,
-    "uniform": philox.uniform,
+    "random_uniform": philox.random_uniform,
 }
 
 # ---- oracles of the others: mpmath for ordinary numbers, torch for the rest; the most ulp that they may be off ----
@@ -209,9 +209,9 @@ MEASURED = {
     "atanh": (mpmath.atanh, torch.atanh, 1),
     "pow": (mpmath.power, torch.pow, 1),
     "hypot": (mpmath.hypot, torch.hypot, 1),
-    "normal": (philox.normal, None, 3),
+    "random_normal": (philox.random_normal, None, 4),
 }
-OF_TYPE = ("uniform", "normal")  # the oracles of these take the element type too
+OF_TYPE = ("random_uniform", "random_normal")  # the oracles of these take the element type too
 
 
 def test_each_intrinsic_has_one_oracle():

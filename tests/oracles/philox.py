@@ -30,7 +30,7 @@ def random_bits(seed: int, offset: int, index: int) -> int:
     return block(seed, offset, index // 4)[index % 4]
 
 
-def uniform(seed: int, offset: int, index: int, word: str) -> Fraction:
+def random_uniform(seed: int, offset: int, index: int, word: str) -> Fraction:
     """Of f32 or f64."""
     if word == "f32":
         return Fraction(random_bits(seed, offset, index) // 2**8, 2**24)
@@ -39,12 +39,13 @@ def uniform(seed: int, offset: int, index: int, word: str) -> Fraction:
     return Fraction((high * WORD + low) // 2**11, 2**53)
 
 
-def normal(seed: int, offset: int, index: int, word: str) -> mpmath.mpf:
+def random_normal(seed: int, offset: int, index: int, word: str) -> mpmath.mpf:
     """By Box and Muller, of f32 or f64: the cosine of an angle for even elements, its sine for odd ones."""
     if word == "f32":
         at = index % 4 // 2 * 2
         distance, angle = block(seed, offset, index // 4)[at : at + 2]
-        share, turns = _rounded(Fraction(_rounded(Fraction(distance)), WORD) + Fraction(1, 2 * WORD)), mpmath.mpf(angle) / WORD
+        share = _rounded(Fraction(_rounded(Fraction(distance)), WORD) + Fraction(1, 2 * WORD))
+        turns = mpmath.mpf(angle) / WORD
     else:
         low, high, angle_low, angle_high = block(seed, offset, index // 2)
         share = Fraction((high * WORD + low) // 2**11 + 1, 2**53)

@@ -157,7 +157,8 @@ class _Flow:
     def hand_on(self, node: Node, terms: list[Term]) -> None:
         """Hands the gradient of a value on to its arguments."""
         if node.op in STEPS or node.op.removeprefix(REDUCE) in STEPS or node.op in CONVERSIONS:
-            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives integers"
+            gives = "integers" if node.kind != REAL else "values of the output's type"
+            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives {gives}"
             raise NotDifferentiable(node.place, what)
         if node.kind != REAL or node.op == "to_real":  # a sum or a choice of integers changes by steps below it alone
             for argument in filter(self.is_active, node.args):

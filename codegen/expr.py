@@ -24,7 +24,7 @@ from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, SMALLEST, Function, Node, Scope, promote
-from skuda.codegen.operators import KINDS, WRAPPING, WRAPS
+from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.syntax import (
     LIBRARIES,
@@ -329,7 +329,11 @@ class _Reader(OperatorReader):
         return meant(node.attr, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]) or "name one of them"
 
     def converted(self, name: str, node: ast.Call, depth: int) -> Node:
-        """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
+        """`saturate(i)`, `wrap(i)` and the like; the output whose formula it is says to which type."""
+        if CONVERSIONS[name].result == "r":
+            help = f"its type is that of the output: `o: bf16[n] = {self.spelled(name)}`"
+            self.arity(node, name, len(CONVERSIONS[name].arguments), help)
+            return self.called(name, node, self.all(node.args, depth))
         self.arity(node, name, 1, f"its type is that of the output: `o: u8[n] = {name}(i)`")
         self.wraps = name != "saturate"  # the others ask for the lowest bits alone
         (value,) = self.all(node.args, depth)
@@ -340,7 +344,7 @@ class _Reader(OperatorReader):
         return Node(name, (value,), INT, value.dims, value.bits, place=self.place(node.func))
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
-        intrinsic = INTRINSICS[name]
+        intrinsic = FUNCTIONS[name]
         if (real := forms.converted(name, values)) is not None:
             return real
         for at, value in zip(node.args, values, strict=True):

@@ -193,6 +193,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
     **dict.fromkeys(("random_bits", "random_uniform", "random_normal"), ("seed", "offset", "index")),
+    "stochastic": ("x", "bits"),
 }  # fmt: skip
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
@@ -277,7 +278,7 @@ KINKS: dict[str, str] = {
     "where": "of the value that is chosen, never of the condition",
 }
 
-# What depends on the integer type that an output stores, `{1}`: outermost in the formula of that output.
+# What depends on the type that an output stores, spelled behind the arguments: outermost in the formula of that output.
 CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("saturate", "i", "i", "::saturated<{1}>({0})", 'row.saturated({0}, "{1}")',
               r"\operatorname{{saturate}}_{{{1}}}({0})",
@@ -293,6 +294,10 @@ CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("clz", "i", "i", "::clz<{1}>({0})", 'row.clz({0}, "{1}")', r"\operatorname{{clz}}({0})",
               "how many of the bits that the output's type has are 0 above the first that is 1: all of 0", exact=True,
               header="data.cuh"),
+    Intrinsic("stochastic", "ri", "r", "::stochastic<{2}>({0}, {1})", 'row.stochastic({0}, {1}, "{2}")',
+              r"\operatorname{{stochastic}}_{{{2}}}({0},\, {1})",
+              "a neighbour in the output's float type: the one away from 0 where the 32 random bits, times 2^-32, are "
+              "below the share of the way that x has gone to it; NaN gives NaN", exact=True, header="random.cuh"),
 )
 
 TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)

@@ -31,6 +31,7 @@ LACKING = {
     "cbrt": "ONNX has no cube root",
     "atan2": "ONNX has no arctangent of two arguments",
     "hypot": "ONNX has none, and a square leaves the range",
+    "stochastic": "no operator of ONNX gives the exponent of a float",
     "popcount": "no operator of ONNX counts bits",
     "clz": "no operator of ONNX counts bits",
 }  # fmt: skip

@@ -203,7 +203,7 @@ class Ranges:
             zero = Range((number(0),), (number(0),))  # NaN's
             lower, upper = self._below_both(whole, zero), self._above_both(whole, zero)
             return Range((*lower, number(-_ROUNDED)), (*upper, number(_ROUNDED)))
-        if node.op in CONVERSIONS:
+        if node.op in CONVERSIONS and node.kind == INT:
             word = DTYPES[self.types.get(node.text, node.text)]
             return Range((number(word.lowest),), (number(word.highest),))
         if node.op in INTRINSICS and INTRINSICS[node.op].gives:

@@ -126,7 +126,7 @@ def _intrinsic(row: Intrinsic) -> tuple[str, ...]:
 
 def _conversions() -> Iterator[str]:
     yield "## Conversions at a store\n"
-    yield "Outermost in the formula of an integer output:\n"
+    yield "Outermost in the formula of an output, which says to which type. The first four convert integers:\n"
     yield from _table(("call", "rule"), ((f"`{_call(row)}`", row.rule) for row in CONVERSIONS.values()))
 
 

@@ -26,6 +26,40 @@ __device__ inline i64 random_bits(i64 seed, i64 offset, i64 index) {
   return random_block(seed, offset, index >> 2).word(i32(index & 3));
 }
 
+// What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in units
+// of 2^-32, which 32 random bits are compared with.
+struct ShareOfSteps {
+  u64 whole, share;
+  i32 unit;
+};
+// Of x = significand * 2^exponent.
+template <typename E> __device__ inline ShareOfSteps steps_of(u64 significand, i32 exponent) {
+  constexpr i32 least = 2 - (1 << (Format<E>::exponent - 1)) - Format<E>::mantissa - (Format<E>::mantissa == 0);
+  const i32 first = exponent + 63 - __clzll(i64(significand));  // the power of two of its first bit
+  const i32 unit = max(max(first - Format<E>::mantissa, least), exponent), dropped = unit - exponent;
+  if (dropped > 63) return {0, dropped > 95 ? 0 : significand >> (dropped - 32), unit};
+  const u64 whole = significand >> dropped, rest = significand - (whole << dropped);
+  return {whole, dropped > 32 ? rest >> (dropped - 32) : rest << (32 - dropped), unit};
+}
+__device__ inline f32 stepped(ShareOfSteps steps, i64 bits, f32 x) {
+  return copysign(scaled(f32(steps.whole + (u32(bits) < steps.share)), f32(steps.unit)), x);
+}
+__device__ inline f64 stepped(ShareOfSteps steps, i64 bits, f64 x) {
+  return copysign(scaled(f64(steps.whole + (u32(bits) < steps.share)), f64(steps.unit)), x);
+}
+template <typename E> __device__ inline f32 stochastic(f32 x, i64 bits) {
+  const u32 size = __float_as_uint(x) & 0x7fffffffu, field = size >> 23;
+  if (field == 255) return x;
+  const u32 significand = field ? (size & 0x7fffffu) | 0x800000u : size;
+  return stepped(steps_of<E>(significand, i32(field ? field : 1) - 150), bits, x);
+}
+template <typename E> __device__ inline f64 stochastic(f64 x, i64 bits) {
+  const u64 size = u64(__double_as_longlong(x)) & 0x7fffffffffffffffull, field = size >> 52;
+  if (field == 2047) return x;
+  const u64 significand = field ? (size & 0xfffffffffffffull) | 0x10000000000000ull : size;
+  return stepped(steps_of<E>(significand, i32(field ? field : 1) - 1075), bits, x);
+}
+
 // From 0 on, below 1: multiples of 2^-24 from the word of an element, in f64 of 2^-53 from two words.
 __device__ inline f32 uniform_of(f32, i64 seed, i64 offset, i64 index) {
   return f32(u32(random_bits(seed, offset, index)) >> 8) * 0x1p-24f;

@@ -52,7 +52,7 @@ class Analysis(Record):
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values the formulas ask for, C among them.
-        converts: whether some formula converts an integer to the type of its output.
+        converts: whether some formula converts to the type of its output.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to; 0 where there are none.

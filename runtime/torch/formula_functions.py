@@ -13,7 +13,7 @@ from collections.abc import Callable
 import torch
 
 from skuda.model.dtypes import DType
-from skuda.torch.random_functions import random_bits
+from skuda.torch.random_functions import random_bits, stochastic
 
 WHOLE = 2.0**53  # where round_to_int saturates
 
@@ -166,4 +166,5 @@ FUNCTIONS: dict[str, Callable] = {
     )
 }  # fmt: skip
 # The functions that take the type of the output, too.
-CONVERSIONS: dict[str, Callable] = {"saturate": saturate, "wrap": wrap, "popcount": popcount, "clz": clz}
+CONVERSIONS: dict[str, Callable] = {"saturate": saturate, "wrap": wrap, "popcount": popcount, "clz": clz,
+                                    "stochastic": stochastic}  # fmt: skip

@@ -238,7 +238,7 @@ class Formulas:
         if node.op == "to_real":
             return self.value(node.args[0]).to(self.C)
         if node.op in CONVERSIONS:
-            return CONVERSIONS[node.op](self.value(node.args[0]), self._type(node))
+            return CONVERSIONS[node.op](*self._aligned(node.args), self._type(node))
         if node.op in OF_C:
             return OF_C[node.op](*self._aligned(node.args), self.C)
         return FUNCTIONS[node.op](*self._aligned(node.args))

@@ -9,6 +9,8 @@ import math
 
 import torch
 
+from skuda.model.dtypes import DType
+
 _LOWER = 0xFFFFFFFF
 _MULTIPLIERS = 0xD2511F53, 0xCD9E8D57
 _KEY_STEPS = 0x9E3779B9, 0xBB67AE85
@@ -65,6 +67,24 @@ def random_normal(seed, offset, index, C: torch.dtype):
     turned = rest.double() * (2 * math.pi * 2.0**-bits)
     size = torch.where((quarter & 1) == 1, torch.sin(turned), torch.cos(turned)).to(C)
     return torch.sqrt(-2 * torch.log(share)) * torch.where((quarter == 1) | (quarter == 2), -size, size)
+
+
+def stochastic(x, bits, dtype: DType):
+    """One of two neighbours of a float type: away from 0 as often as random bits are below the distance gone."""
+    size, least = x.abs().double(), math.frexp(dtype.smallest)[1] - 1
+    unit = torch.clamp(torch.frexp(size)[1].to(torch.int64) - 1 - dtype.mantissa, min=least)
+    steps = _scaled(torch.where(x.isfinite(), size, 0.0), -unit)
+    whole = torch.floor(steps)
+    above = (bits & _LOWER) < torch.floor((steps - whole) * 2.0**32)
+    return torch.where(x.isfinite(), torch.copysign(_scaled(whole + above, unit), x), x).to(x.dtype)
+
+
+def _scaled(y, power):
+    """y * 2^power, exactly where that is a number."""
+    half = power >> 1
+    for each in (half, power - half):
+        y = y * ((each + 1023) << 52).view(torch.float64)
+    return y
 
 
 # These take the compute type, too.

@@ -163,7 +163,7 @@ def defined(name: str):
     row = {**INTRINSICS, **CONVERSIONS}[name]
     kinds = {"r": "{}", "n": "{}", "x": "{}", "i": "round_to_int({})", "b": "({} > 0)"}
     arguments = [kinds[kind].format("abc"[index]) for index, kind in enumerate(row.arguments)]
-    called, output = f"{name}({', '.join(arguments)})", "u8" if name in CONVERSIONS else "T"
+    called, output = f"{name}({', '.join(arguments)})", "u8" if name in CONVERSIONS and row.result == "i" else "T"
     if row.result == "b":
         called = f"where({called}, 1.0, 2.0)"
     elif row.result == "i" and name not in CONVERSIONS:

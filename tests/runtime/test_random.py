@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from fractions import Fraction
+
 import mpmath
 import numpy as np
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import skuda
 from oracles import philox
 from skuda.errors import SpecError
+from skuda.model.dtypes import DTYPES
 from skuda.reference import random
 
 # Random123's kat_vectors, the lines `philox4x32 10`: counter, key, words.
@@ -141,3 +145,70 @@ def test_a_mask_follows_from_seed_and_offset_in_the_gradient():
     assert abs(kept.mean() - 0.75) < 5 * np.sqrt(0.75 * 0.25 / 4000)
     gradient = operation.backward(np.ones(4000), index, 8, 1, p=0.25)
     np.testing.assert_array_equal(gradient, np.where(kept, 1 / 0.75, 0))
+
+
+@pytest.fixture(scope="module")
+def rounding():
+    return skuda.define(
+        name="rounding", types={"T": ["f32", "f64"], "Q": ["bf16", "f16", "e4m3", "f32"]},
+        inputs={"x": "T[*n]", "bits": "u32[*n]"}, outputs={"y": "Q[*n] = stochastic(x, bits)"},
+    )  # fmt: skip
+
+
+def neighbours(x: float, word: str) -> tuple[Fraction, Fraction, Fraction]:
+    """Of a finite value: the one nearer to 0 in a float type, that away from 0, and the distance from the former in
+    units of that between them; all of the magnitude, as if the type had no largest value."""
+    dtype, size = DTYPES[word], abs(Fraction(x))
+    exponent = Fraction(1)
+    while size and exponent > size:
+        exponent /= 2
+    while exponent * 2 <= size:
+        exponent *= 2
+    unit = max(exponent / 2**dtype.mantissa, Fraction(dtype.smallest))
+    whole = size // unit
+    return whole * unit, (whole + 1) * unit, size / unit - whole
+
+
+@pytest.mark.parametrize("word", ["bf16", "f16", "e4m3", "f32"])
+@pytest.mark.parametrize("C", TYPES)
+def test_stochastic_rounding_takes_a_neighbour_as_its_bits_say(rounding, backend, C, word):
+    generator = np.random.default_rng(3)
+    finite = [0.0, 1.0, 1.5, 2.0**-24, 2.0**-25, 2.0**-133, 2.0**-149, 3e-41, 65504.0, 65519.0, 448.0, 3.3e38, 2.0**-9]
+    x = [*finite, *generator.normal(size=40), *np.exp2(generator.uniform(-140, 120, 40)), *[0.1] * 20]
+    x = np.concatenate([x, np.negative(x)]).astype(C)
+    bits = generator.integers(0, 2**32, x.size).astype(np.uint32)
+    bits[:26] = np.tile([0, 2**32 - 1], 13)
+    found = backend.numpy(rounding(backend.array(x), backend.array(bits), dtype=word))
+    form = DTYPES[word]
+    expected = []
+    for value, word_of_bits in zip(x.tolist(), bits.tolist(), strict=True):
+        lower, upper, share = neighbours(value, word)
+        chosen = upper if word_of_bits < share * 2**32 // 1 else lower
+        expected.append(math.copysign(float(chosen) if chosen <= 2 * Fraction(form.highest) else math.inf, value))
+    with np.errstate(over="ignore"):
+        wanted = form.rounded(np.array(expected)) if form.narrow_float else np.array(expected).astype(form.storage)
+    np.testing.assert_array_equal(found.view(np.uint8), wanted.view(np.uint8))
+    special = np.array([np.inf, -np.inf, np.nan], C)
+    kept = rounding(special, np.arange(3, dtype=np.uint32), dtype=word).astype(np.float64)
+    np.testing.assert_array_equal(kept, form.rounded(special).astype(np.float64))
+
+
+def test_stochastic_rounding_has_no_bias(rounding):
+    """The mean of what random bits give is the value, within five standard deviations."""
+    for value, word in ((1.0 + 2.0**-10, "bf16"), (1.0 + 2.0**-13, "f16"), (2.0**-26, "f16"), (-0.3, "bf16")):
+        lower, upper, share = neighbours(value, word)
+        y = rounding(np.full(COUNT, value, np.float32), random.random_bits(4, 0, INDEX).astype(np.uint32), dtype=word)
+        spread = float(upper - lower) * math.sqrt(float(share * (1 - share)) / COUNT)
+        assert abs(y.astype(np.float64).mean() - float(np.float32(value))) < 5 * spread + 1e-9
+
+
+def test_conversions_to_floats_are_refused_elsewhere():
+    inputs = {"x": "T[*n]", "bits": "u32[*n]"}
+    with pytest.raises(SpecError, match="`stochastic` converts to a float type, `s8.*` holds integers"):
+        skuda.define(name="to_codes", inputs=inputs, outputs={"y": "s8[*n] = stochastic(x, bits)"})
+    with pytest.raises(SpecError, match="it stands outermost in the output's formula"):
+        skuda.define(name="inside", inputs=inputs, outputs={"y": "T[*n] = 2 * stochastic(x, bits)"})
+    with pytest.raises(SpecError, match="`stochastic` takes 2 arguments, got 1"):
+        skuda.define(name="alone", inputs=inputs, outputs={"y": "T[*n] = stochastic(x)"})
+    with pytest.raises(SpecError, match="`stochastic` has no derivative: it gives values of the output's type"):
+        skuda.define(name="derived", inputs=inputs, outputs={"y": "T[*n] = stochastic(x, bits)"}, backward="derived")

@@ -23,6 +23,7 @@ from skuda.codegen.intrinsics import (
     OF_REDUCTIONS,
     STEPS,
     TRANSCENDENTAL,
+    UNDERIVED,
 )
 from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
@@ -187,7 +188,8 @@ class _Flow:
         name = node.op.removeprefix(REDUCE)
         table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
         if name not in table:
-            raise NotDifferentiable(node.place, f"`{name}` has no derivative")
+            why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
+            raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")
         return table[name]
 
     def applied(self, rule: str, node: Node, terms: list[Term], args: Sequence[Node]) -> list[Term]:

@@ -80,9 +80,11 @@ def _random(name: str, result: str, latex: str, rule: str, cuda: str = "", c: st
     return Intrinsic(name, "iii", result, cuda, numpy, latex, rule, header="random.cuh", **said)
 
 
-def _elementary(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
+def _elementary(
+    module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1, ulp: tuple[float, float] = (1, 1)
+) -> Intrinsic:  # fmt: skip
     """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
-    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=(1, 1))
+    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=ulp)
 
 
 COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
@@ -180,6 +182,20 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
     _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2),
+    _elementary("inverse_erf", "erfinv", "inverse_error", r"\operatorname{{erf}}^{{-1}}({0})",
+                "1 and -1 give infinities, beyond them NaN; zeros keep their sign"),
+    _elementary("gamma", "lgamma", "gamma_logarithm", r"\ln\left|\Gamma({0})\right|",
+                "0, negative integers and infinities give inf; next to its zeros below -2, f64 is within 2^-51 of the "
+                "value at 1 + |x|", ulp=(2, 2)),
+    _elementary("gamma", "digamma", "gamma_derivative", r"\psi({0})",
+                "0 gives the infinity of the other sign, negative integers and -inf NaN; next to its zeros below 0, "
+                "f64 is within 2^-51 of the value at 1 + |x|", ulp=(2, 2)),
+    Intrinsic("nextafter", "rr", "r", "next_after({0}, {1})", "np.nextafter({0}, {1})",
+              r"\operatorname{{nextafter}}({0}, {1})",
+              "the next value of C after the first in the direction of the second; the second of equals; NaN if either "
+              "is", exact=True, header="floats.cuh"),
+    Intrinsic("ldexp", "ri", "r", "scaled_by({0}, {1})", "ldexp({0}, {1})", r"{0} \cdot 2^{{{1}}}",
+              "rounded once where it is subnormal; zeros keep their sign", exact=True, header="floats.cuh"),
     # Random numbers, of a seed, an offset and an index (docs/numerics.md): random.cuh and reference.random.
     _random("random_bits", "i", "bits", "an integer from 0 on, below 2^32: a word of Philox 4x32-10", exact=True,
             bits=33, gives="u32"),
@@ -193,7 +209,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
     **dict.fromkeys(("random_bits", "random_uniform", "random_normal"), ("seed", "offset", "index")),
-    "stochastic": ("x", "bits"),
+    "stochastic": ("x", "bits"), "ldexp": ("x", "i"),
 }  # fmt: skip
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
@@ -244,7 +260,13 @@ DERIVATIVES: dict[str, tuple[str, ...]] = {
     "acos": ("-g / sqrt((1 - a) * (1 + a))",),
     "atan": ("g / (1 + a * a)",),
     "atan2": ("g * (b / (a * a + b * b))", "-g * (a / (a * a + b * b))"),
+    "erfinv": ("g * (0.886226925452758 * exp(y * y))",),
+    "lgamma": ("g * digamma(a)",),
+    "nextafter": ("g", ""),
+    "ldexp": ("ldexp(g, b)", ""),
 }
+# Functions of reals without a rule, and why.
+UNDERIVED: dict[str, str] = {"digamma": "the language has no trigamma"}
 # `min` and `max` beside what has no gradient, a number or an attribute: 0 where both are equal, as that of relu.
 LIMITED: dict[str, tuple[str, str]] = {
     "min": ("where(a < b, g, 0)", "where(b < a, g, 0)"),

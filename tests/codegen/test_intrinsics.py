@@ -142,6 +142,21 @@ def weighted(x: float, weight: float) -> float | Fraction:
     return Fraction(x) * Fraction(weight)
 
 
+def times_power(x: float, i: int) -> float | Fraction:
+    return x if not math.isfinite(x) or x == 0 else Fraction(x) * Fraction(2) ** max(min(i, 3000), -3000)
+
+
+def next_after(a: float, b: float, word: str) -> float:
+    if a != a or b != b or a == b:
+        return b if a == b else math.nan
+    form = FORMATS[word]
+    if a == 0:
+        return math.copysign(float(Fraction(2) ** form.unit), b)
+    size = pattern(Fraction(abs(a)), word) if math.isfinite(a) else form.infinity
+    size += 1 if (a < b) == (a > 0) else -1
+    return math.copysign(float(floats([size], word)[0]), a)
+
+
 EXACT = {
     "where": lambda condition, a, b: a if condition else b,
     "min": smaller,
@@ -165,11 +180,20 @@ EXACT = {
     "sqrt": root,
     "fmod": dividend_sign,
     "remainder": divisor_sign,
+    "nextafter": next_after,
+    "ldexp": times_power,
     "random_bits": philox.random_bits,
     "random_uniform": philox.random_uniform,
 }
 
 # ---- oracles of the others: mpmath for ordinary numbers, torch for the rest; the most ulp that they may be off ----
+
+
+
+def beside_zeros(x: np.ndarray) -> np.ndarray:
+    """Units in the last place for functions that have zeros below 0, next to which f64 has fewer digits."""
+    return np.where((x < 0) & (x.dtype == np.float64), 2.0**9, 2)
+
 
 MEASURED = {
     "rsqrt": (lambda x: 1 / mpmath.sqrt(x), torch.rsqrt, 1),
@@ -209,9 +233,12 @@ MEASURED = {
     "atanh": (mpmath.atanh, torch.atanh, 1),
     "pow": (mpmath.power, torch.pow, 1),
     "hypot": (mpmath.hypot, torch.hypot, 1),
+    "erfinv": (mpmath.erfinv, torch.erfinv, 1),
+    "lgamma": (lambda x: mpmath.re(mpmath.loggamma(x)), torch.lgamma, beside_zeros),
+    "digamma": (mpmath.digamma, torch.digamma, beside_zeros),
     "random_normal": (philox.random_normal, None, 4),
 }
-OF_TYPE = ("random_uniform", "random_normal")  # the oracles of these take the element type too
+OF_TYPE = ("nextafter", "random_uniform", "random_normal")  # the oracles of these take the element type too
 
 
 def test_each_intrinsic_has_one_oracle():

@@ -65,6 +65,8 @@ class ProgramInCuda:
 
     def loaded(self, operand: Operand) -> str:
         """What kernels load and store the elements of an operand as."""
+        if operand in self.operation.positions:
+            return "Place"
         return loaded(self.operation, operand.element)
 
     @property

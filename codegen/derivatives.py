@@ -25,7 +25,7 @@ from skuda.codegen.intrinsics import (
     TRANSCENDENTAL,
     UNDERIVED,
 )
-from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
+from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.yaml_tree import Text
@@ -85,7 +85,7 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
 def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, int, int, int]:
     """Arrays that are read for each element, reductions, elementary functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
-    arrays = {part.text for part in parts if part.op == "name" and part.dims == space}
+    arrays = {part.text for part in parts if part.op == "name" and part.dims == space and not part.text.startswith(PLACED)}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
     return len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
 

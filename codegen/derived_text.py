@@ -7,7 +7,7 @@ from keyword import kwlist
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.names import IDENTIFIER, RESERVED
-from skuda.codegen.nodes import DIM, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import DIM, POSITION, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES
@@ -48,6 +48,9 @@ class FormulaPrinter(Printer):
     def number(self, node: Node) -> str:
         return node.text
 
+    def name(self, node: Node) -> str:
+        return node.spelled
+
     def reduction(self, node: Node) -> str:
         return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={_over(node)})"
 
@@ -77,7 +80,7 @@ def texts(
         Texts of values by new names, each of which uses names above it; texts of the formulas.
     """
     shared = _shared(formulas.values(), known)
-    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *CONSTANTS, COUNT, SMALLEST}
+    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *CONSTANTS, COUNT, SMALLEST, POSITION}
     unique = UniqueNames({*taken, *words})
     names = dict(known)
     found: dict[str, str] = {}

@@ -152,7 +152,7 @@ class DescribedProgram:
         op = self.operation
         row = ["row"] if op.takes_row else []
         counted = [COUNTED] if op.analysis.counted else []
-        return ", ".join(["C", *row, *(o.name for o in op.inputs), *op.analysis.attributes, *counted])
+        return ", ".join(["C", *row, *(o.name for o in op.in_kernels.inputs), *op.analysis.attributes, *counted])
 
     @cached_property
     def function_docs(self) -> list[str]:

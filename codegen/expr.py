@@ -23,7 +23,7 @@ from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import BOOL, DIM, INT, REAL, SMALLEST, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
 from skuda.codegen.syntax import (
@@ -162,7 +162,7 @@ class _Reader(OperatorReader):
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
         if node.id == COUNT:
             raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
-        if node.id in (*INTRINSICS, *CONVERSIONS, SMALLEST) or node.id in self.scope.functions:
+        if node.id in (*INTRINSICS, *CONVERSIONS, SMALLEST, POSITION) or node.id in self.scope.functions:
             raise self.refuse(
                 node, f"`{node.id}` is a function: it needs its arguments", f"write `{node.id}(...)`"
             )
@@ -273,6 +273,8 @@ class _Reader(OperatorReader):
                 value = self.scope.values.get(at.id) if isinstance(at, ast.Name) else None
                 help = f"write `over={at.id}`" if value is not None and value.kind == DIM else help
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
+        if name == POSITION and name not in self.scope.functions:
+            return self.position(node, depth)
         callable = (*INTRINSICS, *CONVERSIONS, *self.scope.functions)
         if node.keywords and (name in callable or name in REDUCTION_NAMES):
             help = f"it is `{self.spelled(name)}`"
@@ -296,7 +298,7 @@ class _Reader(OperatorReader):
                 raise self.refuse(node.func, f"`{name}` is a type, and no function", help)
             reductions = (*REDUCTION_NAMES, COUNT)
             help = meant(name, reductions) if over else None
-            help = help or meant(name, [*callable, *reductions, SMALLEST])
+            help = help or meant(name, [*callable, *reductions, SMALLEST, POSITION])
             help = help or "`skuda list --functions` names the catalog's"
             raise self.refuse(node.func, f"`{name}` is neither an intrinsic nor a function", help)
         intrinsic = INTRINSICS[name]

@@ -7,6 +7,7 @@ import re
 
 from skuda.codegen.diagnostics import Diagnostics
 from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
+from skuda.codegen.nodes import PLACED
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM
@@ -59,6 +60,9 @@ def check_name(name: Text, diagnostics: Diagnostics) -> bool:
 def check_identifier(text: Text, what: str, diagnostics: Diagnostics) -> bool:
     """Whether a name can be an operand's, attribute's or function's in every target; reports why not."""
     if not check_spelling(text, what, diagnostics):
+        return False
+    if text.value.startswith(PLACED):
+        diagnostics.error(text.place, f"{what} `{text.value}` begins as names of positions do", "choose another name")
         return False
     if text.value in RESERVED or keyword.iskeyword(text.value):
         diagnostics.error(text.place, f"{what} `{text.value}` is a reserved word", "choose another name")

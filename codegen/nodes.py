@@ -14,6 +14,8 @@ CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
 SMALLEST = "smallest"  # of a type: takes a type letter, or C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
+POSITION = "position"  # of an element along a dimension: `position(d)`
+PLACED = f"{POSITION}_of_"  # before the dimensions in the name of the operand that such a position is
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,18 @@ class Node:
             return other
         args = tuple(argument.replaced(by) for argument in self.args)
         return self if args == self.args else replace(self, args=args)
+
+    @property
+    def spelled(self) -> str:
+        """A name as a formula spells it: `position(d)` for what the name `position_of_d` stands for."""
+        if not self.text.startswith(PLACED):
+            return self.text
+        dims = ", ".join(sorted(self.dims))
+        return f"{POSITION}(({dims}))" if len(self.dims) > 1 else f"{POSITION}({dims})"
+
+    def positions(self) -> set[Node]:
+        """The positions in it."""
+        return {part for part in self.parts() if part.op == "name" and part.text.startswith(PLACED)}
 
     def intrinsics(self) -> set[str]:
         """The intrinsics that it calls."""

@@ -7,7 +7,7 @@ every target.
 from __future__ import annotations
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import PLACED, POSITION, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -174,6 +174,8 @@ class LatexPrinter(Printer):
         return ", ".join(self.identifier(name) for name in node.text.split(", "))
 
     def name(self, node: Node) -> str:
+        if node.text.startswith(PLACED):
+            return rf"\operatorname{{{POSITION}}}({', '.join(map(self.identifier, sorted(node.dims)))})"
         return self.identifier(node.text)
 
     def identifier(self, name: str) -> str:
@@ -189,6 +191,9 @@ class SpecPrinter(Printer):
 
     target = "numpy"
     spelled = {"neg": "-", "not": "not "}
+
+    def name(self, node: Node) -> str:
+        return node.spelled
 
     def reduction(self, node: Node) -> str:
         over = f"({node.text})" if "," in node.text else node.text

@@ -144,9 +144,11 @@ def analysed(operation: Operation, **found) -> Operation:
 
 
 def whole_dims(formulas: Collection[Node]) -> tuple[str, ...]:
-    """The dimensions that formulas reduce or count, as they name them: `d`, or `d/group_size` for blocks."""
+    """The dimensions that formulas reduce or count, as they name them (`d`, or `d/group_size` for blocks), and those
+    along which they ask for positions, which a part of an array does not know."""
     found = [each.text for node in formulas for each in (*node.reductions(), *node.counts())]
-    return tuple(sorted({name for text in found for name in text.split(", ")}))
+    placed = [dim for node in formulas for each in node.positions() for dim in each.dims]
+    return tuple(sorted({*placed, *[name for text in found for name in text.split(", ")]}))
 
 
 def partial_results(
@@ -163,7 +165,8 @@ def partial_results(
     for name, node in formulas.items():
         written[name] = node.replaced(lambda each: written.get(each.text) if each.op == "name" else None)
     found = {}
-    for dim in (text for text in whole_dims(formulas.values()) if "/" not in text):
+    placed = {dim for node in formulas.values() for each in node.positions() for dim in each.dims}
+    for dim in (text for text in whole_dims(formulas.values()) if "/" not in text and text not in placed):
         found[dim] = [_of_parts(operand, written[operand.name], dim) for operand in outputs]
     return tuple((dim, tuple(hows)) for dim, hows in found.items() if None not in hows)
 

@@ -15,7 +15,7 @@ from itertools import product
 import numpy as np
 
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import INT, REDUCE, Node
+from skuda.codegen.nodes import INT, PLACED, REDUCE, Node
 from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
 from skuda.model.dtypes import DTYPES
@@ -167,6 +167,8 @@ class Ranges:
                 return beyond.negative if node.text.startswith("-") else beyond
             value = Fraction(node.text)
             return self._rounded(value, value, node.kind)
+        if node.text.startswith(PLACED):
+            return _between(0, (1 << node.bits - 1) - 1)
         if node.op == "name" and node.kind == INT:
             form = Linear(frozenset({(node, 1)}), 0)
             return Range((form,), (form,))

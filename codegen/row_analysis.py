@@ -208,7 +208,7 @@ class RowAnalysis:
         if not node.names() & self._operands:
             return 0
         if node.op == "name":
-            return 4 if node.text in {o.name for o in self.columns} else 0
+            return 4 if node.text in {o.name for o in self.columns if o not in self.operation.positions} else 0
         own = 20 if node.op in TRANSCENDENTAL else 3 if node.op == "stored" else 1
         return own + sum(map(self._cost, node.args))
 

@@ -279,6 +279,7 @@ class RowReader(Formulas):
             ),
             element_fields=self.element_fields((*inputs, *outputs)),
             source=f"{self.name.value}.cu",
+            positions=self.positions([node for _, node in formulas.values()]),
             analysis=Analysis(
                 exact=exact,
                 attributes=tuple(name for name in names if name in used),
@@ -312,6 +313,12 @@ class RowReader(Formulas):
         self.check_counts(program)
         program = replace(program, operation=analysed(operation, stages=1))
         return replace(program, operation=analysed(operation, stages=len(stages(program))))
+
+    def positions(self, formulas: Collection[Node]) -> tuple[Operand, ...]:
+        """The operands that positions in formulas are."""
+        found = {part.text: part for node in formulas for part in node.positions()}
+        dims = {name: tuple(dim for dim in self.dims.values() if dim.name in found[name].dims) for name in found}
+        return tuple(Operand(name, "i64", dims[name]) for name in sorted(found))
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""

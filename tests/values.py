@@ -387,7 +387,25 @@ class _Filling:
             return 0.5
         return 2.0 ** round(np.log2((6 if high - low > 15 else 12) / max(high - low, 1)))
 
+    @property
+    def _is_label(self) -> bool:
+        """Whether it is an integer that says which element of a row is meant."""
+        placed = {dim.name for operand in self.plan.operation.positions for dim in operand.dims}
+        return self.dtype.kind == "int" and self.dtype.bits > 8 and bool(placed - {d.name for d in self.operand.dims})
+
+    def _labels(self) -> np.ndarray:
+        """Positions along a row; a few are beyond it."""
+        first = self.plan.operation.positions[0]
+        length = int(np.prod(self.plan.operation.shape_of(first, self.plan.sizes)))
+        known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % max(length, 1)
+        limits = np.iinfo(self.dtype.storage)
+        hostile = np.array([-100, -1, length, limits.min, limits.max])[self._bytes(3) % 5]
+        which = self._bytes(4) < _RARE if self.count > _SOME else np.full(self.count, self.unusual)
+        return np.where(which, hostile, known).astype(self.dtype.storage)
+
     def _codes(self) -> np.ndarray:
+        if self._is_label:
+            return self._labels()
         raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
         found = raw.copy().view(self.dtype.storage)
         if of_integers(self.plan):
@@ -405,7 +423,7 @@ class _Filling:
         elif self.rows and self.numbers is not None:
             most = 40 + _mixed(self.numbers, self.seed).astype(np.int64) % 80
             found = (found.reshape(self.shape) * most // 128).astype(found.dtype).ravel()
-        if len(inputs) == 1 and not self.rows:
+        if len(inputs) == 1 and not self.rows and not self.plan.operation.positions:  # which make zeros
             found[self._bytes(4) < 128] = 0
         elif self.operand is not inputs[0]:
             found = np.where(self._bytes(4) < 160, found & (bits - 1), found).astype(found.dtype)

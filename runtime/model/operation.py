@@ -47,6 +47,8 @@ class Operation(Record, TypeCombinations, Shapes):
         same: of a backward pass, gradients that it does not make: each is another one (`d_residual` is `d_input`), or
             empty for an input that is declared constant.
         forms: for each of these, the operation that runs where it and those after it are left out.
+        positions: what stands for `position(d)` in the formulas: operands that are in no memory, each element of which
+            is its own index. A call does not see them; kernels take them as inputs (`in_kernels`).
         analysis: what follows from the formulas.
     """
 
@@ -64,12 +66,25 @@ class Operation(Record, TypeCombinations, Shapes):
     optional: tuple[tuple[str, int | float], ...] = ()
     forms: tuple[tuple[str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
+    positions: tuple[Operand, ...] = ()
     analysis: Analysis = Analysis()
 
     @property
     def operands(self) -> tuple[Operand, ...]:
         """Inputs, then outputs."""
         return self.inputs + self.outputs
+
+    @cached_property
+    def in_kernels(self) -> Operation:
+        """The operation as kernels and references see it: with positions behind its inputs."""
+        if self.inputs[-len(self.positions) :] == self.positions or not self.positions:
+            return self
+        return self.but(inputs=(*self.inputs, *self.positions))
+
+    @cached_property
+    def read(self) -> tuple[Operand, ...]:
+        """The inputs that are in memory."""
+        return tuple([operand for operand in self.inputs if operand not in self.positions])
 
     @cached_property
     def function(self) -> str:

@@ -195,8 +195,8 @@ class Plan:
             for shape, word in list(zip(self.stored, self.words))[len(operation.inputs) :]
         )
         self._kernels = self._make_kernels()
-        self.full = self._kernels.full
-        self.vectors = self._kernels.vectors
+        kernels = self._kernels
+        self.full, self.vectors, self.bits = map(self._seen_by_calls, (kernels.full, kernels.vectors, kernels.bits))
         self._launches: dict[tuple, Launch | Stages] = {}
         self._seen = RunOnce(self)
         self._fast_path: FastPath = refuse  # the one that served last
@@ -204,6 +204,11 @@ class Plan:
         cuda = backend is BackendKind.CUDA
         variant = table.variants(operation, self.types)[0] if cuda else registry.REFERENCE
         self._sku = registry.make_sku(operation, self.types, variant)
+
+    def _seen_by_calls(self, each: tuple) -> tuple:
+        """What kernels know of each operand, without positions."""
+        first, behind = len(self.operation.inputs), len(self.operation.positions)
+        return (*each[:first], *each[first + behind :])
 
     def _extent(self, dim: str) -> int:
         """Elements along a dimension."""

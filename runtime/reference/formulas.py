@@ -12,7 +12,7 @@ from importlib import import_module
 import numpy as np
 
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types
+from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types, count
 from skuda.reference.elementary import exp as exp  # for the formulas
 from skuda.reference.elementary import log as log
 from skuda.reference.elementary import sigmoid as sigmoid
@@ -184,6 +184,9 @@ def run(
     along, block = operation.along, operation.block
     with np.errstate(all="ignore"):
         operands = []
+        for operand in operation.positions:
+            shape = operation.shape_of(operand, sizes)
+            operands.append((operand, np.arange(count(shape), dtype=np.int64).reshape(shape)))
         for operand in operation.inputs:
             word = operation.word(operand, types)
             operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))

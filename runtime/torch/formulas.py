@@ -94,6 +94,7 @@ class Formulas:
             for axis, extent in zip(placing.axes[dim.name], size if isinstance(size, tuple) else (size,), strict=True):
                 self.extents[axis] = extent
         self._loaded = {operand.name: self.load(operand, inputs[operand.name]) for operand in self.operation.inputs}
+        self._loaded |= {operand.name: self.position(operand) for operand in self.operation.positions}
 
     def outputs(self) -> tuple[torch.Tensor, ...]:
         """The outputs, in the row's order; none shares memory with an input."""
@@ -133,6 +134,15 @@ class Formulas:
             if axis not in own:
                 value = value.unsqueeze(axis)
         return value
+
+    def position(self, operand: Operand) -> torch.Tensor:
+        """The index of each element along an operand's dimensions, in row-major order of these."""
+        found = self.constant(0, torch.int64)
+        for axis in self._own(operand):
+            along = [-1 if other == axis else 1 for other in range(self.placing.rank)]
+            index = torch.arange(self.extents[axis], dtype=torch.int64, device=self.device).reshape(along)
+            found = found * self.extents[axis] + index
+        return found
 
     def _own(self, operand: Operand) -> list[int]:
         """The axes of the space that an operand has, in its own order."""

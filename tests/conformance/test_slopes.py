@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from oracles import functions
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Direction
@@ -18,6 +19,7 @@ from skuda.model.sku import BackendKind
 
 STEP = mpmath.mpf("1e-20")
 Q_MIN, Q_MAX = -5, 4
+WANTED = 0.5  # for an attribute that has no default
 CATALOG = registry.catalogs()[0]
 PLANS = {
     (plan.operation.name, plan.operation.direction): plan
@@ -27,9 +29,9 @@ PLANS = {
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
 
-_exp, _log, _sqrt, _ncdf, _tanh = (
+_exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])
-    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh)
+    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh, int)
 )
 
 
@@ -99,6 +101,25 @@ DEFINITIONS = {
     "minimum": lambda a, b: np.minimum(a, b),
     "maximum": lambda a, b: np.maximum(a, b),
     "neg": lambda input: -input,
+    "powi": lambda input: input**2,
+    "div": lambda a, b: a / b,
+    "fmod": lambda a, b: a - b * _truncated(a / b),
+    "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
+    "fmin": lambda a, b: np.minimum(a, b),
+    "fmax": lambda a, b: np.maximum(a, b),
+    "clamp": lambda input: np.minimum(np.maximum(input, WANTED), WANTED),
+    "clamp_min": lambda input: np.maximum(input, WANTED),
+    "clamp_max": lambda input: np.minimum(input, WANTED),
+    "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
+    "addcmul": lambda input, a, b: input + a * b,
+    "addcdiv": lambda input, a, b: input + a / b,
+    "affine": lambda input: input,
+    "affine_per_channel": lambda input, scale, shift: input * scale + shift,
+    "glu": lambda gate, up: up / (1 + _exp(-gate)),
+    "reglu": lambda gate, up: np.maximum(gate, 0) * up,
+    "geglu": lambda gate, up: gate * _ncdf(gate) * up,
+    "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
+    "cast": lambda input: input,
     "abs": lambda input: abs(input),
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
     "dequantize": lambda input, scale, zero_point: (input - zero_point) * scale,
@@ -146,12 +167,16 @@ def definition_of(name: str):
     stem = name.partition("_per_")[0]
     if stem in DEFINITIONS:
         return DEFINITIONS[stem], False
+    if stem in functions.FORWARD:
+        attributes = PLANS[name, Direction.FORWARD].operation.attributes
+        numbers = {each.name: each.default for each in attributes if not each.names_axes}
+        return functions.defined(stem, {key: WANTED if each is None else each for key, each in numbers.items()}), False
     return getattr(FastPath(), stem), True
 
 
 def test_every_gradient_has_a_definition():
     stems = {name.partition("_per_")[0] for name in GRADIENTS}
-    missing = {stem for stem in stems if stem not in DEFINITIONS and not hasattr(FastPath, stem)}
+    missing = {stem for stem in stems if stem not in DEFINITIONS | functions.FORWARD and not hasattr(FastPath, stem)}
     assert not missing, f"add what these give to DEFINITIONS: {sorted(missing)}"
     assert len(GRADIENTS) > 40
 
@@ -167,6 +192,7 @@ def select(name: str, direction: Direction, backend):
         fields[dim.name] = 5 if not dim.many else along if dim == space[-1] else (2,)
     own = {"q_min": Q_MIN, "q_max": Q_MAX, "group_size": 3}
     fields |= {attribute.name: own[attribute.name] for attribute in operation.attributes if attribute.name in own}
+    fields |= {each.name: WANTED for each in operation.attributes if each.default is None and each.type == "C"}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 
@@ -214,7 +240,8 @@ def test_a_gradient_is_the_slope_of_its_operation(backend, name):
             low, high = scales if operand.name == "scale" else (1, 1)  # a zero point is learned as an integer
             given[operand.name] = rng.uniform(low, high, shape)
         else:
-            given[operand.name] = rng.normal(0, 2, shape).astype(DTYPES[word].storage)
+            values = functions.placed(name, rng.normal(0, 2, shape))
+            given[operand.name] = values.astype(DTYPES[word].storage)
     definition, straight = definition_of(name)
 
     def exact(values: dict) -> dict:

@@ -57,11 +57,11 @@ class Oracle:
         return inspect.signature(self.function).parameters
 
 
-def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = ""):
-    """Makes a function the oracle of the operation that it has the name of."""
+def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = "", name: str = ""):
+    """Makes a function the oracle of the operation that it has the name of, or of another one's."""
     if function is None:
-        return lambda function: oracle(function, over=over, sharing=sharing)
-    name = function.__name__
+        return lambda function: oracle(function, over=over, sharing=sharing, name=name)
+    function.__name__ = name = name or function.__name__
     if name in _REGISTERED and _REGISTERED[name].function.__module__ != function.__module__:
         raise ValueError(f"two oracles are called {name}")
     _REGISTERED[name] = Oracle(function, (over,) if isinstance(over, str) else over, sharing)

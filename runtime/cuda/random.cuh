@@ -21,9 +21,10 @@ __device__ inline RandomBlock random_block(i64 seed, i64 offset, i64 block) {
   return {a, b, c, d};
 }
 
-// The word of an element: neighbours share a block.
+// The word of an element. Four neighbours share a block: cleared bits tell the compiler so.
 __device__ inline i64 random_bits(i64 seed, i64 offset, i64 index) {
-  return random_block(seed, offset, index >> 2).word(i32(index & 3));
+  const i32 at = i32(index & 3);
+  return random_block(seed, offset, (index ^ at) >> 2).word(at);
 }
 
 // What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in units
@@ -66,7 +67,7 @@ __device__ inline f32 uniform_of(f32, i64 seed, i64 offset, i64 index) {
 }
 __device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
 __device__ inline f64 uniform_of(f64, i64 seed, i64 offset, i64 index) {
-  const RandomBlock block = random_block(seed, offset, index >> 1);
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
   const u64 words = index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second);
   return f64(words >> 11) * 0x1p-53;
 }
@@ -114,13 +115,13 @@ __device__ inline f64 cosine_of_turns(u64 angle) {
 // Of the normal distribution, by Box and Muller: two neighbours are the coordinates of a point, whose distance from 0 is
 // made from one word and whose angle from another one, in f64 from two words each.
 __device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
-  const RandomBlock block = random_block(seed, offset, index >> 2);
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 3)) >> 2);
   const u32 distance = index & 2 ? block.third : block.first, angle = index & 2 ? block.fourth : block.second;
   const f32 share = f32(distance) * 0x1p-32f + 0x1p-33f;
   return sqrt(-2.0f * logarithm(share)) * cosine_of_turns(angle - (u32(index & 1) << 30));
 }
 __device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
-  const RandomBlock block = random_block(seed, offset, index >> 1);
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
   const u64 distance = two_words(block.first, block.second), angle = two_words(block.third, block.fourth);
   const f64 share = f64((distance >> 11) + 1) * 0x1p-53;
   return sqrt(-2.0 * logarithm(share)) * cosine_of_turns(angle - (u64(index & 1) << 62));

@@ -50,6 +50,9 @@ EXCEPTIONS = {
 }
 
 
+POLES = ("lgamma",)  # infinite at numbers at which no derivative is
+
+
 def most_of(name: str, element: str) -> float:
     """The magnitude that operands stay below."""
     factors = EXCEPTIONS.get(name.removesuffix("_backward"), (1, ""))[0]
@@ -187,7 +190,8 @@ def without_derivative(name: str, backend, types, extents, arrays) -> dict[str, 
     """Of each gradient, where the operation has no value or the derivative is infinite."""
     forward, backward = (plan_of(each, backend, types, extents) for each in (name.removesuffix("_backward"), name))
     values = run(forward, backend, arrays)
-    missing = np.logical_or.reduce([np.isnan(each.astype(np.float64)) for each in values.values()])
+    none = np.isnan if forward.operation.name not in POLES else lambda x: ~np.isfinite(x)
+    missing = np.logical_or.reduce([none(each.astype(np.float64)) for each in values.values()])
     ones = {f"d_{each}": np.ones_like(value) for each, value in values.items()}
     slopes = run(backward, backend, arrays | values | ones)
     return {each: missing | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from mpmath import mp, mpf
 
-from .functions import _LAMBDA, _ALPHA, INF, NAN, _power, _sine_share, bent, sigmoid
+from .functions import _ALPHA, _LAMBDA, INF, NAN, _power, _sine_share, bent, sigmoid
 
 
 def _passed(condition, slope=1):

@@ -11,7 +11,7 @@ from mpmath import mp, mpf
 
 from . import spans
 from .binding import oracle
-from .floats import FORMATS, Format, Value, compute_format, decode, encode, power_of_two
+from .floats import FORMATS, Format, Value, compute_format, decode, power_of_two
 from .function_slopes import SLOPES
 from .functions import FORWARD, Function
 from .spans import ANY, Span, point

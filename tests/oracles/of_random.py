@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
-
-from . import rows, spans
 from .binding import oracle
 from .floats import (
     FORMATS,
@@ -20,7 +17,6 @@ from .floats import (
     subtract,
 )
 from .philox import random_bits, random_uniform
-from .spans import Span, point
 
 
 def _dropped_out(elements, seed: int, offset: int, p: int, word: str) -> list[int]:
@@ -75,31 +71,3 @@ def stochastic_round(input, seed, offset, *, T, Q):
 @oracle
 def stochastic_round_backward(d_output, *, T, Q):
     return encode(decode(d_output, (FORMATS | FP8)[Q]), FORMATS[T])
-
-
-def _gumbel(seed: int, offset: int, index: int, compute) -> Span:
-    number = max(random_uniform(seed, offset, index, compute.word), Fraction(1, 2**25))
-    inner = spans.negate(spans.log(point(Value("finite", False, number)), compute))
-    return spans.negate(spans.log(inner, compute))
-
-
-@oracle(over=("n", "d"))
-def gumbel_softmax(input, seed, offset, *, tau, T):
-    compute, found = compute_format(T), []
-    by, one = point(decode(tau, compute)), point(integer(1, compute))
-    for number, row in enumerate(input):
-        noise = [_gumbel(seed, offset, number * len(row) + column, compute) for column in range(len(row))]
-        values = [point(decode(element, FORMATS[T])) for element in row]
-        noisy = [spans.divide(spans.add(*pair, compute), by, compute) for pair in zip(values, noise, strict=True)]
-        highest = spans.largest(noisy)
-        raised = [spans.exp(spans.subtract(each, highest, compute), compute) for each in noisy]
-        factor = spans.divide(one, spans.total(raised, compute), compute)
-        found.append([spans.multiply(each, factor, compute) for each in raised])
-    return found
-
-
-@oracle(over="d")
-def gumbel_softmax_backward(d_output, output, *, tau, T):
-    compute = compute_format(T)
-    by = point(decode(tau, compute))
-    return [spans.divide(each, by, compute) for each in rows.softmax_backward(d_output, output, element=T)]

@@ -85,7 +85,8 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
 def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, int, int, int]:
     """Arrays that are read for each element, reductions, elementary functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
-    arrays = {part.text for part in parts if part.op == "name" and part.dims == space and not part.text.startswith(PLACED)}
+    names = {part.text for part in parts if part.op == "name" and part.dims == space}
+    arrays = {name for name in names if not name.startswith(PLACED)}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
     return len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
 

@@ -11,10 +11,10 @@ from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, Function, Node, Scope, promote
 from skuda.codegen.ranges import misfits
 from skuda.codegen.yaml_tree import Sequence, Text
-from skuda.model.operation import Attribute, Operand
+from skuda.model.operation import Attribute, Dim, Operand
 
 _BELOW = "is an output that stands below: a formula may use those above it"
 _KINDS = {REAL: "reals", INT: "integers", BOOL: "booleans"}
@@ -124,6 +124,10 @@ class Formulas(Declarations):
                 continue
             operand = self.operand(name, text, match)
             dims = operand.dims if operand is not None else ()
+            if section == "outputs" and operand is not None:
+                counted = {dim.name: dim for dim in dims if dim.name not in self.dims and _counts_along(dim, tail)}
+                self.dims |= counted  # which a call says the length of
+                values |= {name: Node("name", (), DIM, frozenset({name}), text=name) for name in counted}
             unknown = [dim for dim in dims if dim.name not in self.dims]
             for dim in unknown if all_inputs else ():
                 help = suggestion(dim.name, self.dims, f"dimensions: {', '.join(self.dims)}")
@@ -305,6 +309,11 @@ class Formulas(Declarations):
 def _shown(reduction: Node) -> str:
     """What a reduction is over, as a formula spells it."""
     return f"({reduction.text})" if "," in reduction.text else reduction.text
+
+
+def _counts_along(dim: Dim, formula: str) -> bool:
+    """Whether a formula asks for the position along a dimension."""
+    return dim.block is None and bool(re.search(rf"\b{POSITION}\(\(?[^()]*\b{dim.name}\b", formula))
 
 
 def _words(text: Text) -> set[str]:

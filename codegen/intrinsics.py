@@ -376,6 +376,11 @@ INSTEAD: dict[str, str] = {
     "logical_or": "`a or b`",
     "logical_not": "`not a`",
     "nan_to_num": "`where(isfinite(x), x, 0)`",
+    **dict.fromkeys(("arange", "iota", "index", "range"), "`position(d)`, the index along a dimension"),
+    "tril": "`where(position(c) <= position(r), x, 0)`",
+    "triu": "`where(position(c) >= position(r), x, 0)`",
+    "one_hot": "`where(position(c) == label, 1, 0)`",
+    "eye": "`where(position(r) == position(c), 1, 0)`",
     "e": "`exp(1)`",
     "infinity": "`inf`",
 }

@@ -138,6 +138,15 @@ def loaded(operation: Operation, element: str) -> str:
     return f"element_t<{element}>" if "u32" in words or ("bool" in words and read) else element
 
 
+def copies(
+    inputs: Sequence[Operand], outputs: Sequence[Operand], formulas: Mapping[str, Node]
+) -> tuple[tuple[str, str], ...]:
+    """The outputs that are an input of the same type as it stands, with its name."""
+    elements = {operand.name: operand.element for operand in inputs}
+    named = [(output, formulas[output.name]) for output in outputs if formulas[output.name].op == "name"]
+    return tuple((output.name, node.text) for output, node in named if elements.get(node.text) == output.element)
+
+
 def analysed(operation: Operation, **found) -> Operation:
     """An operation of whose analysis more is known."""
     return replace(operation, analysis=replace(operation.analysis, **found))

@@ -14,7 +14,7 @@ from skuda.codegen.formulas import Formulas
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
-from skuda.codegen.program import Program, Row, analysed, partial_results, whole_dims
+from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
 from skuda.codegen.reductions import COUNT
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, is_staged, stages
@@ -290,6 +290,7 @@ class RowReader(Formulas):
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
                 converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
+                copies=copies(inputs, outputs, {name: node for name, (_, node) in formulas.items()}),
             ),
         )
         if direction is Direction.FORWARD:
@@ -345,7 +346,7 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
-        if not any(operand.dims == operation.space for operand in operation.inputs):
+        if operation.shaped is None and not any(operand.dims == operation.space for operand in operation.inputs):
             self.error(
                 self.place,
                 "no input has the dimensions of the output",

@@ -117,12 +117,13 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     inputs = {operand.name: known[operand.name] for operand in operation.inputs}
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
+    one_hot = operation.shaped is not None and bool(operation.positions)  # most of it is 0
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], name.startswith("row_value_"), of_integers(plan))
+        {name: usual(array, words[name], name.startswith("row_value_") or one_hot, of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )
@@ -387,25 +388,17 @@ class _Filling:
             return 0.5
         return 2.0 ** round(np.log2((6 if high - low > 15 else 12) / max(high - low, 1)))
 
-    @property
-    def _is_label(self) -> bool:
-        """Whether it is an integer that says which element of a row is meant."""
-        placed = {dim.name for operand in self.plan.operation.positions for dim in operand.dims}
-        return self.dtype.kind == "int" and self.dtype.bits > 8 and bool(placed - {d.name for d in self.operand.dims})
-
-    def _labels(self) -> np.ndarray:
+    def _labels(self, length: int) -> np.ndarray:
         """Positions along a row; a few are beyond it."""
-        first = self.plan.operation.positions[0]
-        length = int(np.prod(self.plan.operation.shape_of(first, self.plan.sizes)))
-        known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % max(length, 1)
+        known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % length
         limits = np.iinfo(self.dtype.storage)
         hostile = np.array([-100, -1, length, limits.min, limits.max])[self._bytes(3) % 5]
         which = self._bytes(4) < _RARE if self.count > _SOME else np.full(self.count, self.unusual)
         return np.where(which, hostile, known).astype(self.dtype.storage)
 
     def _codes(self) -> np.ndarray:
-        if self._is_label:
-            return self._labels()
+        if self.dtype.bits > 8 and (length := self.plan.operation.classes(self.operand, self.plan.sizes)):
+            return self._labels(length)
         raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
         found = raw.copy().view(self.dtype.storage)
         if of_integers(self.plan):

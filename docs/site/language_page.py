@@ -22,7 +22,7 @@ from skuda.codegen.intrinsics import (
     STEPS,
     Intrinsic,
 )
-from skuda.codegen.nodes import SMALLEST
+from skuda.codegen.nodes import POSITION, SMALLEST
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
 from skuda.codegen.schema import schema_text
@@ -44,8 +44,8 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _gradients, _constants, _functions,
-                _absent)  # fmt: skip
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _positions, _gradients, _constants,
+                _functions, _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
 
@@ -139,6 +139,18 @@ def _reductions() -> Iterator[str]:
     rows.append((f"`{MEAN}(x, over=d)`", "", "the sum divided by the number of elements"))
     rows.append((f"`{COUNT}(over=d)`", "", "the number of elements, an exact integer"))
     yield from _table(("call", "meaning", "rule"), rows)
+
+
+def _positions() -> Iterator[str]:
+    yield "## Positions\n"
+    yield f"`{POSITION}(d)` is the index of the element along the dimension d, from 0 on: an exact integer without a"
+    yield f"gradient. `{POSITION}((n, d))`, and `{POSITION}(shape)` of any number of axes `*shape`, count elements in"
+    yield "row-major order of these dimensions, as `argmax` counts, however arrays lie in memory. Nothing is read for"
+    yield "it. An array is not split over devices, and no batch is added, along a dimension that has a position.\n"
+    yield "```yaml"
+    yield "tril: where(position(c) <= position(r), x, 0)"
+    yield "one_hot: where(position(c) == label, 1, 0)"
+    yield "```\n"
 
 
 def _gradients() -> Iterator[str]:

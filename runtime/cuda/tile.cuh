@@ -194,7 +194,8 @@ template <typename E, int ALONG, int ACROSS>
 __device__ inline compute_t<E> one_from_tile(const u8* tile, bool turned, i32 along, i32 across) {
   using T = Tile<E, ALONG, ACROSS>;
   const auto unit = reinterpret_cast<const typename T::W*>(tile + T::at(turned, along, across));
-  return read<E>(unit, storage<E>::bits < 8 ? along & 1 : 0);
+  if constexpr (IS_PLACE<E>) return unit->index;
+  else return read<E>(unit, storage<E>::bits < 8 ? along & 1 : 0);
 }
 template <typename E, int ALONG, int ACROSS, typename V>
 __device__ inline void one_to_tile(u8* tile, bool turned, i32 along, i32 across, V value) {

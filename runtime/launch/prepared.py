@@ -211,7 +211,8 @@ def layouts(plan: Plan, checked: Sequence[View | int | float]) -> Layouts:
             strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
         else:
             strides.append(view.strides)
-    strides[inputs:inputs] = [contiguous_strides(plan.operation.shape_of(o, plan.sizes)) for o in plan.operation.positions]
+    placed = [plan.operation.shape_of(operand, plan.sizes) for operand in plan.operation.positions]
+    strides[inputs:inputs] = map(contiguous_strides, placed)
     return Layouts(tuple(strides), *starts(plan, checked))
 
 

@@ -53,6 +53,7 @@ class Analysis(Record):
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values the formulas ask for, C among them.
         converts: whether some formula converts to the type of its output.
+        copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to; 0 where there are none.
@@ -77,6 +78,7 @@ class Analysis(Record):
     chained: bool = False
     asks_of: tuple[str, ...] = ()
     converts: bool = False
+    copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""
     split: tuple[Reduced, ...] = ()
     reductions: int = 0

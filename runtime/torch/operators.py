@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import _register_namedtuple
 
-from skuda.arrays.libraries import torch_dtypes
+from skuda.arrays.libraries import PLAIN, torch_dtypes
 from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.operation import Operation
@@ -164,13 +164,12 @@ class Operator:
         self._run(values[:-count], out if count > 1 else out[0])
 
     def repeated(self, values: tuple):
-        """The kernel, where the call repeats one and nothing of torch follows it; else None."""
-        ready = functions.ready_for(self.plan_class)
-        if ready is None:
-            return None
+        """The kernel, where the call repeats a known one and nothing of torch follows it; else None."""
         values = self.filled(values)
-        attributes, options = self._meant(values)
-        return ready(([values[position] for position in self.inputs] + [None]), attributes, options, None)
+        inputs = [values[position] for position in self.inputs]
+        if type(inputs[0]) not in PLAIN:  # a tensor without memory comes with lengths that are symbols
+            return None
+        return functions.repeated(self.plan_class, (*inputs, None), *self._meant(values))
 
     def _run(self, values: tuple, out):
         """A call with all arguments."""

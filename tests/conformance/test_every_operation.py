@@ -166,9 +166,10 @@ class Drawn:
         low, high = RANGE.get(word) or (-20 * (word != "u32"), 20)
         if word == "bool":
             return np.asarray(self.rng.random(shape) < 0.5)
-        if word in WIDE and (length := self._labels(operand)):  # one in ten is none
+        if word in WIDE and (length := self.operation.classes(operand, self.sizes)):  # one in ten is none
             known = self.rng.integers(0, length, count)
-            return np.where(self.rng.random(count) < 0.1, self.rng.choice([-100, -1, length], count), known).reshape(shape)
+            none = self.rng.choice([-100, -1, length], count)
+            return np.where(self.rng.random(count) < 0.1, none, known).reshape(shape)
         if self.kind == "any bits" and word in WIDE:  # of every magnitude, and the ends
             bits = self.rng.integers(0, 256, count * WIDE[word]().itemsize, np.uint8).view(WIDE[word])
             bits = bits >> self.rng.integers(0, 8 * bits.itemsize, count).astype(bits.dtype)
@@ -178,12 +179,6 @@ class Drawn:
         if word == "i32" and self.kind != "ordinary":
             found = np.where(self.rng.random(count) < 0.2, self.rng.choice([I32_MIN, I32_MAX, 2**24 + 3], count), found)
         return found.reshape(shape)
-
-    def _labels(self, operand) -> int:
-        """How many elements there are along a position that an operand lacks, and may name; else 0."""
-        own = {dim.name for dim in operand.dims}
-        placed = [each for each in self.operation.positions if not own & {dim.name for dim in each.dims}]
-        return prod(self.operation.shape_of(placed[0], self.sizes)) if placed else 0
 
     def _float_bits(self, operand, word, count, shape, space) -> np.ndarray:
         form = (FORMATS | FP8)[word]

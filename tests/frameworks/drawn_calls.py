@@ -142,6 +142,8 @@ def _elements(rng, operation: Operation, operand, types, sizes) -> np.ndarray:
     if dtype.kind == "bool":
         return np.asarray(rng.random(stored) < 0.5)
     if dtype.kind == "int":
+        if classes := operation.classes(operand, sizes):
+            return np.asarray(rng.integers(-1, classes, stored)).astype(dtype.storage)
         low, high = (0, 255) if dtype.packed else (max(dtype.lowest, -20), min(dtype.highest, 20))
         return np.asarray(rng.integers(low, high + 1, stored)).astype(dtype.storage)
     shared = operand.dims != operation.space

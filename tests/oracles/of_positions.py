@@ -201,3 +201,9 @@ def nll_loss_backward(d_output, target, d_input, ignore_index, *, T):
     slope = spans.negate(point(decode(d_output, form)))
     here = target if target != ignore_index else -1
     return [slope if v == here else point(integer(0, form)) for v in range(len(d_input))]
+
+
+@oracle(over="c")
+def one_hot(target, output, *, T):
+    one = int(encode(integer(1, FORMATS[T]), FORMATS[T])) if T in FORMATS else 1
+    return [one if c == target else 0 for c in range(len(output))]

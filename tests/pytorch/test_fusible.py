@@ -127,7 +127,7 @@ def computes_data(plan) -> bool:
                for types in operation.combinations)  # fmt: skip
 
 
-DATA = [name for name, plan in plans().items() if computes_data(plan)]
+DATA = [name for name, plan in plans().items() if computes_data(plan) and not plan.operation.positions]
 
 
 def with_all_pairs(drawn: DrawnCall) -> DrawnCall:

@@ -24,6 +24,7 @@ from skuda.codegen.intrinsics import (
     OF_SCANS,
     STEPS,
     TRANSCENDENTAL,
+    UNDERIVED,
 )
 from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
@@ -162,7 +163,8 @@ class _Flow:
     def hand_on(self, node: Node, terms: list[Term]) -> None:
         """Hands the gradient of a value on to its arguments."""
         if node.op in STEPS or node.op.removeprefix(REDUCE) in STEPS or node.op in CONVERSIONS:
-            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives integers"
+            gives = "integers" if node.kind != REAL else "values of the output's type"
+            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives {gives}"
             raise NotDifferentiable(node.place, what)
         if node.kind != REAL or node.op == "to_real":  # a sum or a choice of integers changes by steps below it alone
             for argument in filter(self.is_active, node.args):
@@ -196,7 +198,8 @@ class _Flow:
         if node.is_scan:
             return (OF_SCANS[name],)
         if name not in table:
-            raise NotDifferentiable(node.place, f"`{name}` has no derivative")
+            why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
+            raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")
         return table[name]
 
     def applied(self, rule: str, node: Node, terms: list[Term], args: Sequence[Node]) -> list[Term]:

@@ -197,10 +197,11 @@ class Formulas(Declarations):
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
         kind, bits = self.kind_of(operand.element)
-        if value.op in CONVERSIONS and kind == INT:
-            value = replace(value, text=operand.element, bits=bits)
+        if value.op in CONVERSIONS and kind == value.kind:
+            value = replace(value, text=operand.element, bits=bits if kind == INT else 0)
         elif value.op in CONVERSIONS:
-            message = f"`{value.op}` converts to an integer type, `{operand.signature}` holds {_KINDS[kind]}"
+            to = "an integer" if value.kind == INT else "a float"
+            message = f"`{value.op}` converts to {to} type, `{operand.signature}` holds {_KINDS[kind]}"
             self.error(formula.place, message, "store the formula without it")
             return None
         if kind == REAL:

@@ -47,7 +47,7 @@ class Printer:
             spelling = self.spelling(node)
             return spelling.format(*(self.text(argument) for argument in node.args))
         if node.op in CONVERSIONS:
-            return getattr(CONVERSIONS[node.op], self.target).format(self.text(node.args[0]), node.text)
+            return getattr(CONVERSIONS[node.op], self.target).format(*map(self.text, node.args), node.text)
         if node.op.startswith(REDUCE):
             return self.reduction(node)
         if node.op == "count":

@@ -10,6 +10,7 @@ import formulas
 from skuda.codegen import expr, syntax
 from skuda.codegen.intrinsics import (
     ABSENT,
+    ARGUMENTS,
     CONSTANTS,
     CONVERSIONS,
     DERIVATIVES,
@@ -105,7 +106,7 @@ def _operators() -> Iterator[str]:
 
 
 def _call(row: Intrinsic) -> str:
-    names = ("x", "y", "z") if set(row.arguments) <= set("rn") or len(row.arguments) < 3 else ("condition", "a", "b")
+    names = ARGUMENTS.get(row.name, ("x", "y", "z"))
     return f"{row.name}({', '.join(names[: len(row.arguments)])})"
 
 
@@ -126,7 +127,7 @@ def _intrinsic(row: Intrinsic) -> tuple[str, ...]:
 
 def _conversions() -> Iterator[str]:
     yield "## Conversions at a store\n"
-    yield "Outermost in the formula of an integer output:\n"
+    yield "Outermost in the formula of an output, which says to which type. The first four convert integers:\n"
     yield from _table(("call", "rule"), ((f"`{_call(row)}`", row.rule) for row in CONVERSIONS.values()))
 
 

@@ -96,6 +96,11 @@ def remainder(a, b):
     return np.where(r != 0, np.where((r < 0) != (b < 0), r + b, r), np.copysign(r, b))
 
 
+def ldexp(x, i):
+    """x * 2^i, rounded once."""
+    return np.ldexp(x, np.clip(i, -5000, 5000).astype(np.int32))
+
+
 # Functions by their module, which is imported when a formula asks for one.
 _FAMILIES = {
     "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
@@ -103,14 +108,18 @@ _FAMILIES = {
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),
+    "gamma": ("digamma", "lgamma"),
+    "inverse_erf": ("erfinv",),
+    "random": ("random_bits", "random_normal", "random_uniform"),
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
 
 # What generated references import by one line.
 FORMULA_NAMES = (
-    "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where", *_MODULE_OF,
+    "clamp", "erf", "erfc", "exp", "gelu_slope", "ldexp", "log", "maximum", "maximum_number", "minimum",
+    "minimum_number", "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where",
+    *_MODULE_OF,
 )  # fmt: skip
 
 

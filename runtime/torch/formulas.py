@@ -22,6 +22,7 @@ from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
 from skuda.plans.functions import Call
 from skuda.torch.described import described
 from skuda.torch.formula_functions import CONVERSIONS, FUNCTIONS, LACKING
+from skuda.torch.random_functions import OF_C
 
 if TYPE_CHECKING:
     from skuda.codegen.nodes import Node
@@ -255,7 +256,9 @@ class Formulas:
         if node.op == "to_real":
             return self.value(node.args[0]).to(self.C)
         if node.op in CONVERSIONS:
-            return CONVERSIONS[node.op](self.value(node.args[0]), self._type(node))
+            return CONVERSIONS[node.op](*self._aligned(node.args), self._type(node))
+        if node.op in OF_C:
+            return OF_C[node.op](*self._aligned(node.args), self.C)
         return FUNCTIONS[node.op](*self._aligned(node.args))
 
     def _type(self, node: Node) -> DType:

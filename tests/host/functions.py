@@ -16,6 +16,26 @@ _WORDS = {"f32": np.float32, "f64": np.float64}
 _HALVES = ("f16", "bf16")
 
 
+def compiled(text: str, folder: Path) -> ctypes.CDLL:
+    """The library that the CPU's compiler makes of a text that includes device headers.
+
+    Args:
+        text: C++ whose functions are `extern "C"`; pointers and integers alone as arguments.
+        folder: where the library is kept.
+
+    Raises:
+        RuntimeError: the compiler refused the source; the message holds what it said.
+    """
+    path = folder / "functions.cpp"
+    path.write_text('#include "device.h"\n' + emulator._hosted(emulator._inlined(text, set())), encoding="utf-8")
+    built = path.with_suffix(".so")
+    command = [emulator.COMPILER, *emulator._FLAGS, f"-I{emulator.HERE}", str(path), "-shared", "-o", str(built)]
+    said = subprocess.run(command, capture_output=True, text=True)
+    if said.returncode:
+        raise RuntimeError(f"the host's compiler refused the functions:\n{said.stderr[:4000]}")
+    return ctypes.CDLL(str(built))
+
+
 class Functions:
     """Intrinsics from reals to a real, compiled for f32 and f64; where they have such forms, in f32 also as precise as
     f16 and bf16.
@@ -41,14 +61,7 @@ class Functions:
                     f'extern "C" void {row.name}_{word}({C}* value, const {C}* const* arguments, long count) {{\n'
                     f"  for (long i = 0; i < count; ++i) value[i] = {spelling.format(*arguments)};\n}}\n"
                 )
-        path = folder / "functions.cpp"
-        path.write_text('#include "device.h"\n' + emulator._hosted(emulator._inlined(text, set())), encoding="utf-8")
-        built = path.with_suffix(".so")
-        command = [emulator.COMPILER, *emulator._FLAGS, f"-I{emulator.HERE}", str(path), "-shared", "-o", str(built)]
-        said = subprocess.run(command, capture_output=True, text=True)
-        if said.returncode:
-            raise RuntimeError(f"the host's compiler refused the functions:\n{said.stderr[:4000]}")
-        self._library = ctypes.CDLL(str(built))
+        self._library = compiled(text, folder)
 
     def __call__(self, name: str, *arguments: np.ndarray, precise_as: str = "") -> np.ndarray:
         """A function of arrays of one shape, in their type; as precise as f16 or bf16, if one is named."""

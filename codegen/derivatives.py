@@ -24,8 +24,9 @@ from skuda.codegen.intrinsics import (
     OF_SCANS,
     STEPS,
     TRANSCENDENTAL,
+    UNDERIVED,
 )
-from skuda.codegen.nodes import BOOL, DIM, REAL, REDUCE, Function, Node, Scope
+from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.reductions import REDUCTIONS
@@ -87,7 +88,8 @@ def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, ...]:
     """Scans of scans, which no kernel makes; then arrays that are read for each element, reductions, elementary
     functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
-    arrays = {part.text for part in parts if part.op == "name" and part.dims == space}
+    names = {part.text for part in parts if part.op == "name" and part.dims == space}
+    arrays = {name for name in names if not name.startswith(PLACED)}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
     nested = sum(part.is_scan and bool(part.args[0].scans()) for part in parts)
     return nested, len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
@@ -161,7 +163,8 @@ class _Flow:
     def hand_on(self, node: Node, terms: list[Term]) -> None:
         """Hands the gradient of a value on to its arguments."""
         if node.op in STEPS or node.op.removeprefix(REDUCE) in STEPS or node.op in CONVERSIONS:
-            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives integers"
+            gives = "integers" if node.kind != REAL else "values of the output's type"
+            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives {gives}"
             raise NotDifferentiable(node.place, what)
         if node.kind != REAL or node.op == "to_real":  # a sum or a choice of integers changes by steps below it alone
             for argument in filter(self.is_active, node.args):
@@ -195,7 +198,8 @@ class _Flow:
         if node.is_scan:
             return (OF_SCANS[name],)
         if name not in table:
-            raise NotDifferentiable(node.place, f"`{name}` has no derivative")
+            why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
+            raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")
         return table[name]
 
     def applied(self, rule: str, node: Node, terms: list[Term], args: Sequence[Node]) -> list[Term]:

@@ -7,7 +7,7 @@ from keyword import kwlist
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.names import IDENTIFIER, RESERVED
-from skuda.codegen.nodes import DIM, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import DIM, POSITION, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES, REDUCTIONS, SCAN_NAMES, Scan
@@ -49,6 +49,9 @@ class FormulaPrinter(Printer):
     def number(self, node: Node) -> str:
         return node.text
 
+    def name(self, node: Node) -> str:
+        return node.spelled
+
     def reduction(self, node: Node) -> str:
         return REDUCTIONS[node.op.removeprefix(REDUCE)].call(self.text(node.args[0]), _over(node))
 
@@ -78,7 +81,8 @@ def texts(
         Texts of values by new names, each of which uses names above it; texts of the formulas.
     """
     shared = _shared(formulas.values(), known)
-    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *SCAN_NAMES, *CONSTANTS, COUNT, SMALLEST}
+    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *SCAN_NAMES, *CONSTANTS}
+    words |= {COUNT, SMALLEST, POSITION}
     unique = UniqueNames({*taken, *words})
     names = dict(known)
     found: dict[str, str] = {}

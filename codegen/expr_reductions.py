@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
-from skuda.codegen.nodes import BOOL, DIM, INT, REAL, REDUCE, Node
+from skuda.codegen.nodes import BOOL, DIM, INT, PLACED, POSITION, REAL, REDUCE, Node
 from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, OPTIONS, REDUCTIONS, Reduction, scan_name
 from skuda.codegen.syntax import offset_of
 
@@ -136,6 +137,40 @@ class ReductionReader(Checks):
         (dim,) = self.all(over, depth, several=True)
         self.want_dimension(over[0], dim, None)
         return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
+
+    def position(self, node: ast.Call, depth: int) -> Node:
+        """`position(d)`: the index of an element along a dimension; along several, in row-major order of these."""
+        if node.keywords or len(node.args) != 1:
+            several = f"write `{POSITION}((n, d))`" if len(node.args) > 1 else f"write `{POSITION}(d)`"
+            raise self.refuse(node, f"`{POSITION}` takes one dimension, or several in parentheses", several)
+        (of,) = node.args
+        dims = [name for name, value in self.scope.values.items() if value.kind == DIM and value.dims]
+        if isinstance(of, ast.Name) and not self.stack and of.id not in self.scope.values:
+            self.check_hidden(of)
+            help = suggestion(of.id, dims, f"dimensions: {', '.join(dims)}")
+            raise self.refuse(of, f"no operand has the dimension `{of.id}`", help)
+        (dim,) = self.all((of,), depth, several=True)
+        if dim.kind != DIM or not dim.dims:
+            help = f"an index is along a dimension: {', '.join(dims)}" if dims else None
+            if isinstance(of, ast.Name) and of.id in dim.dims:
+                help = f"`{of.id}` is an operand here; rename it, or the dimension"
+            raise self.refuse(of, f"`{POSITION}` needs a dimension", help)
+        if "/" in dim.text:
+            help = f"write `{POSITION}({dim.text.partition('/')[0]})`"
+            raise self.refuse(of, f"`{POSITION}` counts elements, and no blocks", help)
+        text = PLACED + "_".join(dim.text.split(", "))
+        return Node("name", (), INT, dim.dims, LENGTH_BITS + 1, text, self.place(node))
+
+    def share(self, left: Node, right: Node) -> Node | None:
+        """What is divided by two numbers of elements, along different dimensions, is divided by their product, which is
+        one number of elements."""
+        if right.op != COUNT or left.op != "/" or left.args[1].op != COUNT or "/" in left.args[1].text + right.text:
+            return None
+        names = {*left.args[1].text.split(", "), *right.text.split(", ")}
+        if len(names) != left.args[1].text.count(",") + right.text.count(",") + 2:
+            return None
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return replace(left, args=(left.args[0], replace(right, text=text)))
 
     def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None, keyword: str = "over=") -> None:
         if dim.kind == DIM and dim.dims:

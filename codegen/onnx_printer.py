@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import BOOL, INT, REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import BOOL, INT, PLACED, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
 from skuda.codegen.onnx_operators import Operators
 from skuda.codegen.onnx_reductions import Reductions
@@ -306,8 +306,27 @@ class Printer:
     def _name(self, node: Node) -> Any:
         if node.text in self._loaded:
             return self._loaded[node.text]
+        if node.text.startswith(PLACED):
+            return self._position(node)
         value = self.placing.values[node.text]
+        if node.kind == BOOL:
+            return self.constant(value, np.bool_)
         return self.real(value) if node.kind == REAL else self.whole(int(value))
+
+    def _position(self, node: Node) -> Any:
+        """The index of each element along some dimensions, in row-major order of these."""
+        (operand,) = [each for each in self.operation.positions if each.name == node.text]
+        axes = [axis for dim in operand.dims for axis in self.placing.axes[dim.name]]
+        found = None
+        for number, axis in enumerate(axes):
+            extent = self.emit("ReduceProd", self.emit("Gather", self.shape(), self.whole([axis]), axis=0), keepdims=0)
+            index = self.emit("Range", self.whole(0), extent, self.whole(1))
+            others = [other for other in range(self.placing.rank) if other != axis]
+            index = self.emit("Unsqueeze", index, self.whole(others)) if others else index
+            if number:
+                found = self.emit("Mul", found, extent)
+            found = index if found is None else self.emit("Add", found, index)
+        return self.whole(0) if found is None else found
 
     def type_of(self, node: Node) -> DType:
         return DTYPES[self.placing.words.get(node.text, node.text)]

@@ -14,8 +14,8 @@ from itertools import product
 
 import numpy as np
 
-from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import INT, REDUCE, Node
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
+from skuda.codegen.nodes import INT, PLACED, REDUCE, Node
 from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
 from skuda.model.dtypes import DTYPES
@@ -167,6 +167,8 @@ class Ranges:
                 return beyond.negative if node.text.startswith("-") else beyond
             value = Fraction(node.text)
             return self._rounded(value, value, node.kind)
+        if node.text.startswith(PLACED):
+            return _between(0, (1 << node.bits - 1) - 1)
         if node.op == "name" and node.kind == INT:
             form = Linear(frozenset({(node, 1)}), 0)
             return Range((form,), (form,))
@@ -203,9 +205,12 @@ class Ranges:
             zero = Range((number(0),), (number(0),))  # NaN's
             lower, upper = self._below_both(whole, zero), self._above_both(whole, zero)
             return Range((*lower, number(-_ROUNDED)), (*upper, number(_ROUNDED)))
-        if node.op in CONVERSIONS:
+        if node.op in CONVERSIONS and node.kind == INT:
             word = DTYPES[self.types.get(node.text, node.text)]
             return Range((number(word.lowest),), (number(word.highest),))
+        if node.op in INTRINSICS and INTRINSICS[node.op].gives:
+            word = DTYPES[INTRINSICS[node.op].gives]
+            return _between(word.lowest, word.highest)
         if node.op.startswith(REDUCE) and node.kind == INT:
             return self._reduced(node, args[0])
         return _ANY if node.kind == INT else Range()

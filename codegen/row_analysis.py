@@ -28,7 +28,7 @@ from skuda.codegen.row_passes import (
     Value,
 )
 from skuda.codegen.value_names import UniqueNames, default_name, with_members
-from skuda.model.operation import COMPUTE, Attribute, Operand
+from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
 from skuda.schedules import abi
 from skuda.schedules.table import cluster_variants
 
@@ -74,7 +74,8 @@ class RowAnalysis:
         self.arrays, self.scalars = order.elements, order.scalars
         self.columns = tuple(o for o in order.shared if op.runs_along(o))
         self.parameters = tuple(o for o in order.shared if o not in self.columns)
-        self.values = tuple(a for a in op.attributes if a.name in op.analysis.attributes)
+        counted = (Attribute(COUNTED, COMPUTE),) if op.analysis.counted else ()
+        self.values = (*(a for a in op.attributes if a.name in op.analysis.attributes), *counted)
         self.elements = (*self.arrays, *self.columns)
         self._operands = frozenset(operand.name for operand in self.elements)
         self._names = UniqueNames(("count",))
@@ -107,7 +108,8 @@ class RowAnalysis:
 
     def _with_given(self, node: Node) -> Node:
         """A value in which what a row is given has the names of members."""
-        return with_members(node, {item.name: name for item, name in self.given.items()}, LENGTH)
+        given = {item.name: name for item, name in self.given.items()}
+        return with_members(node, given, LENGTH, str(self.operation.analysis.over))
 
     def _name(self, reduction: Node) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""
@@ -218,7 +220,7 @@ class RowAnalysis:
         if not node.names() & self._operands:
             return 0
         if node.op == "name":
-            return 4 if node.text in {o.name for o in self.columns} else 0
+            return 4 if node.text in {o.name for o in self.columns if o not in self.operation.positions} else 0
         own = 20 if node.op in TRANSCENDENTAL else 3 if node.op == "stored" else 1
         return own + sum(map(self._cost, node.args))
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.intrinsics import CONVERSIONS, HALVED
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.row_analysis import saved_of
@@ -92,6 +92,7 @@ def _packing(program: Program) -> Program:
         types={letter: words},
         inputs=(codes,),
         outputs=(output,),
+        positions=(),
         element_fields={letter: op.element_fields[letter]},
         attributes=(),
         requirements=(),
@@ -213,6 +214,7 @@ class _Splitter:
             partial=(),
             chained=bool(used & formulas.keys()),
             converts=converts,
+            precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
         )
         stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)
@@ -232,11 +234,13 @@ class _Splitter:
             types={letter: words for letter, words in op.types.items() if letter in letters},
             inputs=inputs,
             outputs=outputs,
+            positions=tuple(operand for operand in op.positions if operand.name in used),
             element_fields={letter: field for letter, field in op.element_fields.items() if letter in letters},
             attributes=attributes,
             requirements=(),
             optional=(),
             forms=(),
+            choice=None,
             same=(),
             analysis=replace(
                 op.analysis,

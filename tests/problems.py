@@ -36,9 +36,10 @@ MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
 LAYOUTS = ("plain", "shifted", "askew", "padded", "stepped")
+GROUPED_LAYOUTS = (*LAYOUTS, "turned")  # runs along an axis that is not the last
 # Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
 GROUPED_MANY = ((37,), (), (46,), (61,))
-GROUPED_SINGLE = (1079, 131, 130)
+GROUPED_SINGLE = (1079, 131, 130, 1)
 GROUPED_BLOCKS = (48, 64, 100)
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
@@ -60,8 +61,8 @@ class ArrayLayout:
 
 def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
-    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order;
-    `turned`: the same one element later.
+    `padded`: a gap as long as it after each line of the last axis of several elements; `permuted`: contiguous, the axes
+    in reversed order; `turned`: the same one element later.
     """
     if how == "turned":
         at = lay_out(shape, "permuted")
@@ -72,7 +73,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
-        strides.insert(0, strides[0] * extent * (2 if how == "padded" and len(strides) == 1 else 1))
+        strides.insert(0, strides[0] * extent * (2 if how == "padded" and strides[0] == 1 < extent else 1))
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
     return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
@@ -298,6 +299,7 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     chosen: list[tuple] = []
     down = isinstance(variant, table.ScanVariant) and variant.walkers
     layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
+    layouts = GROUPED_LAYOUTS if variant is table.GROUPS else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
         layouts = ("permuted", *LAYOUTS) if variant is table.COLUMNS else layouts
     for how in layouts:

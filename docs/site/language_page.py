@@ -10,6 +10,7 @@ import formulas
 from skuda.codegen import expr, syntax
 from skuda.codegen.intrinsics import (
     ABSENT,
+    ARGUMENTS,
     CONSTANTS,
     CONVERSIONS,
     DERIVATIVES,
@@ -22,7 +23,7 @@ from skuda.codegen.intrinsics import (
     STEPS,
     Intrinsic,
 )
-from skuda.codegen.nodes import SMALLEST
+from skuda.codegen.nodes import POSITION, SMALLEST
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS, Scan
 from skuda.codegen.schema import schema_text
@@ -44,7 +45,7 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _gradients,
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _positions, _gradients,
                 _constants, _functions, _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
@@ -105,7 +106,7 @@ def _operators() -> Iterator[str]:
 
 
 def _call(row: Intrinsic) -> str:
-    names = ("x", "y", "z") if set(row.arguments) <= set("rn") or len(row.arguments) < 3 else ("condition", "a", "b")
+    names = ARGUMENTS.get(row.name, ("x", "y", "z"))
     return f"{row.name}({', '.join(names[: len(row.arguments)])})"
 
 
@@ -126,7 +127,7 @@ def _intrinsic(row: Intrinsic) -> tuple[str, ...]:
 
 def _conversions() -> Iterator[str]:
     yield "## Conversions at a store\n"
-    yield "Outermost in the formula of an integer output:\n"
+    yield "Outermost in the formula of an output, which says to which type. The first four convert integers:\n"
     yield from _table(("call", "rule"), ((f"`{_call(row)}`", row.rule) for row in CONVERSIONS.values()))
 
 
@@ -149,6 +150,18 @@ def _scans() -> Iterator[str]:
     rows = [(f"`{row.call('x', 'd')}`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
             for row in REDUCTIONS.values() if isinstance(row, Scan) and not row.options]  # fmt: skip
     yield from _table(("call", "meaning", "rule"), rows)
+
+
+def _positions() -> Iterator[str]:
+    yield "## Positions\n"
+    yield f"`{POSITION}(d)` is the index of the element along the dimension d, from 0 on: an exact integer without a"
+    yield f"gradient. `{POSITION}((n, d))`, and `{POSITION}(shape)` of any number of axes `*shape`, count elements in"
+    yield "row-major order of these dimensions, as `argmax` counts, however arrays lie in memory. Nothing is read for"
+    yield "it. An array is not split over devices, and no batch is added, along a dimension that has a position.\n"
+    yield "```yaml"
+    yield "tril: where(position(c) <= position(r), x, 0)"
+    yield "one_hot: where(position(c) == label, 1, 0)"
+    yield "```\n"
 
 
 def _gradients() -> Iterator[str]:

@@ -104,7 +104,8 @@ ALIKE = frozenset(
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
     rms_norm_dynamic_quantize_fp8 add_rms_norm_dynamic_quantize_fp8 layer_norm_dynamic_quantize_fp8
     silu_mul_dynamic_quantize_fp8 gelu_dynamic_quantize_fp8 gelu_tanh_dynamic_quantize_fp8
-    gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token""".split()
+    gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token
+    triu causal_softmax_backward masked_softmax_backward cross_entropy_and_gradient nll_loss""".split()
 )
 AGAIN = {DECODE, MISALIGNED, *CORE}  # of elementwise operations that take the same ways as others
 GROUP = 128  # elements

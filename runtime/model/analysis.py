@@ -52,7 +52,9 @@ class Analysis(Record):
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values the formulas ask for, C among them.
-        converts: whether some formula converts an integer to the type of its output.
+        converts: whether some formula converts to the type of its output.
+        precise_as: the type letter that its elementary functions are as precise as, also where that is of 16 bits;
+            empty where they are as precise as C.
         copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
@@ -79,6 +81,7 @@ class Analysis(Record):
     chained: bool = False
     asks_of: tuple[str, ...] = ()
     converts: bool = False
+    precise_as: str = ""
     copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""
     split: tuple[Reduced, ...] = ()

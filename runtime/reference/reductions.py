@@ -147,6 +147,10 @@ class Rows:
             return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
 
+    def word(self, letter: str) -> str:
+        """The element type of a type letter."""
+        return self._types[letter]
+
     def smallest(self, element: str):
         """The least positive value of an element type, in the compute type."""
         return self._C(DTYPES[self._types.get(element, element)].smallest)
@@ -162,6 +166,18 @@ class Rows:
         above = 64 - dtype.bits
         shifted = np.left_shift(np.asarray(values, np.int64), above)
         return np.right_shift(shifted if dtype.signed else shifted.view(np.uint64), above).astype(np.int64)
+
+    def stochastic(self, values, bits, element: str):
+        """Reals as one of their two neighbours of a float type: away from 0 as often as random bits are below their
+        distance from the one nearer to 0."""
+        dtype, size = DTYPES[self._types.get(element, element)], np.abs(values).astype(np.float64)
+        least = np.frexp(np.float64(dtype.smallest))[1] - 1
+        unit = np.maximum(np.frexp(size)[1] - 1 - dtype.mantissa, least)  # the exponent of the neighbours' distance
+        steps = np.ldexp(np.where(np.isfinite(size), size, 0.0), -unit)
+        whole = np.floor(steps)
+        above = (np.asarray(bits) & 0xFFFFFFFF) < np.floor((steps - whole) * 2.0**32)
+        rounded = np.copysign(np.ldexp(whole + above, unit), values)
+        return np.where(np.isfinite(values), rounded, values).astype(self._C)
 
     def popcount(self, values, element: str):
         """How many of the bits are 1 that an integer type has."""

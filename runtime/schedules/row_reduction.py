@@ -74,6 +74,7 @@ class RowKernels(KernelGeometry):
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
+        operation = self.operation
         self.along, self.block = operation.along, operation.block
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)

@@ -205,7 +205,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     the rows lie; and only short ones where there is one row. Stages of a multi-kernel form take split reductions alone.
     """
     bits = sum(
-        DTYPES[operation.word(operand, types)].bits for operand in operation.inputs if operand.dims == operation.space
+        DTYPES[operation.word(operand, types)].bits for operand in operation.read if operand.dims == operation.space
     )
     if operation.of_alternative or operation.analysis.scans:
         return ()
@@ -294,7 +294,8 @@ def _split_variants(lanes: int, apart: int) -> tuple[SplitVariant, ...]:
 def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
     """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
     and where rows do not lie in whole vectors."""
-    full = [DTYPES[operation.word(o, types)].bits for o in operation.operands if o.dims == operation.space]
+    operands = *operation.read, *operation.outputs
+    full = [DTYPES[operation.word(o, types)].bits for o in operands if o.dims == operation.space]
     values = len(operation.analysis.split) + 2 * (len(full) - 1)
     values += 2 * sum(each.how in INDEX_REDUCTIONS for each in operation.analysis.split)
     few = TUNED.split_values
@@ -327,7 +328,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         return tuple([variant for each in (*rows, stages) for variant in each])
     if operation.of_alternative:
         return _REPACK if operation.repacked else _SECOND
-    parameters = [operand for operand in operation.inputs if is_parameter(operation, operand)]
+    parameters = [operand for operand in operation.in_kernels.inputs if is_parameter(operation, operand)]
     groups = (GROUPS,) if parameters else ()
     if any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands):
         ends = set()
@@ -338,11 +339,15 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
     flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
+    lines = *flat, *groups, ROWS
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
     columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
     planes = (PITCHED, TILE) if len(operation.space) > 1 or any(dim.many for dim in operation.space) else ()
     planes = planes if tile_of(operation, types) else planes[:1]
-    return (*flat, *groups, ROWS, *columns, *planes, STRIDED)
+    differing = {dim.name for operand in parameters for dim in operand.dims if dim.block is None}
+    if operation.space and all(dim.name in differing for dim in operation.space):  # no neighbours share all parameters
+        lines, planes = (), planes[1:]
+    return (*lines, *columns, *planes, STRIDED)
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:
@@ -394,11 +399,12 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
     Of columns a thread prepares few, for registers, and takes many rows of them, for what preparing costs. But where
     more is written than read memory wants a GPU's writes close together, so there they are few.
     """
-    words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operation.operands}
+    operands = *operation.read, *operation.outputs
+    words = {operand: DTYPES[operation.word(operand, types)].bits for operand in operands}
     if variant is VEC_SMALL:
         return 128 // max(words[operand] for operand in words if operand.dims == operation.space), 1
     widest = max(words[operand] for operand in operation.outputs)
-    inputs = [words[operand] for operand in operation.inputs if operand.dims == operation.space]
+    inputs = [words[operand] for operand in operation.read if operand.dims == operation.space]
     inputs = inputs or [widest]  # a value that is spread over elements is stored as it would be copied
     if variant is COLUMNS_UNALIGNED:  # each lane's parameters stay in registers
         lanes = min(TUNED.columns_unaligned_lanes, 128 // widest, max(4, 128 // max(inputs)))
@@ -435,10 +441,10 @@ def tile_of(operation: Operation, types: Types) -> tuple[int, int, int] | None:
     In memory the lines of outputs run along, and those of inputs mostly across. Packed elements come in groups, so
     there a thread keeps to 32 neighbours: to prepare a second group costs more than a larger tile saves.
     """
-    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    full = [operand for operand in operation.in_kernels.operands if operand.dims == operation.space]
     bits = {operand: DTYPES[operation.word(operand, types)].bits for operand in full}
     outputs = [bits[operand] for operand in operation.outputs]
-    inputs = [bits[operand] for operand in full if operand in operation.inputs]
+    inputs = [bits[operand] for operand in full if operand in operation.read]
     if not inputs:
         return None
     most = BLOCK * (TUNED.tile_elements_packed if min(bits.values()) < 8 else TUNED.tile_elements)

@@ -22,6 +22,7 @@ from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
 from skuda.plans.functions import Call
 from skuda.torch.described import described
 from skuda.torch.formula_functions import CONVERSIONS, FUNCTIONS, LACKING
+from skuda.torch.random_functions import OF_C
 
 if TYPE_CHECKING:
     from skuda.codegen.nodes import Node
@@ -101,6 +102,7 @@ class Formulas:
             for axis, extent in zip(placing.axes[dim.name], size if isinstance(size, tuple) else (size,), strict=True):
                 self.extents[axis] = extent
         self._loaded = {operand.name: self.load(operand, inputs[operand.name]) for operand in self.operation.inputs}
+        self._loaded |= {operand.name: self.position(operand) for operand in self.operation.positions}
 
     def outputs(self) -> tuple[torch.Tensor, ...]:
         """The outputs, in the row's order; none shares memory with an input."""
@@ -140,6 +142,15 @@ class Formulas:
             if axis not in own:
                 value = value.unsqueeze(axis)
         return value
+
+    def position(self, operand: Operand) -> torch.Tensor:
+        """The index of each element along an operand's dimensions, in row-major order of these."""
+        found = self.constant(0, torch.int64)
+        for axis in self._own(operand):
+            along = [-1 if other == axis else 1 for other in range(self.placing.rank)]
+            index = torch.arange(self.extents[axis], dtype=torch.int64, device=self.device).reshape(along)
+            found = found * self.extents[axis] + index
+        return found
 
     def _own(self, operand: Operand) -> list[int]:
         """The axes of the space that an operand has, in its own order."""
@@ -245,7 +256,9 @@ class Formulas:
         if node.op == "to_real":
             return self.value(node.args[0]).to(self.C)
         if node.op in CONVERSIONS:
-            return CONVERSIONS[node.op](self.value(node.args[0]), self._type(node))
+            return CONVERSIONS[node.op](*self._aligned(node.args), self._type(node))
+        if node.op in OF_C:
+            return OF_C[node.op](*self._aligned(node.args), self.C)
         return FUNCTIONS[node.op](*self._aligned(node.args))
 
     def _type(self, node: Node) -> DType:

@@ -34,7 +34,6 @@ ROUNDING = {
     "gelu*_quantize_*": "holds no reals",
     "fake_quantize_*": "`round_to_int` has no derivative",
     "learnable_fake_quantize_*": "`round_to_int` has no derivative",
-    "stochastic_round": "`stochastic` has no derivative",
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), "the derivative of every output is 0 for every input"),
 }
 # Of codes, which are no reals, a gradient is declared.

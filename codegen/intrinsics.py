@@ -33,6 +33,8 @@ class Intrinsic:
         header: what a source that calls it includes beside the headers that all include.
         ulp: how far a common function may be off in f32 and in f64, in units in the last place (of a subnormal result
             in units of the least one).
+        halved: whether it has forms for f16 and bf16 too, which rows that store no more precise values take: they are
+            within 2^-14 and 2^-11 of the value. The calls then name the type.
         gives: for an integer result, the integer type that holds it, where `bits` alone would say less.
     """
 
@@ -48,7 +50,15 @@ class Intrinsic:
     common: bool = False
     header: str = ""
     ulp: tuple[float, float] | None = None
+    halved: bool = False
     gives: str = ""
+
+    def spelled(self, target: str, letter: str) -> str:
+        """Its spelling for a target; `letter`: the type letter that it is as precise as, empty where that is C."""
+        spelling = getattr(self, target)
+        if letter and target == "cuda":
+            return spelling.replace("(", f"_as<{letter}>(", 1)
+        return f'{spelling[:-1]}, row.word("{letter}"))' if letter and target == "numpy" else spelling
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -57,13 +67,13 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 def _real(
     name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
-    header: str = "", ulp: tuple[float, float] | None = None,
+    header: str = "", ulp: tuple[float, float] | None = None, halved: bool = False,
 ) -> Intrinsic:  # fmt: skip
     """An intrinsic from reals to a real whose spellings are plain calls; its bound comes before its rule."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     cuda, numpy = f"{cuda}({arguments})", f"{numpy}({arguments})"
     rule = f"{_bound(ulp)}, the same bits everywhere; {rule}" if ulp else rule
-    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp)
+    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp, halved)
 
 
 def _bound(ulp: tuple[float, float]) -> str:
@@ -88,6 +98,8 @@ def _elementary(
 
 
 COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
+# What sources include in place of a header whose functions are to be as precise as f16 and bf16.
+HALF_HEADERS = {COMMON_HEADER: "half_precision.cuh", "erf.cuh": "half_erf.cuh"}
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
     Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",
@@ -138,21 +150,21 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
-    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1)),
+    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True),
     _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
           "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5)),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
           "the derivative of x ndtr(x), next to its zero too; NaN gives NaN", common=True, header="erf.cuh",
-          ulp=(1.5, 1.5)),
+          ulp=(1.5, 1.5), halved=True),
     _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})", "1 / (1 + e^-x); NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5)),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
     _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
-          ulp=(1.5, 1.5)),
+          ulp=(1.5, 1.5), halved=True),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
     _elementary("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
     _elementary("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
@@ -205,6 +217,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
             "by Box and Muller", "<C>", ", C", common=True, ulp=(4, 4)),
 )
 
+# Functions that have forms for f16 and bf16 too; how far these may be off, as powers of 2 relative to the value.
+HALVED = frozenset(name for name, row in INTRINSICS.items() if row.halved)
+HALF_BOUNDS = {"f16": -14, "bf16": -11}
+HALF_RULE = ", ".join(f"within 2^{power} of the value where T is {word}" for word, power in HALF_BOUNDS.items())
 # The names of arguments, where letters would not say enough.
 ARGUMENTS: dict[str, tuple[str, ...]] = {
     "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
@@ -281,6 +297,18 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "prod": ("g * product_of_others(a, y, d)",),
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
+}
+# Of scans along `d`, by their names with options.
+OF_SCANS: dict[str, str] = {
+    "scan cumsum": "cumsum(g, along=d, reverse=True)",
+    "scan cumsum reverse": "cumsum(g, along=d)",
+    "scan cumsum exclusive": "cumsum(g, along=d, exclusive=True, reverse=True)",
+    "scan cumsum exclusive reverse": "cumsum(g, along=d, exclusive=True)",
+    # The parts of positive and of negative gradients, in logarithms: no factor of a term leaves the range.
+    "scan logcumsumexp": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d, reverse=True) + a)"
+                         " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d, reverse=True) + a))",
+    "scan logcumsumexp reverse": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d) + a)"
+                                 " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d) + a))",
 }
 # Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
 OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")
@@ -368,6 +396,8 @@ INSTEAD: dict[str, str] = {
     "sub": "`a - b`",
     "mul": "`a * b`",
     "div": "`a / b`",
+    **dict.fromkeys(("scan", "prefix_sum", "accumulate"), "`cumsum(x, along=d)`"),
+    "cumlogsumexp": "`logcumsumexp(x, along=d)`",
     "len": "`count(over=d)`",
     "numel": "`count(over=d)`",
     "size": "`count(over=d)`",
@@ -387,10 +417,7 @@ INSTEAD: dict[str, str] = {
 
 # What is not in the language at all, and why: the help of an error.
 ABSENT: dict[str, str] = {
-    **dict.fromkeys(
-        ("cumsum", "cumprod", "cummax", "cummin", "scan", "prefix_sum", "logcumsumexp", "diff"),
-        "scans are not in the language: a reduction such as `sum(x, over=d)` gives one value for each row",
-    ),
+    "diff": "nothing in the language moves elements: a formula is written for one element",
     **dict.fromkeys(
         ("sort", "argsort", "topk", "median", "quantile", "mode", "unique", "roll", "flip", "gather", "take", "shift"),
         "nothing in the language sorts or moves elements: a formula is written for one element",

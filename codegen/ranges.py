@@ -273,10 +273,10 @@ class Ranges:
         most = 1 << LENGTH_BITS
         if reduction.gives_index:
             return Range((number(0),), (number(most - 1),))
-        if reduction.name == "sum":
+        if reduction.joins == "sum":
             low, high = self._interval(of)
             return Range((number(min(0, low * most)),), (number(max(0, high * most)),))
-        if reduction.name == "prod":
+        if reduction.joins == "prod":
             return _ANY
         along = set(node.text.partition("/")[0].split(", "))
 
@@ -284,6 +284,8 @@ class Ranges:
             return not any({d.partition("/")[0] for d in name.dims} & along for name, _ in bound.terms)
 
         low, high = self._interval(of)
+        if node.is_scan and reduction.exclusive:
+            return _ANY  # of nothing it is the least integer, or the greatest
         return Range(
             (*filter(constant, of.lower), number(low)), (*filter(constant, of.upper), number(high))
         )

@@ -7,26 +7,41 @@ reference is plain expressions over them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
 
 import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types, count
-from skuda.reference.elementary import exp as exp  # for the formulas
-from skuda.reference.elementary import log as log
-from skuda.reference.elementary import sigmoid as sigmoid
-from skuda.reference.elementary import tanh as tanh
+from skuda.reference import elementary, error_functions, half_precision
+from skuda.reference.elementary import log as log  # for the formulas
 from skuda.reference.error_functions import erf as erf
 from skuda.reference.error_functions import erfc as erfc
-from skuda.reference.error_functions import gelu_slope as gelu_slope
-from skuda.reference.error_functions import ndtr as ndtr
 from skuda.reference.reductions import Rows
 
 where = np.where
 
 _CHUNK = 1 << 16  # elements evaluated at a time, so that the steps of a formula stay in the cache
 _INTEGER_LIMIT = float(1 << 53)
+
+
+def _as_precise_as_types(function: Callable) -> Callable:
+    """A function of `x`, or of `x` and the type T that it is to be as precise as, where that is of 16 bits."""
+    half = getattr(half_precision, function.__name__)
+
+    @wraps(function)
+    def called(x, T: str = ""):
+        return half(x, T) if T in half_precision.STEPS else function(x)
+
+    return called
+
+
+exp = _as_precise_as_types(elementary.exp)
+sigmoid = _as_precise_as_types(elementary.sigmoid)
+tanh = _as_precise_as_types(elementary.tanh)
+ndtr = _as_precise_as_types(error_functions.ndtr)
+gelu_slope = _as_precise_as_types(error_functions.gelu_slope)
 
 
 def round_to_int(x):
@@ -179,7 +194,8 @@ def run(
     """
     C = DTYPES[types[COMPUTE]].storage.type
     space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
-    values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
+    typed = {float: C, bool: np.bool_, int: int}
+    values = {name: typed[type(value)](value) for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
     along, block = operation.along, operation.block
     with np.errstate(all="ignore"):

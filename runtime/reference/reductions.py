@@ -120,12 +120,36 @@ class Rows:
         """Whether each element is true."""
         return self._reduced(values, lambda rows: rows.all(axis=-1))
 
+    def cumsum(self, values, exclusive: bool = False, reverse: bool = False):
+        """The sum of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cumsum", exclusive, reverse)
+
+    def cumprod(self, values, exclusive: bool = False, reverse: bool = False):
+        """The product of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cumprod", exclusive, reverse)
+
+    def cummax(self, values, exclusive: bool = False, reverse: bool = False):
+        """The largest of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cummax", exclusive, reverse)
+
+    def cummin(self, values, exclusive: bool = False, reverse: bool = False):
+        """The smallest of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cummin", exclusive, reverse)
+
+    def logcumsumexp(self, values, exclusive: bool = False, reverse: bool = False):
+        """The logarithm of the sum of exponentials of each element and those before it in its row, in that order."""
+        return self._scanned(values, "logcumsumexp", exclusive, reverse)
+
     def stored(self, values, element: str):
         """Values as an output holds them: rounded to its element type, and widened again."""
         dtype = DTYPES[self._types.get(element, element)]
         if dtype.kind != "float":
             return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
+
+    def word(self, letter: str) -> str:
+        """The element type of a type letter."""
+        return self._types[letter]
 
     def smallest(self, element: str):
         """The least positive value of an element type, in the compute type."""
@@ -175,6 +199,16 @@ class Rows:
         """The bits that an integer type has, as unsigned integers."""
         width = DTYPES[self._types.get(element, element)].bits
         return np.asarray(values, np.int64).view(np.uint64) & np.uint64((1 << width) - 1)
+
+    def _scanned(self, values, name: str, exclusive: bool, reverse: bool) -> np.ndarray:
+        from skuda.reference.scans import scanned
+
+        full = np.broadcast_to(values, self.shape)
+        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
+        moved = full.transpose(*kept, *self.axes)
+        lead = moved.shape[: len(kept)]
+        found = scanned(moved.reshape(*lead, prod(moved.shape[len(kept) :])), name, exclusive, reverse)
+        return found.reshape(moved.shape).transpose(np.argsort([*kept, *self.axes]))
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)

@@ -1,6 +1,7 @@
 """No gradient is NaN where the derivative is a number: every gradient of the catalog, over every finite value.
 
-Of an element, the derivative is no number where the operation has no value, and where a gradient of 1 gives an infinity.
+Of an element, the derivative is no number where the operation has no value, or where a gradient of 1 gives an
+infinity.
 
 The list of gradients is the catalog's own. One operand at a time takes all finite values of f16 and bf16, and of f32
 and f64 some with each exponent, of both signs: in rows of neighbours, and alone among ordinary elements or zeros. The
@@ -37,6 +38,7 @@ EXCEPTIONS = {
     "learnable_fake_quantize_per_channel": (2, "a sum of terms of d_output with both signs"),
     "log_softmax": (2, "the sum of d_output"),
     "prelu": (3, "a sum of terms of d_output with both signs"),
+    "affine_per_channel": (3, "a sum of terms of d_output with both signs"),
     "rms_norm": (3, "the sum of d_output * weight * input"),
     "rms_normalize": (3, "the sum of d_output * input, and that of input * input"),
     "add_rms_norm": (3, "the sum of d_output * weight * total"),
@@ -47,6 +49,11 @@ EXCEPTIONS = {
     "norm2": (3, "d_output / output, of which a zero is a multiple"),
     "std": (3, "d_output / output, of which a deviation of 0 is a multiple"),
     "prod": (ROW + 1, "the product of a row"),
+}
+# Where the gradient of an operand is no number, though the operation has a value.
+WITHOUT = {
+    ("pow", "d_b"): lambda given: given["a"] < 0,  # no power of another exponent
+    ("xlogy", "d_b"): lambda given: given["b"] == 0,
 }
 
 
@@ -189,12 +196,17 @@ def elementwise(name: str) -> bool:
 def without_derivative(name: str, backend, types, extents, arrays) -> dict[str, np.ndarray]:
     """Of each gradient, where the operation has no value or the derivative is infinite."""
     forward, backward = (plan_of(each, backend, types, extents) for each in (name.removesuffix("_backward"), name))
-    values = run(forward, backend, arrays)
+    shapes = dict(zip((o.name for o in forward.operation.inputs), zip(forward.shapes, forward.words)))
+    ones = {each: np.ones(shape, DTYPES[word].storage) for each, (shape, word) in shapes.items()}
+    values = run(forward, backend, ones | arrays)  # an input that no gradient takes is 1
     none = np.isnan if forward.operation.name not in POLES else lambda x: ~np.isfinite(x)
     missing = np.logical_or.reduce([none(each.astype(np.float64)) for each in values.values()])
     ones = {f"d_{each}": np.ones_like(value) for each, value in values.items()}
     slopes = run(backward, backend, arrays | values | ones)
-    return {each: missing | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}
+    own = {
+        each: WITHOUT.get((name.removesuffix("_backward"), each), lambda given: missing)(arrays) for each in slopes
+    }
+    return {each: missing | own[each] | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}
 
 
 def _at(array: np.ndarray, index):

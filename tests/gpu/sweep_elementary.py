@@ -2,12 +2,14 @@
 
     python tests/gpu/sweep_elementary.py [--record] [NAME ...]
     python tests/gpu/sweep_elementary.py --f64 [--record] [NAME ...]
+    python tests/gpu/sweep_elementary.py --halves
 
 The functions are those of the intrinsics' table with `common`. In f32 the exact value is that of CUDA's own f64
 library, whose errors are below 2^-20 units of f32; functions of two arguments are compared on a seeded grid. In f64,
 which has too many arguments, the points are seeded: every exponent, and more where functions bend. CPU and GPU have
 the same bits, so the CPU's finding holds for both. `--record` writes evidence/elementary-<gpu>.json, or
-evidence/elementary-f64.json.
+evidence/elementary-f64.json. `--halves` measures the forms that are as precise as f16 and bf16, over all arguments of
+f32 too, as parts of what they are allowed, and counts steps back of what is stored.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 
 import mpmath
 import numpy as np
 
-from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS, Intrinsic
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_BOUNDS, HALF_HEADERS, HALVED, INTRINSICS, Intrinsic
 from skuda.reference import formulas
 from skuda.verification.texts import header_digest
 
@@ -145,6 +147,14 @@ __device__ f64 distance(f32 ours, f64 exact) {
   return fabs(near - far) / fmin(unit, 0x1p104);
 }
 
+// The same as a part of what a function that is as precise as a half type may be off by.
+__device__ f64 part(f32 ours, f64 exact, f64 bound, f64 left) {
+  if (exact != exact || ours != ours || exact == 0.0) return distance(ours, exact);
+  const f64 end = 0x1p128, near = isinf(ours) ? copysign(end, f64(ours)) : f64(ours);
+  const f64 far = fmax(fmin(exact, end), -end);
+  return fabs(near - far) / (fmax(fabs(far) * bound, left) + 0x1p-147);
+}
+
 struct Found { u64 worst, steps_down, wrong; };
 
 __device__ void note(Found* found, f64 distance, u32 position) {
@@ -164,11 +174,12 @@ extern "C" __global__ void sweep_%(name)s(Found* found) {
   for (u32 i = from; i < from + 1024u || (from + 1024u == 0 && i >= from); ++i) {
     const f32 a = argument_at(i);
     const f32 value = %(ours)s;
-    const f64 x = a, off = distance(value, %(exact)s);
+    const f64 x = a, off = %(measure)s(value, %(exact)s%(allowed)s);
     if (off < 0.0) note(found, off, i);
     if (off > worst) worst = off, position = __float_as_uint(a);
     const bool one_side = __float_as_uint(a) >> 31 == __float_as_uint(last) >> 31;
-    if (one_side && %(direction)s * (f64(value) - f64(before)) < 0.0) atomicAdd(&found->steps_down, 1ull);
+    const f64 risen = f64(%(stored)s(value)) - f64(%(stored)s(before));
+    if (one_side && %(direction)s * risen < 0.0) atomicAdd(&found->steps_down, 1ull);
     last = a, before = value;
     if (i == 0xffffffffu) break;
   }
@@ -192,8 +203,8 @@ def direction(name: str) -> int:
     return (name in RISING) - (name in FALLING)
 
 
-def source(rows: dict[str, Intrinsic]) -> str:
-    """The CUDA text of the sweep over f32."""
+def source(rows: dict[str, Intrinsic], halves: Sequence[tuple[str, str]] = ()) -> str:
+    """The CUDA text of the sweep over f32; `halves`: functions as precise as half types, with these."""
     high, low, series = series_of_slope()
     horner = f"({series[-1].hex()})"
     for each in series[-2::-1]:
@@ -206,14 +217,57 @@ def source(rows: dict[str, Intrinsic]) -> str:
             "ours_last": row.cuda.format("last", "last"),
             "exact": CUDA[name],
             "direction": direction(name),
+            "measure": "distance",
+            "allowed": "",
+            "stored": "",
         }
         for name, row in rows.items()
     ]
+    kernels += [
+        ONE
+        % {
+            "name": f"{name}_{word}",
+            "ours": INTRINSICS[name].spelled("cuda", word).format("a"),
+            "ours_last": INTRINSICS[name].spelled("cuda", word).format("last"),
+            "exact": CUDA[name],
+            "direction": direction(name),
+            "measure": "part",
+            "allowed": f", {2.0 ** HALF_BOUNDS[word]}, {HALF_LEFT.get((name, word), 0.0)}",
+            "stored": f"stored<{word}>",
+        }
+        for name, word in halves
+    ]
     headers = dict.fromkeys([COMMON_HEADER, *(row.header for row in rows.values() if row.header)])
+    headers |= dict.fromkeys(HALF_HEADERS.values() if halves else ())
     return SOURCE % {
         "includes": "\n".join(f'#include "{header}"' for header in headers),
         "high": f"({high.hex()})", "low": f"({low.hex()})", "series": horner, "kernels": "\n".join(kernels),
     }  # fmt: skip
+
+
+HALVES = tuple((name, word) for name in sorted(HALVED) for word in HALF_BOUNDS)
+HALF_LEFT = {(name, "f16"): 2.0**-39 for name in ("ndtr", "gelu_slope")}  # where f16 stores 0 of their products with x
+
+
+def sweep_halves() -> dict[tuple[str, str], tuple[float, float, int, int]]:
+    """Of each function and half type: the largest part of what is allowed, where, steps back of what is stored, and
+    unlike special values."""
+    import cupy
+
+    from skuda.launch.compiler import compile_cubin
+
+    arch = f"sm_{cupy.cuda.Device().compute_capability}"
+    module = cupy.cuda.function.Module()
+    names = entries("_".join(each) for each in HALVES)
+    module.load(compile_cubin(source({}, HALVES), "sweep_halves.cu", names, arch).cubin)
+    result = {}
+    for name, word in HALVES:
+        found = cupy.zeros(3, cupy.uint64)
+        module.get_function(f"sweep_{name}_{word}")(((1 << 32) // 1024 // 256,), (256,), (found,))
+        worst, steps, wrong = (int(each) for each in found.get())
+        part, at = np.array([worst >> 32, worst & 0xFFFFFFFF], np.uint32).view(np.float32).tolist()
+        result[name, word] = part, at, steps, wrong
+    return result
 
 
 def entries(rows: Iterable[str]) -> list[str]:
@@ -378,7 +432,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[[], *COMMON], default=[])
     parser.add_argument("--f64", action="store_true", help="f64 against mpmath on the CPU, in a few minutes")
     parser.add_argument("--record", action="store_true", help="write what was found into evidence/")
+    parser.add_argument("--halves", action="store_true", help="the forms that are as precise as f16 and bf16")
     args = parser.parse_args()
+    if args.halves:
+        halves = sweep_halves()
+        for (name, word), (part, at, steps, wrong) in halves.items():
+            print(f"{name:12}{word:5}{part:.4f} of what is allowed, at {at!r}; {steps} steps back, {wrong} unlike")
+        return int(any(part > 1 or wrong for part, _, _, wrong in halves.values()))
     rows = {name: row for name, row in COMMON.items() if not args.names or name in args.names}
     word = "f64" if args.f64 else "f32"
     found = sweep_f64(rows) if args.f64 else sweep_f32(rows)

@@ -6,6 +6,8 @@ for a gradient of 0 whatever the output's is; a pair is a value and the largest 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from mpmath import mp, mpf
 
 from .functions import _ALPHA, _LAMBDA, INF, NAN, _power, _sine_share, bent, sigmoid
@@ -100,7 +102,7 @@ def _share_of_sum(a, b, scale=1):
 
 
 # Units in the last place by which gradients may be off, and slopes by the name of the operand that they are of.
-SLOPES = {
+BACKWARD: dict[str, tuple[float, Callable | dict[str, Callable]]] = {
     "reciprocal": (2, lambda input: -1 / input**2),
     "square": (1, lambda input: 2 * input),
     "cube": (2, lambda input: 3 * input**2),
@@ -129,16 +131,20 @@ SLOPES = {
     "sinc": (8, lambda input: _of_sine_share(input)),
     "deg2rad": (2, lambda: mp.pi / 180),
     "rad2deg": (2, lambda: 180 / mp.pi),
-    **dict.fromkeys(("floor", "ceil", "round", "trunc", "step"), (0, lambda: None)),
+    "floor": (0, lambda: None),
+    "ceil": (0, lambda: None),
+    "round": (0, lambda: None),
+    "trunc": (0, lambda: None),
+    "step": (0, lambda: None),
     "frac": (0, lambda: mpf(1)),
     "erf": (6, lambda input: _density(input)),
     "erfc": (6, lambda input: -_density(input)),
     "nan_to_num": (0, lambda input: _passed(mp.isfinite(input))),
     "relu": (0, lambda input: _passed(input > 0)),
-    "relu6": (0, lambda input: _passed(not (input <= 0 or input >= 6))),
+    "relu6": (0, lambda input: _passed(0 < input < 6)),
     "leaky_relu": (0, lambda input, *, negative_slope: mpf(1) if input > 0 else negative_slope),
     "threshold": (0, lambda input, *, threshold: _passed(not input <= threshold)),
-    "hardtanh": (0, lambda input, *, min_val, max_val: _passed(not (input <= min_val or input >= max_val))),
+    "hardtanh": (0, lambda input, *, min_val, max_val: _passed(min_val < input < max_val)),
     "hardsigmoid": (1, lambda input: _passed(-3 < input < 3, mpf(1) / 6)),
     "hardswish": (3, lambda input: _passed(not input <= -3, input / 3 + mpf(1) / 2 if input < 3 else mpf(1))),
     "hardshrink": (0, lambda input, *, lambd: _passed(not -lambd <= input <= lambd)),

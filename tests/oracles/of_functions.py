@@ -1,4 +1,4 @@
-"""The oracles of functions of elements, made of the definitions of functions.py and the slopes of function_slopes.py."""
+"""The oracles of functions of elements, of the definitions of functions.py and the slopes of function_slopes.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mpmath import mp, mpf
 from . import spans
 from .binding import oracle
 from .floats import FORMATS, Format, Value, compute_format, decode, power_of_two
-from .function_slopes import SLOPES
+from .function_slopes import BACKWARD
 from .functions import FORWARD, Function
 from .spans import ANY, Span, point
 
@@ -143,7 +143,7 @@ def _backward(name: str, units: float, slopes: dict[str, Callable]) -> Callable:
 
 for _name, _function in FORWARD.items():
     oracle(_forward(_name, _function))
-for _name, (_units, _slopes) in SLOPES.items():
+for _name, (_units, _slopes) in BACKWARD.items():
     oracle(_backward(_name, _units, _slopes if isinstance(_slopes, dict) else {"input": _slopes}))
 
 

@@ -278,11 +278,9 @@ def glu(gate, up, *, T):
 
 @oracle
 def glu_backward(d_output, gate, up, *, T):
-    """By the slope of sigmoid times g * up, as that is rounded."""
-    form, (g, x, y) = compute_format(T), _values(T, d_output, gate, up)
-    product = exactly(floats.multiply(g, y, form))
-    of_gate = of_gradient(product, lambda: of_sigmoid(exactly(x)), 6, form)
-    return of_gate, _gated(spans.sigmoid(point(x), form), d_output, T)
+    form, (g, x) = compute_format(T), _values(T, d_output, gate)
+    slope = of_gradient(exactly(g), lambda: of_sigmoid(exactly(x)), 6, form)
+    return _gated(slope, up, T), _gated(spans.sigmoid(point(x), form), d_output, T)
 
 
 @oracle

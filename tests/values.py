@@ -405,6 +405,8 @@ class _Filling:
             return self._numbers(found)
         if self.dtype.bits > 8 and self.dtype.kind == "int":  # of every magnitude: products with scales stay in range
             found >>= (self._bytes(3) % 28).astype(found.dtype)
+        if self.operand.name == "exponent":  # of two: results stay in range, but for some
+            found = np.where(self._bytes(4) < 200, found % 12, found)
         return found
 
     def _numbers(self, found: np.ndarray) -> np.ndarray:

@@ -37,7 +37,6 @@ ROUNDING = {
     "learnable_fake_quantize_*": "`round_to_int` has no derivative",
     "multilabel_soft_margin_loss": "`backward:` counts over `d` and over `n`",
     "nll_loss": "no input has all of `n, v`",  # the declared one reduces nothing: a label that is no class gives zeros
-    "stochastic_round": "`stochastic` has no derivative",
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), "the derivative of every output is 0 for every input"),
 }
 # Of codes, which are no reals, a gradient is declared.

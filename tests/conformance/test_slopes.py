@@ -28,7 +28,6 @@ PLANS = {
     if plan.operation.name in CATALOG.modules
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
-GRADIENTS.pop("stochastic_round")  # which passes through as it is, as its oracle says
 
 _exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])

@@ -38,12 +38,11 @@ PLANS = {
 
 
 def run(name: str, backend, x: np.ndarray, element: str) -> np.ndarray:
-    """Every attribute has its default, or is 0.5."""
+    """Attributes have their defaults."""
     plan_class = PLANS[name]
-    wanted = {each.name: 0.5 for each in plan_class.operation.attributes if each.default is None}
     fields = {field: element for field in plan_class.operation.element_fields.values()}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
-    descriptor = plan_class.descriptor_type(**fields, shape=x.shape, **wanted)
+    descriptor = plan_class.descriptor_type(**fields, shape=x.shape)
     plan = plan_class.select(descriptor, preference=preference)
     made = [backend.array(np.zeros(shape, storage)) for shape, storage in plan.made]
     plan.execute((backend.array(x), *made))

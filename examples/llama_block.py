@@ -84,8 +84,7 @@ class OfCodes(Block):
         mixed = self.attention(self.mix(first))
         x, *codes = add_norm(mixed, x, self.second_norm.weight, eps=EPS, dtype=self.code)
         read = nn.Codes(*codes, x.dtype)
-        product = nn.quantized((self.gate_proj(read), self.up_proj(read)), self.code, before="silu_mul")
-        return x + self.down_proj(product)
+        return x + self.down_proj(nn.gated(self.gate_proj, self.up_proj, read))
 
 
 @torch.no_grad()

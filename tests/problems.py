@@ -36,14 +36,16 @@ MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
 BLOCKS = (8, 24, 5, 3000)
 LAYOUTS = ("plain", "shifted", "askew", "padded", "stepped")
+GROUPED_LAYOUTS = (*LAYOUTS, "turned")  # runs along an axis that is not the last
 # Lines longer than a warp's stretch, and shorter ones that make one; runs that begin anywhere in a vector.
 GROUPED_MANY = ((37,), (), (46,), (61,))
-GROUPED_SINGLE = (1079, 131, 130)
+GROUPED_SINGLE = (1079, 131, 130, 1)
 GROUPED_BLOCKS = (48, 64, 100)
 # Whole and broken tiles, of lines that vectors fit and that they do not fit; inputs and outputs alike, and not.
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_LAYOUTS = ("crossed", "permuted")
+DOWN_LAYOUTS = ("permuted", "turned", "crossed")
 SPLIT_LAYOUTS = (*LAYOUTS, "permuted", "turned")
 
 
@@ -59,8 +61,8 @@ class ArrayLayout:
 
 def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     """`plain`: contiguous from the start; `shifted`: one element later; `stepped`: every second of the last axis;
-    `padded`: a gap as long as it after each line of the last axis; `permuted`: contiguous, the axes in reversed order;
-    `turned`: the same one element later.
+    `padded`: a gap as long as it after each line of the last axis of several elements; `permuted`: contiguous, the axes
+    in reversed order; `turned`: the same one element later.
     """
     if how == "turned":
         at = lay_out(shape, "permuted")
@@ -71,7 +73,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     step = 2 if how == "stepped" else 1
     strides = [step]
     for extent in reversed(shape[1:]):
-        strides.insert(0, strides[0] * extent * (2 if how == "padded" and len(strides) == 1 else 1))
+        strides.insert(0, strides[0] * extent * (2 if how == "padded" and strides[0] == 1 < extent else 1))
     start = 0 if how in ("plain", "padded") else 1
     count = int(np.prod(shape, dtype=np.int64))
     return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
@@ -101,7 +103,7 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:
-            plan._kernels.few_blocks = 0
+            plan._kernels.few_blocks = plan._kernels.few_rows = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -229,7 +231,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     rows = isinstance(entry.variant, table.RowVariant)
     clusters = isinstance(entry.variant, table.ClusterVariant)
     columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
-    return entry.variant in FOR_MANY or rows or clusters or columns, is_alternative(entry), rows
+    scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
+    return entry.variant in FOR_MANY or rows or clusters or columns or scans, is_alternative(entry), rows
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
@@ -252,9 +255,16 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
             lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         outer, single = ((2,), ()), (2, 1)
     else:
-        most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
+        reread = isinstance(variant, table.RowVariant) and not variant.keep and variant.threads >= 1024
+        most = 1 << 16 if reread else variant.elements
         lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
         outer, single = ((3,), (), (2, 2), (37,)), (3,)
+        if isinstance(variant, table.ScanVariant):
+            most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
+            unbounded = variant.walkers > 1 or variant.tiles > 1
+            most = 40_000 if variant.parts else most
+            long = (70_008, 2 * most + 3, 70_003, 6149) if unbounded else (most, most - 3)
+            lengths = (*long, most // 2 + 8, most // 4 + 16, 9, 1)
     along, block = operation.along, operation.block
     if block:
         return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
@@ -287,7 +297,9 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     tiled = variant is TILE
     split = isinstance(variant, table.SplitVariant) or is_alternative(registry.entry_of(sku))
     chosen: list[tuple] = []
-    layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else LAYOUTS
+    down = isinstance(variant, table.ScanVariant) and variant.walkers
+    layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
+    layouts = GROUPED_LAYOUTS if variant is table.GROUPS else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
         layouts = ("permuted", *LAYOUTS) if variant is table.COLUMNS else layouts
     for how in layouts:

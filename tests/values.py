@@ -117,12 +117,13 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     inputs = {operand.name: known[operand.name] for operand in operation.inputs}
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
+    one_hot = operation.shaped is not None and bool(operation.positions)  # most of it is 0
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], name.startswith("row_value_"), of_integers(plan))
+        {name: usual(array, words[name], name.startswith("row_value_") or one_hot, of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )
@@ -387,7 +388,17 @@ class _Filling:
             return 0.5
         return 2.0 ** round(np.log2((6 if high - low > 15 else 12) / max(high - low, 1)))
 
+    def _labels(self, length: int) -> np.ndarray:
+        """Positions along a row; a few are beyond it."""
+        known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % length
+        limits = np.iinfo(self.dtype.storage)
+        hostile = np.array([-100, -1, length, limits.min, limits.max])[self._bytes(3) % 5]
+        which = self._bytes(4) < _RARE if self.count > _SOME else np.full(self.count, self.unusual)
+        return np.where(which, hostile, known).astype(self.dtype.storage)
+
     def _codes(self) -> np.ndarray:
+        if self.dtype.bits > 8 and (length := self.plan.operation.classes(self.operand, self.plan.sizes)):
+            return self._labels(length)
         raw = _taken(_pools()[1], self.start, self.count * self.dtype.storage.itemsize)
         found = raw.copy().view(self.dtype.storage)
         if of_integers(self.plan):
@@ -405,7 +416,7 @@ class _Filling:
         elif self.rows and self.numbers is not None:
             most = 40 + _mixed(self.numbers, self.seed).astype(np.int64) % 80
             found = (found.reshape(self.shape) * most // 128).astype(found.dtype).ravel()
-        if len(inputs) == 1 and not self.rows:
+        if len(inputs) == 1 and not self.rows and not self.plan.operation.positions:  # which make zeros
             found[self._bytes(4) < 128] = 0
         elif self.operand is not inputs[0]:
             found = np.where(self._bytes(4) < 160, found & (bits - 1), found).astype(found.dtype)

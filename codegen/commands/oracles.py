@@ -35,7 +35,7 @@ def complaints(folder: Path, rows: Sequence[Row]) -> list[str]:
     oracles = dict(_oracles(folder))
     every = {function: _shared(function) for row in rows for function in _functions(row)}
     wanted = {function: names for function, names in every.items() if function not in _by_default(rows)}
-    forms = [function for row in rows for form in row.forms.values() for function in _functions(form)]
+    forms = [function for row in rows for form in row.every[1:] for function in _functions(form)]
     found = []
     named = {name for function in (*every, *forms) for name in _shared(function)}
     for name, path in oracles.items():
@@ -61,7 +61,7 @@ def _by_default(rows: Sequence[Row]) -> set[str]:
 
 def _shared(function: str) -> tuple[str, str]:
     """The names that an oracle of a function may have: its own, and the one that granularities share."""
-    return function, re.sub(r"_per_[a-z]+(?=_without_|_backward$|$)", "", function)
+    return function, re.sub(r"_per_[a-z]+(?=_without_|_as_|_backward$|$)", "", function)
 
 
 def _oracles(folder: Path) -> Iterator[tuple[str, Path]]:

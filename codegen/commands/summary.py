@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from skuda.model.operation import Operation
 
 HEADS = ("CATEGORY", "ROWS", "KINDS", "PLANS", "TYPES", "KERNELS")
-# The system that the catalog is held against has so many plans, written by hand: one for an operation's direction.
+# A comparable system has so many plans, written by hand, each of one operation in one direction.
 REFERENCE_PLANS = 293
 EXPLANATION = (
     "Rows of the table; kinds, which are rows without their granularity; plans, one for each direction; "

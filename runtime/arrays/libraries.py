@@ -176,6 +176,7 @@ class _Torch(Library):
         except (AttributeError, TypeError):
             pass
         self.followers = _followers(torch)
+        self._watchers = tuple([self.followers[name] for name in WATCHERS])
         # What Inductor allocates with: a fifth of the time of torch.empty, on the device that is current.
         self.contiguous = getattr(torch._C._dynamo.guards, "_empty_strided_cuda", self._contiguous)
 
@@ -189,7 +190,8 @@ class _Torch(Library):
 
     def watched(self) -> bool:
         """Whether a mode, a function transform, autocast or forward gradients are active."""
-        return any(self.followers[name]() for name in WATCHERS)
+        modes, functions, transforms, autocast, forward = self._watchers
+        return modes() or functions() or transforms() or autocast() or forward()
 
     def follows(self, values) -> bool:
         recorded = self.followers["gradients"]() and self._torch._C._any_requires_grad(*values)

@@ -22,7 +22,7 @@ import cupy
 
 import skuda
 from skuda.bench.problem import WEIGHT
-from skuda.bench.targets import C_LOOP, COLD, TORCH, WARM
+from skuda.bench.targets import C_LOOP, COLD, OURS, THEIRS, TORCH, WARM
 from skuda.generated import LerpArgs, LerpDescriptor, LerpPlan
 
 BATCH, ROUNDS = 100, 60
@@ -108,10 +108,16 @@ def _torch(missing: dict[str, str]) -> dict[str, Callable[[], float]]:
     if not torch.cuda.is_available():
         missing[TORCH] = "torch has no CUDA"
         return {}
+    from skuda.bench.host_torch import pairs
+
     a, b = torch.rand(8, device="cuda"), torch.rand(8, device="cuda")
     out = torch.empty_like(a)
     scale, zero_point = 0.02, 3
+    beside: dict[str, Callable[[], float]] = {}
+    for name, (theirs, ours) in pairs().items():
+        beside |= {THEIRS.format(name): _loop(theirs), OURS.format(name): _loop(ours)}
     return {
+        **beside,
         "skuda.lerp(out=), torch": _loop(lambda: skuda.lerp(a, b, WEIGHT, out=out)),
         "skuda.lerp, torch": _loop(lambda: skuda.lerp(a, b, WEIGHT)),
         TORCH: _loop(lambda: torch.lerp(a, b, WEIGHT, out=out)),

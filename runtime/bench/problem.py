@@ -78,6 +78,8 @@ class Problem:
         size = placed.size
         if operand.element == SCALE or operand.name == "scale":  # a learnable one is of the compute type
             return ((cupy.random.random(size, dtype=cupy.float32) + 0.5) * self._step).astype(storage)
+        if DTYPES[placed.word].kind == "int" and (classes := self.case.operation.classes(operand, self.plan.sizes)):
+            return cupy.random.randint(0, classes, size, dtype=cupy.int64).astype(storage)
         if placed.word == "i32":
             middle = (self.q_min + self.q_max + 1) // 2
             return cupy.random.randint(middle - 2, middle + 3, size, dtype=cupy.int32)

@@ -57,7 +57,7 @@ template <typename E, int N> struct Entries {
     } else {
 #pragma unroll
       for (int lane = 0; lane < N; ++lane)
-        lanes.data[lane] = *stepped(table, column + lane - (column + lane < width ? 0 : width), step);
+        lanes.data[lane] = fetch(stepped(table, column + lane - (column + lane < width ? 0 : width), step));
     }
   }
 };
@@ -82,7 +82,7 @@ struct ColumnMoves {
     using E = typename R::element;
     const storage_t<E>* data;
     i64 apart, step;
-    __device__ storage_t<E> entry(i32 column) const { return *stepped(data, column, step); }
+    __device__ storage_t<E> entry(i32 column) const { return fetch(stepped(data, column, step)); }
   };
   template <typename E> struct Output {
     storage_t<E>* data;

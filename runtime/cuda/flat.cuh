@@ -44,7 +44,9 @@ constexpr int MARGIN = 32;
 template <typename E, int N> __device__ inline Lanes<E, N> load_around(const storage_t<E>* array, i32 first) {
   constexpr int bytes = N * storage<E>::bits / 8, width = bytes < 16 ? bytes : 16, words = bytes / width + 1;
   Lanes<E, N> lanes;
-  if constexpr (width < 4) {
+  if constexpr (IS_PLACE<E>) {
+    lanes = load<true, E, N>(array, first, 0);
+  } else if constexpr (width < 4) {
 #pragma unroll
     for (int i = 0; i < Lanes<E, N>::units; ++i) lanes.data[i] = at<E>(array, first)[i];
   } else {
@@ -80,5 +82,5 @@ __device__ inline Lanes<E, N> load_flat(const storage_t<E>* array, i32 first, i6
 template <typename S> __device__ inline S load_entry(const S* parameter, i32 index, i64 step) {
   i64 offset;
   asm("mul.wide.s32 %0, %1, %2;" : "=l"(offset) : "r"(index), "r"(i32(step)));
-  return *reinterpret_cast<const S*>(reinterpret_cast<const char*>(parameter) + offset);
+  return fetch(reinterpret_cast<const S*>(reinterpret_cast<const char*>(parameter) + offset));
 }

@@ -74,6 +74,13 @@ template <typename E, int N> struct Words {
   }
 };
 
+template <int N> struct Words<Place, N> {
+  Lanes<Place, N> own;
+
+  __device__ void load(const Place* array, i32 first) { own = ::load<true, Place, N>(array, first, 0); }
+  __device__ Lanes<Place, N> lanes() const { return own; }
+};
+
 // A vector of which the lanes from `split` on lie in the next line, which is `gap` elements further away.
 template <typename E, int N>
 __device__ __noinline__ Lanes<E, N> across(const storage_t<E>* array, i32 first, i32 gap, i32 split) {

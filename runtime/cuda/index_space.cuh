@@ -185,7 +185,7 @@ template <typename E> __device__ inline compute_t<E> read(const storage_t<E>* ar
   if constexpr (storage<E>::bits < 8) {
     return half_of<E>(array[offset >> 1], offset & 1);
   } else {
-    return widen(array[offset]);
+    return widen(fetch(array + offset));
   }
 }
 // `last`: nothing follows it, so that the nibble which pads an odd row becomes 0; until then a low nibble leaves its

@@ -20,6 +20,20 @@ template <typename E, typename V> __device__ inline u32 half_code(V value) {
   }
 }
 
+// An element that is no memory's: its value is its index. An operand of such elements begins at address 0, so that what
+// finds an element's address finds its value, however rows and strides lie.
+struct Place {
+  i64 index;
+};
+template <> struct Format<Place> : ExactFormat<Place, i64, 64, true> {};
+template <typename E> constexpr bool IS_PLACE = false;
+template <> constexpr bool IS_PLACE<Place> = true;
+__device__ inline i64 widen(Place x) { return x.index; }
+
+// One element as it is stored.
+template <typename S> __device__ __forceinline__ S fetch(const S* from) { return *from; }
+__device__ __forceinline__ Place fetch(const Place* from) { return {i64(u64(from) / sizeof(Place))}; }
+
 // How neighbours are held in registers: an element each, two elements a conversion, two elements to a byte.
 enum Holding { ONE_EACH, IN_PAIRS, PACKED };
 template <typename E> constexpr Holding holding = Format<E>::bits < 8 ? PACKED : small_float<E> ? IN_PAIRS : ONE_EACH;
@@ -154,7 +168,12 @@ __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 lengt
   V lanes;
   const storage_t<E>* from = at<E>(row, first);
   using W = typename word<alignof(V)>::type;
-  if (ALIGNED || (u64(from) & (alignof(V) - 1)) == 0) {
+  if constexpr (IS_PLACE<E>) {
+    // Known to be a multiple, so that neighbours which share a block of random words share its computation.
+    const i64 begin = ALIGNED ? fetch(from).index & -i64(N) : fetch(from).index;
+#pragma unroll
+    for (int i = 0; i < N; ++i) lanes.data[i] = {ALIGNED ? begin | i : begin + i};
+  } else if (ALIGNED || (u64(from) & (alignof(V) - 1)) == 0) {
 #pragma unroll
     for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)
       reinterpret_cast<W*>(lanes.data)[i] = reinterpret_cast<const W*>(from)[i];
@@ -190,7 +209,7 @@ __device__ inline Lanes<E, N> load_some(const storage_t<E>* row, i64 first, i64 
   V lanes;
 #pragma unroll
   for (int i = 0; i < V::units; ++i)
-    lanes.data[i] = first + i * (N / V::units) < length ? at<E>(row, first)[i] : storage_t<E>{};
+    lanes.data[i] = first + i * (N / V::units) < length ? fetch(at<E>(row, first) + i) : storage_t<E>{};
   return lanes;
 }
 template <bool ALIGNED, typename E, int N>

@@ -54,7 +54,9 @@ template <typename... I, typename... A, typename... O> struct RowOperands<List<I
   // Bits of an element of all inputs with elements, or of all such outputs.
   static constexpr int array_bits =
       ((RowRole<I>::elements && !RowRole<I>::column ? storage<typename I::element>::bits : 0) + ... + 0);
-  static constexpr int column_bits = ((RowRole<I>::column ? storage<typename I::element>::bits : 0) + ... + 0);
+  static constexpr int column_bits =
+      ((RowRole<I>::column && !IS_PLACE<typename I::element> ? storage<typename I::element>::bits : 0) + ... + 0);
+  static constexpr int columns_read = (int(RowRole<I>::column && !IS_PLACE<typename I::element>) + ... + 0);
   static constexpr int result_bits = ((RowRole<O>::elements ? storage<typename O::element>::bits : 0) + ... + 0);
 
   // The index in Inputs of the n-th input with elements (a member of P::Element), and of the n-th of each row.
@@ -108,8 +110,8 @@ __device__ inline typename P::Shared shared_at_start(
   return {
       count,
       formula_t<typename P::C, typename type_at<Inputs, Operands::of_each_row(R)>::element>(::widen(
-          args.template input<Operands::of_each_row(R)>()
-              .array[args.rows.offset(row, args.template input<Operands::of_each_row(R)>().strides)]))...,
+          fetch(args.template input<Operands::of_each_row(R)>().array +
+                args.rows.offset(row, args.template input<Operands::of_each_row(R)>().strides))))...,
       formula_t<typename P::C, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
       formula_t<typename P::C, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
 }

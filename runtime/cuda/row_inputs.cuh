@@ -97,15 +97,40 @@ template <typename S, int N> struct ColumnShares {
   }
 };
 
+// Positions, which threads compute where they are used.
+template <typename S, int N> struct PlaceShares {
+  using Args = RowArgs<typename S::Program>;
+  using Row = ThreadRow<S>;
+
+  __device__ void load(const Args&, const Row&) {}
+  __device__ void load_late(const Args&, const Row&) {}
+  __device__ void bring_near(const Row&) const {}
+  __device__ void end(const Row&) {}
+  __device__ void arrive(const Row&) {}
+  __device__ void ask_for(const Args&, const Row&, i64) const {}
+  __device__ bool aligned(const Row&) const { return true; }
+  template <bool READ> __device__ void words(const Args&, const Row&, i32, bool, bool, ShareWords<Place>&) const {}
+  __device__ Lanes<Place, GROUP> share(
+      const Args& args, const Row& row, int, typename S::Index first, const ShareWords<Place>&) const {
+    const Place* const start = row.template input<N>();
+    if constexpr (S::MODE != STEPPED) return ::load<true, Place, GROUP>(start, first, row.length);
+    Lanes<Place, GROUP> lanes;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) lanes.data[i] = fetch(start + args.template elements<N>().steps.to(first + i));
+    return lanes;
+  }
+};
+
 // All inputs with elements.
-template <bool COLUMN, typename S, int N> struct SharesOfInput { using type = ArrayShares<S, N>; };
-template <typename S, int N> struct SharesOfInput<true, S, N> { using type = ColumnShares<S, N>; };
+template <bool COLUMN, typename E, typename S, int N> struct SharesOfInput { using type = ArrayShares<S, N>; };
+template <typename E, typename S, int N> struct SharesOfInput<true, E, S, N> { using type = ColumnShares<S, N>; };
+template <typename S, int N> struct SharesOfInput<true, Place, S, N> { using type = PlaceShares<S, N>; };
 template <typename S, typename N> struct RowInputsOf;
 template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   using P = typename S::Program;
   using Row = ThreadRow<S>;
   using Chunk = Tuple<Lanes<element_in<P, N>, GROUP>...>;  // a thread's shares of one chunk
-  Tuple<typename SharesOfInput<(N >= S::Operands::arrays), S, N>::type...> of;
+  Tuple<typename SharesOfInput<(N >= S::Operands::arrays), element_in<P, N>, S, N>::type...> of;
 
   // All loads are under way before the first is used.
   __device__ void load(const RowArgs<P>& args, const Row& row) {

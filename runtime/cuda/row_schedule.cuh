@@ -19,10 +19,10 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr int FULL = !P::BLOCKS && KEEP && THREADS * EACH > FEWEST ? CHUNKS / 2 : 0;
   // Columns are read with the row, where registers allow: few rows would wait for them.
   static constexpr bool WANTED =
-      KEEP && Operands::columns > 0 &&
-      read_early(THREADS, CHUNKS, Operands::columns, Operands::column_bits, MODE == WHOLE);
+      KEEP && Operands::columns_read > 0 &&
+      read_early(THREADS, CHUNKS, Operands::columns_read, Operands::column_bits, MODE == WHOLE);
   // Several columns beside what is held leave too few rows under way. They are brought near instead, if rows are few.
-  static constexpr bool NEAR = WANTED && Operands::columns > 1 && MODE == WHOLE &&
+  static constexpr bool NEAR = WANTED && Operands::columns_read > 1 && MODE == WHOLE &&
       CHUNKS * GROUP * (Operands::column_bits + P::LIVE_BITS) / 32 > NEAR_REGISTERS;
   static constexpr bool EARLY = WANTED && !NEAR;
   // Whether to ask for later rows: where computing takes its time, or as much is written as read; else reading alone
@@ -51,7 +51,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
     if (MODE == WHOLE)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
-        BLOCK, CHUNKS, Operands::arrays, Operands::array_bits, P::COSTLY * storage<C>::bits, Operands::columns,
+        BLOCK, CHUNKS, Operands::arrays, Operands::array_bits, P::COSTLY * storage<C>::bits, Operands::columns_read,
         Operands::column_bits);
   }
 

@@ -34,7 +34,7 @@ struct ShareMoves {
       return shares.template row_of<E>(data, at, strides, row);
     }
     __device__ storage_t<E> entry(const Shares& shares, const Shares::Position& at, i64 index) const {
-      return start(shares, at)[index * step];
+      return fetch(start(shares, at) + index * step);
     }
   };
   template <typename E> struct Output {
@@ -130,7 +130,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) rows(const __grid_constan
           E::each_run(
               args,
               [&](const auto& shared, auto& own, const auto* from) {
-                own.of[group] = further(from, (base + group) * shared.apart)[run.index * shared.step];
+                own.of[group] = fetch(further(from, (base + group) * shared.apart) + run.index * shared.step);
               },
               entries, run_starts);
         }

@@ -21,7 +21,7 @@ __device__ __noinline__ Lanes<E, N> gather(const storage_t<E>* from, i32 count) 
   V lanes = {};
 #pragma unroll
   for (int i = 0; i < V::units; ++i)
-    if (i * (N / V::units) < count) lanes.data[i] = from[i];
+    if (i * (N / V::units) < count) lanes.data[i] = fetch(from + i);
   return lanes;
 }
 
@@ -30,7 +30,7 @@ template <typename E, int N> struct Around {
   using V = Lanes<E, N>;
   static constexpr int bytes = int(sizeof(V)), unit = int(sizeof(storage_t<E>));
   static constexpr int width = bytes < 16 ? bytes : 16;
-  static constexpr bool single = width < 4 || width == unit;  // words are not worth it: unit by unit
+  static constexpr bool single = width < 4 || width == unit || IS_PLACE<E>;  // words are not worth it: unit by unit
   static constexpr int words = bytes / width + 1, registers = single ? 1 : words * width / 4;
   alignas(16) u32 w[registers];
   V units;
@@ -47,7 +47,7 @@ template <typename E, int N> struct Around {
     if constexpr (single) {
 #pragma unroll
       for (int i = 0; i < V::units; ++i)
-        if (i * (N / V::units) < count) units.data[i] = from[i];
+        if (i * (N / V::units) < count) units.data[i] = fetch(from + i);
     } else {
       using W = typename word<width>::type;
       const W* const start = reinterpret_cast<const W*>(reinterpret_cast<const u8*>(from) - skip(from));
@@ -94,7 +94,7 @@ template <typename E, int N> struct Column {
       lanes = ::load<true, E, N>(from, 0, N);
     } else {
 #pragma unroll
-      for (int lane = 0; lane < N; ++lane) lanes.data[lane] = from[min(i64(lane), length - 1 - first) * step];
+      for (int lane = 0; lane < N; ++lane) lanes.data[lane] = fetch(from + min(i64(lane), length - 1 - first) * step);
     }
   }
   __device__ compute_t<E> get(int lane) const { return lanes.get(lane); }

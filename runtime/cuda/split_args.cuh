@@ -92,7 +92,7 @@ template <typename P, int... S, int... A, int... R> struct GivenOf<P, List<Seq<S
 
   template <int I> static __device__ input_t<I> of_input(const ReduceArgs<P>& args, i64 row) {
     const auto& input = args.template input<I>();
-    return input_t<I>(::widen(input.array[args.rows.kept.offset(row, input.reach.kept)]));
+    return input_t<I>(::widen(fetch(input.array + args.rows.kept.offset(row, input.reach.kept))));
   }
   __device__ typename P::Shared of_row(const ReduceArgs<P>& args, i64 row) const {
     return {count, of_input<Operands::of_each_row(R)>(args, row)..., get<S>(scalars)..., get<A>(attributes)...};

@@ -172,7 +172,7 @@ __device__ inline void load_elements(
     const storage_t<E>* at[GROUP];
     addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = *at[i];
+    for (int i = 0; i < GROUP; ++i) lanes[lane].data[i] = fetch(at[i]);
   }
 }
 template <typename E, int LANES, bool ALIGNED>
@@ -228,7 +228,7 @@ __device__ inline void split_shares(
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) {
         const i32 index = first + turn * apart + i;
-        if (index < size) lanes[turn].data[i] = row[rows.offset(begin + index, reach.along)];
+        if (index < size) lanes[turn].data[i] = fetch(row + rows.offset(begin + index, reach.along));
       }
     }
   } else {

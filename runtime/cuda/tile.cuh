@@ -79,7 +79,7 @@ __device__ inline bool whole_vectors(const W* array, i64 line_step, i64 step, i3
 template <typename W, int LINES, int LENGTH>
 __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 step, i32 lines, i32 length) {
   constexpr int pitch = LENGTH * int(sizeof(W)) + 16;
-  if (whole_vectors<W, LENGTH>(from, line_step, step, length)) {
+  if (!IS_PLACE<W> && whole_vectors<W, LENGTH>(from, line_step, step, length)) {
     constexpr int vectors = LENGTH * int(sizeof(W)) / 16, below = ELEMENTWISE_THREADS / vectors;
     const i32 position = i32(threadIdx.x) % vectors, line = i32(threadIdx.x) / vectors;
     from += line * line_step + position * (16 / int(sizeof(W)));
@@ -100,7 +100,7 @@ __device__ inline void read_lines(u8* tile, const W* from, i64 line_step, i64 st
     W units[TILE_BATCH];
 #pragma unroll
     for (int i = 0; i < TILE_BATCH; ++i, from += below * line_step)
-      if (line + i * below < lines) units[i] = *from;
+      if (line + i * below < lines) units[i] = fetch(from);
 #pragma unroll
     for (int i = 0; i < TILE_BATCH; ++i)
       if (line + i * below < lines) *reinterpret_cast<W*>(tile + i * below * pitch) = units[i];
@@ -194,7 +194,8 @@ template <typename E, int ALONG, int ACROSS>
 __device__ inline compute_t<E> one_from_tile(const u8* tile, bool turned, i32 along, i32 across) {
   using T = Tile<E, ALONG, ACROSS>;
   const auto unit = reinterpret_cast<const typename T::W*>(tile + T::at(turned, along, across));
-  return read<E>(unit, storage<E>::bits < 8 ? along & 1 : 0);
+  if constexpr (IS_PLACE<E>) return unit->index;
+  else return read<E>(unit, storage<E>::bits < 8 ? along & 1 : 0);
 }
 template <typename E, int ALONG, int ACROSS, typename V>
 __device__ inline void one_to_tile(u8* tile, bool turned, i32 along, i32 across, V value) {
@@ -283,7 +284,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) tile(const __grid_constan
     end = i32(::min((index + 1) * u32(tiles.run_along.divisor) - u32(at.along), u32(ALONG)));
     E::each_run(
         args,
-        [&](const auto& run, auto& value, const auto& start) { value = widen(start[i64(index) * run.steps.along]); },
+        [&](const auto& run, auto& value, const auto& start) { value = widen(fetch(start + i64(index) * run.steps.along)); },
         given, starts);
   };
   if constexpr (E::HAS_RUNS) load(::min(first, at.length - 1));  // under way before the elements are

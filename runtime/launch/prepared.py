@@ -11,7 +11,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from skuda.arrays.libraries import library_of, plain_library
-from skuda.arrays.views import View
+from skuda.arrays.views import View, contiguous_strides
 from skuda.launch import registry
 from skuda.launch.kernel import Slots
 from skuda.model.dtypes import DTYPES
@@ -92,7 +92,7 @@ class Launch(Launches):
     """
 
     def __init__(self, plan: Plan, geometry: Geometry):
-        operation = plan.operation
+        operation = plan.operation.in_kernels
         self.geometry = geometry
         self.grid = geometry.grid
         self.block = geometry.block
@@ -105,7 +105,7 @@ class Launch(Launches):
         self._source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         order = abi.order(operation)
-        self._single = tuple([operand in order.scalars for operand in operation.operands])
+        self._single = tuple([operand in order.scalars for operand in plan.operation.operands])
         arguments = table.schedule_of(geometry.variant).argument
 
         def pointers(operands: Sequence[Operand]) -> list[Any]:
@@ -138,7 +138,9 @@ class Launch(Launches):
         self._scratch = next(free, None)
         if self._scratch is not None:
             self.blank[self._scratch] = 0
-        self.positions = tuple([positions[operand.name] for operand in operation.operands])
+        for operand in operation.positions:  # their elements are addresses from 0 on
+            self.blank[positions[operand.name]] = 0
+        self.positions = tuple([positions[operand.name] for operand in plan.operation.operands])
 
     def on(self, device: int) -> Loaded:
         """The kernel ready to launch on a device; raises what `Kernel.on` does."""
@@ -184,7 +186,7 @@ def starts(plan: Plan, checked: Sequence[View | int | float]) -> tuple[bool, int
     """`aligned` and `lead` of the layouts of a plan's operands."""
     pointers = [
         (view.pointer, bits)
-        for view, bits, is_vector in zip(checked, plan._kernels.bits, plan.vectors, strict=True)
+        for view, bits, is_vector in zip(checked, plan.bits, plan.vectors, strict=True)
         if is_vector and isinstance(view, View)
     ]
     if not any(pointer % 16 for pointer, _ in pointers):
@@ -209,6 +211,8 @@ def layouts(plan: Plan, checked: Sequence[View | int | float]) -> Layouts:
             strides.append((*(2 * step for step in view.strides[:-1]), *view.strides[-1:]))
         else:
             strides.append(view.strides)
+    placed = [plan.operation.shape_of(operand, plan.sizes) for operand in plan.operation.positions]
+    strides[inputs:inputs] = map(contiguous_strides, placed)
     return Layouts(tuple(strides), *starts(plan, checked))
 
 

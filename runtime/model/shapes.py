@@ -26,6 +26,14 @@ class Shapes:
                 shape.append(size)
         return tuple(shape)
 
+    def classes(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> int:
+        """Among how many elements an operand may name one, as a label does: those along the first position that has
+        none of its dimensions. 0 where there is none.
+        """
+        own = {dim.name for dim in operand.dims}
+        placed = (each for each in self.positions if not own & {dim.name for dim in each.dims})
+        return next((prod(self.shape_of(each, sizes)) for each in placed), 0)
+
     def spread(
         self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]
     ) -> tuple[tuple[int, ...], tuple[int, ...]] | None:

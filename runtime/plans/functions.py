@@ -38,13 +38,14 @@ _READY: dict[type[Plan], Ready] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
+_CHOSEN: dict[tuple[type[Plan], str], type[Plan]] = {}  # what `chosen` has found
 # Of a framework that has transforms, gradients or a compiler of its own: what carries a call through them. It takes a
 # `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
 # `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
 CARRIERS: dict[str, Callable[[Call], Any]] = {}
 RECORDERS: dict[str, Callable[..., Any]] = {}  # what records the gradient of a call that nothing else follows
 
-_SHAPE = 3  # where the options of a call have `shape`
+SHAPE, KEEPDIMS = 3, 4  # where the options of a call have `shape` and `keepdims`
 _named = tuple.__new__  # of several outputs; faster than a call of their class
 
 
@@ -151,6 +152,11 @@ def ready_for(plan_class: type[Plan]) -> Ready | None:
     return _READY.get(plan_class)
 
 
+def repeated(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple):
+    """What `run` returns of a call on a GPU that repeats a known one; None of another one."""
+    return _repeated(plan_class, values, attributes, options, None)[0]
+
+
 def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream=None):
     """A call on the arrays themselves, whatever their framework follows.
 
@@ -158,18 +164,24 @@ def run(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple
         plan_class, values, attributes, stream: as of `call`.
         options: as of `Call`.
     """
+    made, key = _repeated(plan_class, values, attributes, options, stream)
+    if made is not None:
+        return made
+    first, others, *rest = options
+    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
+
+
+def _repeated(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple, stream) -> tuple:
+    """What `run` returns where a call repeats a known one, else None; and the call's key, where that was looked for."""
     ready = _READY.get(plan_class)
     if ready is not None:
         made = ready(values, attributes, options, stream)
         if made is not None and type(made) is not Repeated:
-            return made
+            return made, None
     key, known = _known(plan_class, values, attributes, options)
-    if known is not None:
-        made = _repeat(plan_class, known, values, attributes, options, stream, below=True)
-        if made is not None:
-            return made
-    first, others, *rest = options
-    return _run(plan_class, values[:-1], values[-1], attributes, stream, (first, *others), *rest, key)
+    if known is None:
+        return None, key
+    return _repeat(plan_class, known, values, attributes, options, stream, below=True), key
 
 
 def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tuple) -> tuple:
@@ -183,8 +195,8 @@ def _known(plan_class: type[Plan], values: tuple, attributes: tuple, options: tu
             key += types  # 1.0 == 1, but is no integer
             if 0 in attributes or tuple in types:  # -0.0 == 0.0, and (True,) == (1,)
                 key += (repr(attributes),)
-        if options[_SHAPE] is not None:
-            key += (*map(type, options[_SHAPE]),)
+        if options[SHAPE] is not None:
+            key += (*map(type, options[SHAPE]),)
         return key, _FAST_PATHS.get(key)
     except Exception:  # a nested tensor; what has no hash, or an array, among the attributes
         return None, None
@@ -260,6 +272,24 @@ def _without(plan_class: type[Plan], inputs, out, attributes, stream, dtypes, in
     """`call_without` with options as a `Call` has them."""
     options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
     return call_without(plan_class, (*inputs, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
+
+
+def chosen(plan_class: type[Plan], word: str | None) -> type[Plan]:
+    """The plan that runs for a word of an operation's choice; None is the default.
+
+    Raises:
+        InvalidProblem: the word is none of the choice.
+    """
+    if word is None:
+        return plan_class
+    try:
+        found = _CHOSEN.get((plan_class, word))
+    except TypeError:  # no text
+        found = None
+    if found is None:
+        found = plan_class.chosen(word)
+        _CHOSEN[plan_class, word] = found
+    return found
 
 
 def _first_left_out(plan_class: type[Plan], inputs, without: str | None) -> str:

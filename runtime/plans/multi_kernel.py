@@ -34,6 +34,7 @@ class Stages(KernelGeometry, Launches):
     def __init__(self, plan: Plan, stages: Sequence[type[Plan]]):
         operation = plan.operation
         super().__init__(operation, plan.types, plan.sizes)
+        self.operation = operation
         self.plans = tuple(_stage(plan, stage) for stage in stages)
         last, first_written = {}, len(self.plans)
         self.layout: dict[str, tuple[int, tuple[int, ...], np.dtype]] = {}
@@ -53,9 +54,9 @@ class Stages(KernelGeometry, Launches):
         self.workspace = size + max(stage._kernels.workspace for stage in self.plans)
         self.full = tuple(
             operand.dims == operation.space and last.get(operand.name, 0) <= first_written
-            for operand in operation.operands
+            for operand in operation.in_kernels.operands
         )
-        self.vectors = (False,) * len(operation.operands)
+        self.vectors = (False,) * len(self.full)
 
     def geometry(self, layouts: Layouts) -> Geometry:
         return SEVERAL_KERNELS

@@ -120,7 +120,7 @@ class Arguments(Record):
 
     def operand(self, operation: Operation, operand: Operand) -> tuple[Member, ...]:
         """What follows the pointer of an operand."""
-        if operand in operation.inputs and operand.dims == operation.space:
+        if operand in operation.in_kernels.inputs and is_full(operation, operand):
             return self.element
         if self.per_row is not None and not operation.runs_along(operand):
             return self.per_row
@@ -145,6 +145,7 @@ ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Me
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
 STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
 ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
+PARTS_ARGUMENTS = ROW_ARGUMENTS.but(workspace=True)
 SPLIT_ARGUMENTS = Arguments(REDUCTION, *[_REACH] * 3, workspace=True)
 
 SCALAR = {"array": int, "real": float, "integer": int}  # a pointer, or null and the number, as either type
@@ -170,10 +171,16 @@ class Order(Record):
     outputs: tuple[Operand, ...]
 
 
+def is_full(operation: Operation, operand: Operand) -> bool:
+    """Whether kernels take an operand as one with an element for each of the index space; rows share positions."""
+    return operand.dims == operation.space and not (operand in operation.positions and operation.analysis.over)
+
+
 def order(operation: Operation) -> Order:
     """In which order kernels take what an operation has."""
-    elements = tuple([each for each in operation.inputs if each.dims == operation.space])
-    others = [each for each in operation.inputs if each.dims != operation.space]
+    inputs = operation.in_kernels.inputs
+    elements = tuple([each for each in inputs if is_full(operation, each)])
+    others = [each for each in inputs if each not in elements]
     shared, scalars = (tuple([each for each in others if each.scalar is wanted]) for wanted in (False, True))
     counted = (COUNTED,) if operation.analysis.counted else ()
     return Order(elements, shared, scalars, (*operation.analysis.attributes, *counted), operation.outputs)

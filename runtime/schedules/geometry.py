@@ -88,7 +88,7 @@ class KernelGeometry:
     A subclass has `geometry`, and sets what differs.
 
     Attributes:
-        operation, types, sizes: what of.
+        operation, types, sizes: what of; positions are inputs of this operation.
         bits: of an element of each operand.
         packed: whether some operand has two elements to a byte.
         full: of each operand, whether it has an element for each of the index space; the others are parameters.
@@ -103,12 +103,12 @@ class KernelGeometry:
     workspace = 0
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
-        self.operation = operation
+        self.operation = operation = operation.in_kernels
         self.types = types
         self.sizes = sizes
         self.bits = tuple([DTYPES[operation.word(operand, types)].bits for operand in operation.operands])
         self.packed = any([bits < 8 for bits in self.bits])
-        self.full = self.vectors = tuple([operand.dims == operation.space for operand in operation.operands])
+        self.full = self.vectors = tuple([abi.is_full(operation, operand) for operand in operation.operands])
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so.

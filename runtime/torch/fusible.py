@@ -184,10 +184,7 @@ class FusibleGradient(Gradient):
             return operator_of(call.plan_class).apply(call)
         return made if len(made) > 1 else made[0]
 
-    def _run(self, operands, ctx):
-        attributes, (dtype, others, input_dtype, _, keepdims) = self._asked(ctx.call)
-        shape = None if self._shaped is None else ctx.shape
-        backward, dtypes = self.operator.backward.plan_class, (dtype, *others)
-        return self._evaluated(
-            Call(backward, tuple(operands), None, attributes, None, dtypes, input_dtype, shape, keepdims)
-        )
+    def _compute(self, operands: list, attributes: tuple, options: tuple):
+        dtype, others, *rest = options
+        backward = self.operator.backward.plan_class
+        return self._evaluated(Call(backward, tuple(operands), None, attributes, None, (dtype, *others), *rest))

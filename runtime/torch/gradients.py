@@ -25,6 +25,7 @@ from skuda.launch.prepared import Repeated
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE
 from skuda.plans import functions
+from skuda.plans.functions import KEEPDIMS, SHAPE
 
 if TYPE_CHECKING:
     from skuda.torch.operators import Operator
@@ -127,35 +128,90 @@ class Gradient:
         return made
 
     def _backward(self, ctx, *gradients):
-        wanted = ctx.needs_input_grad[2:]
-        if any([wanted[index] for index in self._undeclared]):
-            raise Unsupported(self._refusal([self.operation.inputs[i].name for i in self._undeclared if wanted[i]]))
-        kept = iter(ctx.saved_tensors)
+        needed = ctx.needs_input_grad[2:]
+        if any([needed[index] for index in self._undeclared]):
+            raise Unsupported(self._refusal([self.operation.inputs[i].name for i in self._undeclared if needed[i]]))
+        kept = ctx.saved_tensors if self._kept else ()
         if self._scalars:
-            kept = iter([next(kept) if number is None else number for number in ctx.numbers])
-        operands = [gradients[index] if of_gradient else next(kept) for of_gradient, index in self._read]
-        made = self._run(operands, ctx)
-        outputs = made if isinstance(made, tuple) else (made,)
-        found = [outputs[index] if needed and index is not None else None for needed, index in zip(wanted, self._made)]
+            tensors = iter(kept)
+            kept = [next(tensors) if number is None else number for number in ctx.numbers]
+        made = self._run((*gradients, *kept), ctx)
+        if self._is_in_order and False not in needed:
+            return None, None, *made
+        found = [made[index] if need and index is not None else None for need, index in zip(needed, self._made)]
         for index, shape in zip(self._scalars, ctx.scalar_shapes if self._scalars else ()):
             if found[index] is not None and found[index].shape != shape:
                 found[index] = found[index].reshape(shape)  # one value, as the caller gave it
         return None, None, *found
 
-    def _run(self, operands, ctx):
-        """The backward operation of a recorded call."""
-        call = ctx.call
-        if call.kept is None:
-            call.kept = self._asked(call)
-        attributes, options = call.kept
-        dtype, others, input_dtype, _, keepdims = options
+    @cached_property
+    def _is_in_order(self) -> bool:
+        """Whether what the backward operation makes are the gradients of the inputs as they stand."""
+        return self._made == list(range(len(self._made))) and not self._scalars
+
+    @cached_property
+    def _places(self) -> list[int]:
+        """Where the inputs of the backward operation are among the gradients that come, and what is kept after them."""
+        behind = iter(range(len(self.operation.outputs), len(self.operation.outputs) + len(self._kept)))
+        return [index if of_gradient else next(behind) for of_gradient, index in self._read]
+
+    @cached_property
+    def _copied(self) -> list[int] | None:
+        """Of each output of the backward operation, the place of what it is a copy of; None where one is computed."""
+        operation = self.backward
+        names = [operand.name for operand in operation.inputs]
+        of = dict(operation.analysis.copies)
+        if len(of) < len(operation.outputs):
+            return None
+        sources = [names.index(of[operand.name]) for operand in operation.outputs]
+        for source, output in zip(sources, operation.outputs, strict=True):
+            dims = operation.inputs[source].dims
+            along_axes = operation.chooses_axes and output.dims == operation.space_of_axes and dims == output.dims[:-1]
+            if dims != output.dims and not along_axes:
+                return None
+        return [self._places[source] for source in sources]
+
+    def _run(self, values: tuple, ctx) -> tuple:
+        """The backward operation of a recorded call.
+
+        Args:
+            values: the gradients that come, and what is kept.
+        """
+        call, shape = ctx.call, None if self._shaped is None else ctx.shape
+        if call.kept is None or call.kept[1][SHAPE] != shape:
+            call.kept = self._asked(call, shape)
+        if self._copied is not None:
+            return tuple([self._view(values[place], *call.kept) for place in self._copied])
+        made = self._compute([values[place] for place in self._places], *call.kept)
+        return made if isinstance(made, tuple) else (made,)
+
+    def _compute(self, operands: list, attributes: tuple, options: tuple):
+        """The backward operation of its inputs."""
+        plan_class = self.operator.backward.plan_class
+        ready = functions.ready_for(plan_class)
+        made = None if ready is None else ready((*operands, None), attributes, options, None)
+        if made is not None and type(made) is not Repeated:
+            return made
+        dtype, others, input_dtype, shape, keepdims = options
         return functions.call(
-            self.operator.backward.plan_class, (*operands, None), attributes, None, dtype=dtype, output_dtypes=others,
-            input_dtype=input_dtype, shape=None if self._shaped is None else ctx.shape, keepdims=keepdims,
+            plan_class, (*operands, None), attributes, None, dtype=dtype, output_dtypes=others,
+            input_dtype=input_dtype, shape=shape, keepdims=keepdims,
         )  # fmt: skip
 
-    def _asked(self, call: Repeated) -> tuple[tuple, tuple]:
-        """The attributes and options of a call that the backward operation has too."""
+    def _view(self, value: torch.Tensor, attributes: tuple, options: tuple) -> torch.Tensor:
+        """A gradient that repeats another one along the axes of a call, or is that one: no kernel runs."""
+        shape, keepdims = options[SHAPE], options[KEEPDIMS]
+        if shape is None or value.shape == shape:
+            return value
+        if not keepdims:
+            axes = attributes[self.backward.attributes.index(self.backward.axis)]
+            named = range(len(shape)) if axes is None else axes if isinstance(axes, (tuple, list)) else (axes,)
+            for axis in sorted([axis % len(shape) for axis in named]):
+                value = value.unsqueeze(axis)
+        return value.expand(shape)
+
+    def _asked(self, call: Repeated, shape: tuple[int, ...] | None) -> tuple[tuple, tuple]:
+        """The attributes and options of a call that the backward operation has too, and the shape that it asks for."""
         options = call.options
         named = {attribute.name: value for attribute, value in zip(self.operation.attributes, call.attributes)}
         own = tuple([named.get(attribute.name, attribute.absent) for attribute in self.backward.attributes])
@@ -163,7 +219,7 @@ class Gradient:
         first, *others = [words.get(name) for name in self.backward.asked.values()] or [None]
         has = self.backward.options
         input_dtype = options[2] if "input_dtype" in has else None
-        return own, (first, tuple(others), input_dtype, None, options[4] if "keepdims" in has else False)
+        return own, (first, tuple(others), input_dtype, shape, options[KEEPDIMS] if "keepdims" in has else False)
 
     def _refusal(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"

@@ -27,7 +27,8 @@ _MOST_KNOWN = 1024  # sizes
 
 _TORCH = library_of_plain(torch.Tensor)
 _contiguous = _TORCH.contiguous  # on the current device
-_one, _zero = ctypes.c_int32(1), ctypes.c_int32(0)
+_factors = (ctypes.c_int32 * 2)(1, 0)
+_ONE, _ZERO = ctypes.addressof(_factors), ctypes.addressof(_factors) + 4
 
 
 class _Recommended(ctypes.Structure):
@@ -117,17 +118,15 @@ class _Product:
             raise _Refused
         self._algorithm, self._workspace = ctypes.addressof(self._found), self._found.workspace
 
-    def __call__(self, left: torch.Tensor, right: torch.Tensor, device: int, made: torch.Tensor) -> None:
+    def __call__(self, left: torch.Tensor, right: torch.Tensor, device: int, made: torch.Tensor) -> bool:
+        """Whether cuBLASLt took it."""
         room = self._workspace
         scratch = _contiguous((room,), (1,), torch.uint8) if room else None
         result = made.data_ptr()
-        _check(
-            self._call(
-                self._handle, self._product, ctypes.addressof(_one), right.data_ptr(), self._right, left.data_ptr(),
-                self._left, ctypes.addressof(_zero), result, self._made, result, self._made, self._algorithm,
-                None if scratch is None else scratch.data_ptr(), room,
-                torch._C._cuda_getCurrentRawStream(device),
-            )
+        return not self._call(
+            self._handle, self._product, _ONE, right.data_ptr(), self._right, left.data_ptr(), self._left, _ZERO,
+            result, self._made, result, self._made, self._algorithm, None if scratch is None else scratch.data_ptr(),
+            room, torch._C._cuda_getCurrentRawStream(device),
         )  # fmt: skip
 
     def __del__(self, ends=sys.is_finalizing):
@@ -170,11 +169,11 @@ def _product(device: int, rows: int, columns: int, depth: int) -> _Product | Non
     return found
 
 
-def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     device = left.get_device()
     if torch._C._cuda_getDevice() != device:
         with torch.cuda.device(device):
-            return _on_cuda(left, right)
+            return on_cuda(left, right)
     shape = _shape(left, right)
     made = _contiguous(shape, (shape[1], 1), torch.int32)
     if not made.numel():
@@ -183,9 +182,8 @@ def _on_cuda(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         return made.zero_()
     left, right = left.contiguous(), right.contiguous()
     product = _product(device, left.shape[0], right.shape[0], left.shape[1])
-    if product is None or (left.data_ptr() | right.data_ptr()) % 16:
+    if product is None or (left.data_ptr() | right.data_ptr()) % 16 or not product(left, right, device, made):
         return _padded(left, right)
-    product(left, right, device, made)
     return made
 
 
@@ -198,7 +196,7 @@ def _padded(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     return torch._int_mm(left, right.t())[:rows, :columns].contiguous()
 
 
-def _on_cpu(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
+def on_cpu(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
     _shape(left, right)
     return torch._int_mm(left, right.t())
 
@@ -229,8 +227,8 @@ def _shape(left: torch.Tensor, right: torch.Tensor) -> tuple[int, int]:
 
 _operators = torch.library.Library("skuda", "FRAGMENT")
 _operators.define("int8_product(Tensor left, Tensor right) -> Tensor", tags=(torch.Tag.pt2_compliant_tag,))
-_operators.impl("int8_product", _on_cpu, "CPU")
-_operators.impl("int8_product", _on_cuda, "CUDA")
+_operators.impl("int8_product", on_cpu, "CPU")
+_operators.impl("int8_product", on_cuda, "CUDA")
 _operators.impl("int8_product", _on_meta, "Meta")
 _operator = torch.ops.skuda.int8_product.default
 
@@ -249,5 +247,5 @@ def int8_product(left: torch.Tensor, right: torch.Tensor) -> torch.Tensor:
         InvalidProblem: these are no matrices of int8 with rows of one length.
     """
     if not torch.compiler.is_compiling() and type(left) is torch.Tensor and left.is_cuda and not _TORCH.watched():
-        return _on_cuda(left, right)  # past the dispatcher, which takes as long as the call
+        return on_cuda(left, right)  # past the dispatcher, which takes as long as the call
     return _operator(left, right)

@@ -9,6 +9,7 @@ import torch
 import skuda
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
+from skuda.torch.int8_linear import int8_linear
 from skuda.torch.int8_product import int8_product
 from skuda.torch.shared_codes import SharedCodes
 
@@ -89,14 +90,31 @@ def _fused(before, inputs: tuple, code: str):
     return getattr(skuda, row)(*inputs, *parameters, **options, dtype=code)
 
 
+def gated(gate: Linear8Bit, up: Linear8Bit, codes: Codes) -> Codes:
+    """The codes of silu(gate(x)) * up(x), of the codes of x: of s8 without biases in one kernel behind both products,
+    which rounds nothing between."""
+    if gate.code != "s8" or up.code != "s8" or gate.bias is not None or up.bias is not None:
+        return quantized((gate(codes), up(codes)), gate.code, before="silu_mul")
+    scale, values, dtype = codes
+    shape = values.shape
+    if values.ndim != 2:
+        values, scale = _as_matrix(values), scale.reshape(-1)
+    sums = [int8_product(values, layer.weight) for layer in (gate, up)]
+    made = skuda.sums_silu_mul_dynamic_quantize(*sums, scale, gate.weight_scale, up.weight_scale)
+    if len(shape) == 2:
+        return Codes(*made, dtype)
+    return Codes(made[0].reshape(shape[:-1]), made[1].reshape(*shape[:-1], gate.out_features), dtype)
+
+
 class Linear8Bit(torch.nn.Module):
     """`torch.nn.Linear` by codes of 8 bits: weights quantized once by channel, activations by token as they come.
 
     [..., in_features] to [..., out_features] of the same type; or `Codes`, which several layers may share. The scales
     are f32. Products of s8 codes are summed exactly in i32 (`torch.ops.skuda.int8_product`), and
-    `skuda.dequantize_sums` scales the sums and adds the bias, so the CPU and a GPU give the same bits. Products of
-    e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and column, in an order that is the GPU's, and
-    with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older than sm_89, they are summed in f32.
+    `skuda.dequantize_sums` scales the sums and adds the bias (both: `torch.ops.skuda.int8_linear`), so the CPU and a
+    GPU give the same bits. Products of e4m3 codes are summed by `torch._scaled_mm` with a scale for each row and
+    column, in an order that is the GPU's, and with `fast_accum` in fewer bits than f32; on the CPU, and on GPUs older
+    than sm_89, they are summed in f32.
 
     Layers that `skuda.torch.patch` made of those of one parent quantize a tensor once that they all get.
 
@@ -165,12 +183,10 @@ class Linear8Bit(torch.nn.Module):
         return made if len(shape) == 2 else made.reshape(*shape[:-1], self.out_features)
 
     def _of_s8(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-        sums, bias = int8_product(rows, self.weight), self.bias
-        if bias is None:
-            return skuda.dequantize_sums(sums, scale, self.weight_scale, dtype=dtype)
-        if bias.dtype not in (dtype, torch.float32):
+        bias = self.bias
+        if bias is not None and bias.dtype not in (dtype, torch.float32):
             bias = bias.to(dtype)
-        return skuda.dequantize_sums(sums, scale, self.weight_scale, bias, dtype=dtype)
+        return int8_linear(rows, scale, self.weight, self.weight_scale, bias, dtype)
 
     def _of_e4m3(self, rows: torch.Tensor, scale: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         scale, weight_scale, bias = scale.unsqueeze(1), self.weight_scale, self.bias

@@ -11,10 +11,11 @@ import torch
 import skuda
 from skuda.errors import InvalidProblem
 from skuda.torch.fake_quantize import LSQ, FakeQuantize
-from skuda.torch.linear import Codes, Linear8Bit, quantized
+from skuda.torch.linear import Codes, Linear8Bit, gated, quantized
 
 __all__ = [
-    "GELU", "LSQ", "Codes", "FakeQuantize", "LayerNorm", "Linear8Bit", "RMSNorm", "Softmax", "SwiGLU", "quantized",
+    "GELU", "LSQ", "Codes", "FakeQuantize", "LayerNorm", "Linear8Bit", "RMSNorm", "Softmax", "SwiGLU", "gated",
+    "quantized",
 ]  # fmt: skip
 
 
@@ -75,7 +76,8 @@ class SwiGLU(torch.nn.Module):
     """A gated feed-forward layer: `down_proj(silu(gate_proj(x)) * up_proj(x))`.
 
     The names are those of Llama in transformers, whose state_dict it loads. Where `down_proj` is a `Linear8Bit`, the
-    product is quantized in the kernel that makes it; where the others are, x is quantized once for both.
+    product is quantized in the kernel that makes it; where the others are, x is quantized once for both. Where all are
+    of s8 without biases, that kernel reads the sums of both products (`gated`).
 
     Args:
         in_features: of x and, unless `out_features` is given, of the result.
@@ -103,11 +105,13 @@ class SwiGLU(torch.nn.Module):
         return made.train(module.training)
 
     def forward(self, x: torch.Tensor | Codes) -> torch.Tensor:
-        layers = (self.gate_proj, self.up_proj)
+        layers, last = (self.gate_proj, self.up_proj), self.down_proj
         codes = {layer.code if isinstance(layer, Linear8Bit) else None for layer in layers}
-        if isinstance(x, torch.Tensor) and len(codes) == 1 and (code := codes.pop()) is not None:
-            x = quantized(x, code)
+        if isinstance(x, torch.Tensor) and len(codes) == 1 and None not in codes:
+            x = quantized(x, *codes)
+        if isinstance(last, Linear8Bit) and not isinstance(x, torch.Tensor) and codes == {last.code}:
+            return last(gated(*layers, x))
         gate, up = (layer(x) for layer in layers)
-        if isinstance(self.down_proj, Linear8Bit):
-            return self.down_proj(quantized((gate, up), self.down_proj.code, before="silu_mul"))
-        return self.down_proj(skuda.silu_mul(gate, up))
+        if isinstance(last, Linear8Bit):
+            return last(quantized((gate, up), last.code, before="silu_mul"))
+        return last(skuda.silu_mul(gate, up))

@@ -57,6 +57,9 @@ WITHOUT = {
 }
 
 
+POLES = ("lgamma",)  # infinite at numbers at which no derivative is
+
+
 def most_of(name: str, element: str) -> float:
     """The magnitude that operands stay below."""
     factors = EXCEPTIONS.get(name.removesuffix("_backward"), (1, ""))[0]
@@ -195,7 +198,8 @@ def without_derivative(name: str, backend, types, extents, arrays) -> dict[str, 
     shapes = dict(zip((o.name for o in forward.operation.inputs), zip(forward.shapes, forward.words)))
     ones = {each: np.ones(shape, DTYPES[word].storage) for each, (shape, word) in shapes.items()}
     values = run(forward, backend, ones | arrays)  # an input that no gradient takes is 1
-    missing = np.logical_or.reduce([np.isnan(each.astype(np.float64)) for each in values.values()])
+    none = np.isnan if forward.operation.name not in POLES else lambda x: ~np.isfinite(x)
+    missing = np.logical_or.reduce([none(each.astype(np.float64)) for each in values.values()])
     ones = {f"d_{each}": np.ones_like(value) for each, value in values.items()}
     slopes = run(backward, backend, arrays | values | ones)
     own = {

@@ -11,7 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from oracles import functions
+from oracles import functions, philox
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Direction
@@ -27,11 +27,21 @@ PLANS = {
     if plan.operation.name in CATALOG.modules
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
+GRADIENTS.pop("stochastic_round")  # which passes through as it is, as its oracle says
 
 _exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])
     for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh, int)
 )
+
+
+_erfinv, _lgamma = (np.vectorize(function, otypes=[object]) for function in (mpmath.erfinv, mpmath.loggamma))
+
+
+def _uniform(input, seed, offset):
+    """The random number of each element, by its position."""
+    one = [philox.random_uniform(int(seed.item()), int(offset.item()), index, "f64") for index in range(input.size)]
+    return np.array([mpmath.mpf(x.numerator) / x.denominator for x in one], object).reshape(input.shape)
 
 
 def _sum(x):
@@ -100,6 +110,10 @@ DEFINITIONS = {
     "minimum": lambda a, b: np.minimum(a, b),
     "maximum": lambda a, b: np.maximum(a, b),
     "neg": lambda input: -input,
+    "dropout": lambda input, seed, offset: input * (_uniform(input, seed, offset) >= 0.5) * 2,
+    "erfinv": lambda input: _erfinv(input),
+    "lgamma": lambda input: _lgamma(input),
+    "ldexp": lambda input, exponent: input * 2**exponent,
     "powi": lambda input: input**2,
     "div": lambda a, b: a / b,
     "fmod": lambda a, b: a - b * _truncated(a / b),
@@ -182,7 +196,7 @@ def select(name: str, direction: Direction, backend):
     """A plan of f64: two rows of five, ragged groups of three."""
     plan_class, space = PLANS[name, direction], PLANS[name, Direction.FORWARD].operation.space
     operation = plan_class.operation
-    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3"})
+    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     for dim in operation.dims:
         along = (5,) if len(space) > 1 else (2, 5)

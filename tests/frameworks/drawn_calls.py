@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from domains import domain
 
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -142,10 +143,14 @@ def _elements(rng, operation: Operation, operand, types, sizes) -> np.ndarray:
     if dtype.kind == "bool":
         return np.asarray(rng.random(stored) < 0.5)
     if dtype.kind == "int":
+        if classes := operation.classes(operand, sizes):
+            return np.asarray(rng.integers(-1, classes, stored)).astype(dtype.storage)
         low, high = (0, 255) if dtype.packed else (max(dtype.lowest, -20), min(dtype.highest, 20))
         return np.asarray(rng.integers(low, high + 1, stored)).astype(dtype.storage)
     shared = operand.dims != operation.space
     values = rng.uniform(0.05, 1.5, stored) if shared else rng.normal(0, 2, stored)
+    ends = domain(operation.row, operand.name)
+    values = values if ends is None else rng.uniform(*ends, stored)
     return np.asarray(values, np.float32).astype(dtype.storage)
 
 

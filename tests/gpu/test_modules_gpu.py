@@ -10,6 +10,7 @@ import torch
 
 import skuda
 import skuda.torch.nn as nn
+from skuda.torch import int8_product as int8_products
 from skuda.torch import linear
 from skuda.torch.int8_product import int8_product
 from skuda.torch.linear import has_scaled_product
@@ -178,3 +179,9 @@ def test_products_of_integers_are_exact(sizes):
         captured = int8_product(right, left)  # new sizes, first met here
     graph.replay()
     assert torch.equal(captured.cpu(), wanted)
+
+
+def test_a_product_that_cublaslt_refuses_as_it_runs(monkeypatch):
+    left, right = (torch.randint(-128, 128, (64, 32), dtype=torch.int8) for _ in range(2))
+    monkeypatch.setattr(int8_products._Product, "__call__", lambda *arguments: False)
+    assert torch.equal(int8_product(left.cuda(), right.cuda()).cpu(), int8_product(left, right))

@@ -189,12 +189,13 @@ def operands(kernel: Kernel) -> Iterator[tuple[int, str, tuple[str, ...] | None]
 
 def as_compiled(kernel: Kernel) -> tuple[str, dict[str, str]]:
     """Statements and expressions that report where everything is: offsets by name, and facts by a sentence."""
-    operation, types = kernel.entry.operation, kernel.entry.types
+    operation, types = kernel.entry.operation.in_kernels, kernel.entry.types
     order = abi.order(operation)
     words = {each.name: operation.word(each, types) for each in operation.operands}
     for each in operation.operands:  # u32, and a bool that is read, are structs there
         if loaded(operation, each.element) != each.element:
             words[each.name] = f"element_t<{words[each.name]}>"
+    words |= {each.name: "Place" for each in operation.positions}
     values = {"sizeof": "sizeof(args)", "head": "at(args, head_of(args))"}
     values["head is declared"] = f"is<decltype(head_of(args)), {kernel.declared.head.name}>"
     for number, name, members in operands(kernel):
@@ -249,7 +250,7 @@ def compiled(tmp_path_factory):
 
 def as_packed(kernel: Kernel) -> dict[str, int]:
     """The same of what a launch packs: every slot holds a number of its own, and is sought by it."""
-    operation, types, declared = kernel.entry.operation, kernel.entry.types, kernel.declared
+    operation, types, declared = kernel.entry.operation.in_kernels, kernel.entry.types, kernel.declared
     order = abi.order(operation)
     numbers: dict[str, int] = {}
 
@@ -267,23 +268,29 @@ def as_packed(kernel: Kernel) -> dict[str, int]:
     head = tuple(number("head" + (f"[{slot}]" if slot else "")) for slot in range(declared.head.slots))
     strides = {each.name: follow(each) for each in operation.operands if each not in order.scalars}
     values = {name: number(name) for name in order.attributes}
-    plan = SimpleNamespace(operation=operation, types=types, values=values, package=kernel.entry.catalog.package)
+    plan = SimpleNamespace(
+        operation=kernel.entry.operation, types=types, values=values, package=kernel.entry.catalog.package
+    )
     launch = Launch(plan, Geometry(kernel.entry.variant, 1, head, strides))
     views = [
         number(f"{each.name}.real")
         if each in order.scalars
         else View(number(each.name), (), (), DTYPES["u8"].storage, CPU, False, False, None)
-        for each in operation.operands
+        for each in plan.operation.operands
     ]
     memory, _ = launch.slots.pack(launch.filled(views, number("workspace")))
     words = [*memory][:-1]
     found = {name: words.index(each) * WORD for name, each in numbers.items() if each in words}
     for each in order.scalars:
         real = struct.unpack("=Q", struct.pack("=d", numbers[f"{each.name}.real"]))[0]
-        first = launch.slots.words[launch.positions[operation.operands.index(each)]]
+        first = launch.slots.words[launch.positions[plan.operation.operands.index(each)]]
         found[f"{each.name}.array"] = first * WORD
         found[f"{each.name}.integer"] = words.index(numbers[f"{each.name}.real"]) * WORD
         found[f"{each.name}.real"] = words.index(real) * WORD
+    for each in operation.positions:  # whose address, 0, stands before the first of its members
+        members = declared.operand(operation, each)
+        found[each.name] = found[f"{each.name}.{members[0].name}"] - WORD
+        assert words[found[each.name] // WORD] == 0
     return {name: at for name, at in found.items() if "[" not in name} | {"sizeof": len(words) * WORD}
 
 

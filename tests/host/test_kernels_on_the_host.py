@@ -79,8 +79,8 @@ def headers_of(skus: list[KernelSku]) -> set[str]:
 @pytest.mark.parametrize(
     "header, before, after, expected",
     [
-        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset + 1]);", "reads 4 bytes from byte"),
-        ("index_space.cuh", "widen(array[offset]);", "widen(array[offset - 1]);", "reads 4 bytes from byte"),
+        ("index_space.cuh", "fetch(array + offset)", "fetch(array + offset + 1)", "reads 4 bytes from byte"),
+        ("index_space.cuh", "fetch(array + offset)", "fetch(array + offset - 1)", "reads 4 bytes from byte"),
         ("index_space.cuh", "if (lane < left) array[offset", "array[offset + 1", "writes 4 bytes from byte"),
     ],
 )

@@ -236,9 +236,12 @@ FORWARD: dict[str, Function] = {
 }
 
 
+_DOMAINS = {"erfinv": (-1, 1), "lgamma": (0, INF)}  # of functions with oracles of their own
+
+
 def placed(name: str, values):
     """Numbers where the function of a name, and its derivative, are numbers; another name's stay."""
-    low, high = map(float, FORWARD[name].domain if name in FORWARD else (-INF, INF))
+    low, high = map(float, FORWARD[name].domain if name in FORWARD else _DOMAINS.get(name, (-INF, INF)))
     if low == -INF:
         return values
     return low + abs(values) + 0.3 if high == INF else low + (high - low) * (0.5 + np.arctan(values) / np.pi)

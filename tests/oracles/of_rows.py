@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from . import fp8, observers, rows
+from . import fp8, observers, of_elements, rows
 from .binding import oracle
 from .floats import FORMATS, compute_format, decode, encode, encode_fraction
 from .of_elements import number
@@ -74,6 +74,14 @@ def layer_norm_dynamic_quantize(input, weight=None, bias=None, *, scale, eps, q_
 @oracle(sharing="scale")
 def silu_mul_dynamic_quantize(gate, up, scale, *, q_min, q_max, T, S):
     return rows.silu_mul_dynamic_quantize(gate, up, q_min, q_max, _wide(scale, T, S), element=T, scale_element=S)
+
+
+@oracle(over="d")
+def sums_silu_mul_dynamic_quantize(gate, up, row_scale, gate_scale, up_scale, scale, *, q_min, q_max, T):
+    """The products are rounded to f32 in two steps each, as those of dequantize_sums."""
+    gate = [of_elements.dequantize_sums(value, row_scale, each, T=T) for value, each in zip(gate, gate_scale)]
+    up = [of_elements.dequantize_sums(value, row_scale, each, T=T) for value, each in zip(up, up_scale)]
+    return rows.silu_mul_dynamic_quantize(gate, up, q_min, q_max, scale, element=T, scale_element=T)
 
 
 @oracle(over="d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import torch
+from domains import domain
 
 from skuda.arrays.libraries import torch_dtypes
 from skuda.launch import registry
@@ -52,16 +53,20 @@ def attribute_values(operation, sizes) -> tuple:
     return tuple(found)
 
 
-def draw(generator, operation, operand, word: str, shape) -> torch.Tensor:
-    """Elements of an input: scales are positive, codes and zero points small."""
+def draw(generator, operation, operand, word: str, sizes) -> torch.Tensor:
+    """Elements of an input: scales are positive, codes and zero points small, labels those of classes."""
     dtype = torch_dtypes()[DTYPES[word].storage]
-    stored = packed_shape(shape, word)
+    stored = packed_shape(operation.shape_of(operand, sizes), word)
     if DTYPES[word].kind != "float":
-        low, high = (0, 16) if dtype == torch.uint8 else (-5, 6)
+        classes = operation.classes(operand, sizes)
+        low, high = (0, classes or 16) if classes or dtype == torch.uint8 else (-5, 6)
         return torch.randint(low, high, stored, generator=generator, dtype=torch.int64).to(dtype)
     values = torch.randn(stored, generator=generator, dtype=torch.float64)
     if operand.name in ("scale", "weight"):
         values = values.abs() + 0.5
+    ends = domain(operation.row, operand.name)
+    if ends is not None:
+        values = ends[0] + (ends[1] - ends[0]) * torch.rand(stored, generator=generator, dtype=torch.float64)
     return values.to(dtype)
 
 
@@ -78,7 +83,7 @@ def call_of(plan_class: type[Plan], wide: bool = False, seed: int = 0) -> Call:
     types = next(fitting, operation.combinations[0])  # of integers alone there is no such
     sizes = sizes_of(operation)
     inputs = [
-        draw(generator, operation, operand, operation.word(operand, types), operation.shape_of(operand, sizes))
+        draw(generator, operation, operand, operation.word(operand, types), sizes)
         for operand in operation.inputs
     ]
     asked = tuple(types[letter] for letter in operation.asked) or (None,)

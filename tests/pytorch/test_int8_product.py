@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+import skuda
 from skuda.errors import InvalidProblem
+from skuda.torch.int8_linear import int8_linear
 from skuda.torch.int8_product import _padded, int8_product
 
 SIZES = [(1, 3, 5), (2, 16, 8), (17, 8, 24), (33, 7, 129), (0, 4, 4), (64, 48, 32)]
@@ -29,6 +31,19 @@ def test_it_is_one_operator_of_a_program():
     torch.library.opcheck(torch.ops.skuda.int8_product.default, (left, right))
     compiled = torch.compile(lambda left, right: int8_product(left, right) * 2, fullgraph=True)
     assert torch.equal(compiled(left, right), left.int() @ right.int().t() * 2)
+
+
+@pytest.mark.parametrize("has_bias", [True, False], ids=["bias", "no bias"])
+def test_a_linear_layer_is_one_operator_of_a_program(has_bias):
+    rows, weight = operands(17, 8, 24)
+    scale, weight_scale = torch.rand(17), torch.rand(8)
+    bias = torch.randn(8).half() if has_bias else None
+    arguments = rows, scale, weight, weight_scale, bias, torch.float16
+    torch.library.opcheck(torch.ops.skuda.int8_linear.default, arguments)
+    wanted = skuda.dequantize_sums(rows.int() @ weight.int().t(), scale, weight_scale, bias, dtype="f16")
+    assert torch.equal(int8_linear(*arguments), wanted)
+    compiled = torch.compile(lambda *given: int8_linear(*given, bias, torch.float16) * 2, fullgraph=True)
+    assert torch.equal(compiled(*arguments[:4]), wanted * 2)
 
 
 @pytest.mark.parametrize(

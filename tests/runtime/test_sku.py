@@ -113,7 +113,8 @@ def test_fields_agree_with_each_other():
         assert packed == any(word in ("s4", "u4") for word in words)
         assert each.backend is (BackendKind.REFERENCE if each.variant == "reference" else BackendKind.CUDA)
         flat = each.variant.startswith("vec") and not each.variant.endswith(("_shifted", "_pitched"))
-        flat = flat or re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+", each.variant) is not None
+        rows = r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+|scan\d+(x\d)?|scan_parts"
+        flat = flat or re.fullmatch(rows, each.variant) is not None
         assert (each.layout in (Layout.CONTIGUOUS, Layout.CONTIGUOUS_PACKED4)) == flat
         wide = {"f64": "f64"} | (INTEGERS if any(map(operation.is_mixed, operation.types)) else {})
         types = registry.entry_of(each).types

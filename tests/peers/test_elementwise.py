@@ -32,6 +32,7 @@ OWN = {
     "cube": lambda x: x * x * x,
     "powi": lambda x: torch.pow(x, 2),
     **dict.fromkeys(("cbrt", "step", "prelu", "floor_divide", "remainder", "sign", "heaviside")),
+    **dict.fromkeys(("digamma", "nextafter")),
     "nan_to_num": lambda x: torch.nan_to_num(x, 0.0, 65504.0, -65504.0),
     "threshold": lambda x: F.threshold(x, 0.0, 0.0),
     "log_sigmoid": F.logsigmoid,
@@ -67,7 +68,7 @@ def peer(name: str):
 def elementwise(operation) -> bool:
     return (
         not operation.analysis.over
-        and len({operand.dims for operand in operation.operands}) == 1
+        and {operand.dims for operand in operation.operands} == {operation.space[:1]}
         and all(operand.element == "T" for operand in operation.inputs)
         and any(types.get("T") == "f64" for types in operation.combinations)
         and len(operation.outputs) == 1

@@ -22,7 +22,8 @@ ALL["bf16"] = ALL["f16"].view(ml_dtypes.bfloat16)
 def of_one_element(operation) -> bool:
     """Whether a forward operation takes one float and gives one."""
     one = len(operation.inputs) == len(operation.outputs) == 1 and operation.direction is Direction.FORWARD
-    return one and operation.inputs[0].dims == operation.outputs[0].dims == operation.space[:1] and floats_of(operation) >= {"f16", "f64"}
+    same = one and operation.inputs[0].dims == operation.outputs[0].dims == operation.space[:1]
+    return same and floats_of(operation) >= {"f16", "f64"}
 
 
 def floats_of(operation) -> set[str]:

@@ -114,12 +114,25 @@ def part_of(drawn: DrawnCall) -> float:
     return 0 if power is None else 2.0 ** (power + 1)
 
 
+def lacks(name: str) -> bool:
+    """Whether a formula calls what torch has no function for."""
+    return any(node.intrinsics() & LACKING.keys() for node in program_of(plans()[name]).formulas.values())
+
+
+FUSIBLE = [name for name in plans() if not lacks(name)]
+
+
+def test_what_torch_lacks_is_little():
+    assert {*plans()} - {*FUSIBLE} == {"cbrt"}
+
+
 @pytest.mark.parametrize("ends", [False, True], ids=["usual", "ends"])
-@pytest.mark.parametrize("name", plans())
+@pytest.mark.parametrize("name", FUSIBLE)
 def test_the_formula_is_the_operation(name, ends):
     """Eager, for each element type; to the bit where each step is exact. Of extremes the sign of zeros is torch's."""
     program = program_of(plans()[name])
-    exact = same_bits(program)
+    roots = any("sqrt" in node.intrinsics() for node in program.formulas.values())
+    exact = same_bits(program) and not roots  # torch's vectors of roots are not rounded correctly on all processors
     signs = not any(each.op in ("reduce max", "reduce min") for each in program.reductions)
     for drawn, call in drawn_calls(plans()[name], ends):
         found, expected = formulas.evaluated(call, program), call.run()
@@ -246,7 +259,7 @@ GROUP = 12  # operations in one graph
 
 
 def groups():
-    names = iter(name for name in plans() if not name.endswith("_backward"))
+    names = iter(name for name in FUSIBLE if not name.endswith("_backward"))
     return [*iter(lambda: tuple(islice(names, GROUP)), ())]
 
 

@@ -37,7 +37,7 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 def test_a_run_takes_few():
     """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set; new element types add
     more."""
-    assert len(chosen().covering) < 2_800
+    assert len(chosen().covering) < 3_300
     assert all(len(turn) <= 200 for turn in chosen().turns)
 
 

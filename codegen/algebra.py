@@ -220,7 +220,7 @@ def rebuilt(node: Node, by: Callable[[Node], Node]) -> Node:
 
 def _of_what_is_left(node: Node) -> Node:
     """A reduction without the dimensions that it is over."""
-    if not node.op.startswith(REDUCE):
+    if not node.op.startswith(REDUCE) or node.is_scan:
         return node
     block = "/" in node.text
     names = {node.text.partition("/")[0]} if block else {*node.text.split(", ")}

@@ -91,7 +91,7 @@ class ProgramInCuda:
         element = item.element if isinstance(item, Operand) else item.type
         if self.operation.in_compute(element):
             return Parameter("C", item.name)
-        return Parameter("bool" if element == "bool" else "i64", item.name)
+        return Parameter("bool" if element == "bool" and isinstance(item, Operand) else "i64", item.name)
 
 
 class ElementwiseProgram(ProgramInCuda):

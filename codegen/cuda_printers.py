@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.lowering import Lowering, Site, lowered
+from skuda.codegen.intrinsics import HALVED, INTRINSICS
+from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer
@@ -41,6 +42,9 @@ class CppPrinter(Printer):
 
     def smallest(self, node: Node) -> str:
         return f"C(::smallest<{node.text}>)"
+
+    def spelling(self, node: Node) -> str:
+        return INTRINSICS[node.op].spelled("cuda", node.precise_as) if node.op in HALVED else super().spelling(node)
 
     def text(self, node: Node, outer: int = 0) -> str:
         return super().text(node, 0 if node.text == WRAPS else outer)  # a call needs no parentheses around it
@@ -132,7 +136,9 @@ class ElementPrinter(CppPrinter):
 
     def prepared(self, rule: Lowering, found: dict[str, Node], output: str = "") -> str:
         """What a lowering rule makes of a value; `output`: the element of the output that stores it."""
+        precise_as = found.pop(PRECISION).precise_as if PRECISION in found else ""
         words = {f"{name}_type": self.type_of(node) for name, node in found.items()}
+        words |= {PRECISION: f", {precise_as}", "precise": "_as"} if precise_as else {PRECISION: "", "precise": ""}
         if rule.holder:
             words["object"] = self.object(rule, found, words | {"output": output})
         words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}

@@ -9,21 +9,18 @@ from keyword import iskeyword
 from math import isfinite
 
 from skuda.codegen import forms
+from skuda.codegen.attributes import NUMBER, Attributes
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.names import LONGEST, check_identifier
+from skuda.codegen.names import LONGEST_OF_FORM, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
-from skuda.codegen.type_letters import WORDS, TypeLetters
+from skuda.codegen.reductions import COUNT
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import ALL, COMPUTE, Attribute, Dim, Operand
+from skuda.model.operation import COMPUTE, Attribute, Dim, Operand
 
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
 _INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
 _DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
-_ATTRIBUTE = re.compile(
-    r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?"
-)
-_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 
 
@@ -38,16 +35,15 @@ def is_same(node: object) -> bool:
     return isinstance(node, Text) and re.fullmatch(rf"\s*(d_\w+|{CONSTANT})\s*", node.value) is not None
 
 
-class Declarations(TypeLetters):
+class Declarations(Attributes):
     """Reads what stands in a row beside the formulas.
 
     Attributes:
-        dims: the inputs' whole dimensions, by their names.
-        places: of the names of inputs and attributes, faulty ones included.
-        meanings: what each name of the row is, such as "an input", faulty ones included.
-        texts: what comes after these names, and after those of outputs.
+        texts: what comes after the names of inputs and outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
         absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
+        spreads: in a backward pass, the gradients of means, of which formulas have an element's share, and what each
+            is a mean over.
     """
 
     def __init__(
@@ -57,17 +53,15 @@ class Declarations(TypeLetters):
         fields: dict,
         absent: Mapping[Operand, int | float] = {},
         declared: tuple[Operand, ...] = (),
+        word: str = "",
     ):
-        super().__init__(diagnostics, fields)
+        super().__init__(diagnostics, name, fields, word)
         self.optional: dict[str, int | float] = {}
         self.defaults: dict[str, Place] = {}
         self.absent = absent
         self.declared = declared
-        self.name = name
+        self.spreads: dict[str, str] = {}
         self.place = name.place
-        self.dims: dict[str, Dim] = {}
-        self.places: dict[str, Place] = {}
-        self.meanings: dict[str, str] = {}
         self.texts: dict[str, Text] = {}
 
     def kind(self) -> str:
@@ -155,7 +149,7 @@ class Declarations(TypeLetters):
         default, name = match["default"], operand.name
         at = text.at(match.start("default"), max(len(default), 1))
         kind, _ = self.kind_of(operand.element)
-        if kind == BOOL or not _NUMBER.fullmatch(default) or len(default) > 40:
+        if kind == BOOL or not NUMBER.fullmatch(default) or len(default) > 40:
             self.error(at, f"`{default}` is not what `{operand.signature}` can be without an array", "write a number")
             return
         value = float(default) if re.search(r"[.eE]", default) else int(default)
@@ -172,8 +166,9 @@ class Declarations(TypeLetters):
                 return
         self.optional[name] = value
         self.defaults[name] = at
-        if len(forms.form_name(self.name.value, [*self.optional])) > LONGEST:
-            message = f"what the row is without its optional inputs would have a name of more than {LONGEST} letters"
+        if len(forms.form_name(self.name.value, [*self.optional])) > LONGEST_OF_FORM:
+            many = f"more than {LONGEST_OF_FORM} letters"
+            message = f"what the row is without its optional inputs would have a name of {many}"
             self.error(at, message, "choose a shorter name")
 
     def operand(self, name: Text, text: Text, match: re.Match | None) -> Operand | None:
@@ -217,91 +212,6 @@ class Declarations(TypeLetters):
             )
             return None
         return Operand(name.value, element, tuple(dims))
-
-    def attributes(self) -> tuple[Attribute, ...]:
-        found: list[Attribute] = []
-        for name, node in self.mapping(self.fields["attrs"], "`attrs:`") if "attrs" in self.fields else ():
-            taken = self.meanings.get(name.value)
-            self.places.setdefault(name.value, name.place)
-            self.meanings.setdefault(name.value, "an attribute")
-            text = self.text(node, f"`{name.value}`", "write its type, with `=` and a default if it has one: `C = 1`")
-            if not check_identifier(name, "the attribute's name", self.diagnostics) or text is None:
-                continue
-            match = _ATTRIBUTE.fullmatch(text.value)
-            if taken is not None:
-                self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
-            elif match is None:
-                self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`", "such as `C = 1`")
-            else:
-                attribute = self.attribute(name.value, text, match)
-                if attribute is not None:
-                    found.append(attribute)
-        return tuple(found)
-
-    def attribute(self, name: str, text: Text, match: re.Match) -> Attribute | None:
-        kind, default, of = match["type"], match["default"], match["of"]
-        letters = [
-            letter
-            for letter, words in self.types.items()
-            if all(word in DTYPES and DTYPES[word].code and DTYPES[word].kind != "bool" for word in words)
-        ]
-        of_codes = kind in letters
-        real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
-        if not of_codes and kind not in ("i32", COMPUTE, "size", "axis", "axes"):
-            help = f"use {', '.join([*letters, 'i32', COMPUTE, 'size', 'axis of d', 'axes of d'])}"
-            word = WORDS.get(kind, kind)
-            if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
-                help = f"a number that formulas use is `{COMPUTE}`, of the type that they compute in"
-            elif word in DTYPES:
-                help = "an integer is `i32`, or a letter of integer types such as Q: [s8, u8]"
-            self.error(text.at(match.start("type"), len(kind)), f"`{kind}` is not a type of attribute", help)
-            return None
-        if (kind in ("axis", "axes")) != (of is not None) or (of is not None and of not in self.dims):
-            spelled = "axes are spelled `axes of d`" if kind == "axes" else "an axis is spelled `axis of d`"
-            self.error(text.place, f"{spelled}, with a dimension of the inputs: {', '.join(self.dims)}")
-            return None
-        if of is not None and self.dims[of].many != (kind == "axes"):
-            many = self.dims[of].many
-            message = f"`{of}` is {'any number of axes' if many else 'one axis'}, this is {kind} of it"
-            self.error(text.place, message, f"write `{'axes' if many else 'axis'} of {of}`")
-            return None
-        value: int | float | str | None = None
-        if default is not None:
-            at = text.at(match.start("default"), len(default))
-            limits = {f"lowest({kind})": "lowest", f"highest({kind})": "highest"}
-            if of_codes and default in limits:
-                value = limits[default]
-            elif kind == "axes" and default == ALL:
-                value = ALL
-            elif not _NUMBER.fullmatch(default) or len(default) > 40:
-                choices = f"a number, {' or '.join(limits)}" if of_codes else "a number"
-                choices += f" or `{ALL}`" if kind == "axes" else ""
-                self.error(at, f"`{default}` is not a default for `{kind}`", f"use {choices}")
-            elif real:
-                value = float(default)
-                if not isfinite(value):
-                    self.error(at, f"`{default}` does not fit a double")
-                elif of_codes:
-                    self.check_default(value, kind, at)
-            elif re.search(r"[.eE]", default):
-                self.error(at, f"`{name}` is an integer, its default is `{default}`")
-            else:
-                value = int(default)
-                self.check_default(value, kind, at)
-        return Attribute(name, kind, value, of)
-
-    def check_default(self, value: float, kind: str, place: Place) -> None:
-        """A default must be a value of each type that the attribute may have."""
-        if kind == "size" and value < 1:
-            self.error(place, f"`{value}` is not a size", "sizes start at 1")
-        for word in self.words(kind) if kind not in ("size", "axis", "axes") else ():
-            if not DTYPES[word].holds(value):
-                limits = f"{DTYPES[word].lowest:g} to {DTYPES[word].highest:g}"
-                if DTYPES[word].kind == "int":
-                    limits = f"{DTYPES[word].lowest} to {DTYPES[word].highest}"
-                help = f"use lowest({kind}) or highest({kind})" if kind in self.types else None
-                self.error(place, f"`{value}` does not fit {word}: {limits}", help)
-                break
 
     def last_axis(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> tuple[Attribute, ...]:
         """The attributes of a form: where what it lacks alone said how many axes `*d` is, `*d` is the last axis."""
@@ -390,6 +300,9 @@ class Declarations(TypeLetters):
         values |= {operand.name: self.value_of(operand) for operand in inputs}
         for operand, value in self.absent.items():
             values[operand.name] = forms.number_of(value, self.kind_of(operand.element)[0])
+        for name in self.spreads & values.keys():  # each element's share of the mean's gradient
+            count = Node(COUNT, (), REAL, text=self.spreads[name])
+            values[name] = Node("/", (values[name], count), REAL, values[name].dims)
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)

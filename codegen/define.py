@@ -230,7 +230,7 @@ class SessionCatalog(registry.Catalog):
 
     def __init__(self, package: str, spec: Spec):
         (row,) = spec.rows
-        forms = {row.name: tuple(form.name for form in row.forms.values())} if row.forms else {}
+        forms = {row.name: tuple(form.name for form in row.every[1:])} if row.every[1:] else {}
         super().__init__(package, (row.name,), forms, gradients_of(spec))
         self.spec = spec
         files = render(spec)

@@ -21,12 +21,15 @@ from skuda.codegen.intrinsics import (
     OF_LOGISTIC_QUOTIENT,
     OF_OPERATORS,
     OF_REDUCTIONS,
+    OF_SCANS,
     STEPS,
     TRANSCENDENTAL,
+    UNDERIVED,
 )
 from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Operand
 
@@ -81,13 +84,15 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
     return {name: None if node.op == "number" and float(node.text) == 0 else node for name, node in best.items()}
 
 
-def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, int, int, int]:
-    """Arrays that are read for each element, reductions, elementary functions, operations of some formulas."""
+def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, ...]:
+    """Scans of scans, which no kernel makes; then arrays that are read for each element, reductions, elementary
+    functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
     names = {part.text for part in parts if part.op == "name" and part.dims == space}
     arrays = {name for name in names if not name.startswith(PLACED)}
     reductions = sum(part.op.startswith(REDUCE) for part in parts)
-    return len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
+    nested = sum(part.is_scan and bool(part.args[0].scans()) for part in parts)
+    return nested, len(arrays), reductions, sum(part.op in TRANSCENDENTAL for part in parts), len(parts)
 
 
 class _Flow:
@@ -158,7 +163,8 @@ class _Flow:
     def hand_on(self, node: Node, terms: list[Term]) -> None:
         """Hands the gradient of a value on to its arguments."""
         if node.op in STEPS or node.op.removeprefix(REDUCE) in STEPS or node.op in CONVERSIONS:
-            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives integers"
+            gives = "integers" if node.kind != REAL else "values of the output's type"
+            what = f"`{node.op.removeprefix(REDUCE)}` has no derivative: it gives {gives}"
             raise NotDifferentiable(node.place, what)
         if node.kind != REAL or node.op == "to_real":  # a sum or a choice of integers changes by steps below it alone
             for argument in filter(self.is_active, node.args):
@@ -186,8 +192,14 @@ class _Flow:
             return LIMITED[node.op]
         name = node.op.removeprefix(REDUCE)
         table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
+        if node.is_scan and name not in OF_SCANS:
+            what = REDUCTIONS[name].heading.removesuffix(" along")
+            raise NotDifferentiable(node.place, f"no rule gives the gradient of `{what}`: declare it")
+        if node.is_scan:
+            return (OF_SCANS[name],)
         if name not in table:
-            raise NotDifferentiable(node.place, f"`{name}` has no derivative")
+            why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
+            raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")
         return table[name]
 
     def applied(self, rule: str, node: Node, terms: list[Term], args: Sequence[Node]) -> list[Term]:

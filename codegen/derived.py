@@ -112,10 +112,16 @@ def in_all_forms(row: Row) -> Row:
     """A row whose gradients are derived by default, if each form that needs gradients of its own has them; else the row
     without gradients."""
     lacking = any(form.backward is None for first, form in row.forms.items() if first in of_backward(row))
+    lacking = lacking or any(form.backward is None for form in row.chosen.values())
     if not row.by_default or not lacking:
         return row
+    return _without_backward(row)
+
+
+def _without_backward(row: Row) -> Row:
     forms = {first: replace(form, backward=None) for first, form in row.forms.items()}
-    return replace(row, backward=None, forms=forms, by_default=False)
+    chosen = {word: _without_backward(form) for word, form in row.chosen.items()}
+    return replace(row, backward=None, forms=forms, chosen=chosen, by_default=False)
 
 
 def _tried(
@@ -206,7 +212,11 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
     space = frozenset(str(dim).lstrip("*") for dim in operation.space)
     dims = [*reader.values((), ())]
     try:
-        found = gradients(Forward(operation.outputs, forward.formulas, wanted, dims, _functions(), space))
+        outputs, values = operation.outputs, forward.formulas
+        if reader.choice is not None:  # of an element: `backward` knows what share of a mean's gradient it has
+            outputs = tuple(reader.elements)
+            values = {operand.name: value for operand, value in reader.elements.items()}
+        found = gradients(Forward(outputs, values, wanted, dims, _functions(), space))
     except RecursionError:
         raise NotDifferentiable(place, "the formula is too deep for a gradient to be derived") from None
     signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}

@@ -10,11 +10,12 @@ from skuda.codegen.names import IDENTIFIER, RESERVED
 from skuda.codegen.nodes import DIM, POSITION, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
-from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES, REDUCTIONS, SCAN_NAMES, Scan
 from skuda.codegen.value_names import UniqueNames, default_name
 
 _STEMS = {"+": "total", REDUCE + "sum": "total", REDUCE + "prod": "product"}
 _STEMS |= {REDUCE + "max": "largest", REDUCE + "min": "smallest"}
+_STEMS |= {REDUCE + name: "scanned" for name, row in REDUCTIONS.items() if isinstance(row, Scan)}
 _LEAST = 4  # operations that are worth a name
 
 
@@ -52,7 +53,7 @@ class FormulaPrinter(Printer):
         return node.spelled
 
     def reduction(self, node: Node) -> str:
-        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={_over(node)})"
+        return REDUCTIONS[node.op.removeprefix(REDUCE)].call(self.text(node.args[0]), _over(node))
 
     def count(self, node: Node) -> str:
         return f"{COUNT}(over={_over(node)})"
@@ -80,7 +81,8 @@ def texts(
         Texts of values by new names, each of which uses names above it; texts of the formulas.
     """
     shared = _shared(formulas.values(), known)
-    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *CONSTANTS, COUNT, SMALLEST, POSITION}
+    words = {*RESERVED, *kwlist, *INTRINSICS, *CONVERSIONS, *REDUCTION_NAMES, *SCAN_NAMES, *CONSTANTS}
+    words |= {COUNT, SMALLEST, POSITION}
     unique = UniqueNames({*taken, *words})
     names = dict(known)
     found: dict[str, str] = {}

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
+from skuda.codegen.intrinsics import HALF_RULE, HALVED
 from skuda.codegen.nodes import REDUCE
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
@@ -124,6 +125,7 @@ class DescribedProgram:
             if attribute.default is not None:
                 default = attribute.default if attribute.names_axes and attribute.default != ALL else None
                 parts.append(f"{attribute.name}={default}")
+        parts += [f'{op.choice.name}="{op.choice.default}"'] if op.choice is not None else []
         defaults = {"keepdims": False}
         said = ["without"] if self.unread else []
         rest = [name for name in (*said, *self.options, "out", "stream") if name not in required]
@@ -187,6 +189,8 @@ class DescribedProgram:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, documentation.of_attribute(op, a) + ".") for a in ordered]
+        if op.choice is not None:
+            rows.append((op.choice.name, "str", documentation.of_choice(op.choice) + "."))
         for letter, keyword in op.asked.items():
             names = "or as NumPy, ml_dtypes or torch name it"
             rows.append((keyword, letter, f"element type {letter}: {documentation.words(op, letter)}; {names}."))
@@ -251,9 +255,14 @@ class DescribedProgram:
     def rules(self) -> list[tuple[str, str]]:
         """What its intrinsics do with NaN, ties and limits."""
         used = set().union(*(node.intrinsics() for node in self._formulas.values()))
-        rules = [(name, row.rule) for name, row in FUNCTIONS.items() if name in used and row.rule]
+        halved = HALVED if self.operation.analysis.precise_as else frozenset()
+        rules = [
+            (name, f"{row.rule}; {HALF_RULE}" if name in halved else row.rule)
+            for name, row in FUNCTIONS.items()
+            if name in used and row.rule
+        ]
         reduced = {r.op.removeprefix(REDUCE) for node in self._formulas.values() for r in node.reductions()}
-        return rules + [(f"{name} over", row.rule) for name, row in REDUCTIONS.items() if name in reduced]
+        return rules + [(row.heading, row.rule) for name, row in REDUCTIONS.items() if name in reduced]
 
 
 def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
@@ -264,8 +273,8 @@ def _numpy(program: Program) -> tuple[list[tuple[str, str]], dict[str, str]]:
     for operand in program.operation.outputs:
         node = program.formulas[operand.name]
         for reduction in node.reductions():
-            method = REDUCTIONS[reduction.op.removeprefix(REDUCE)].numpy
-            steps.setdefault(program.reduced[reduction], f"row.{method}({printer.text(reduction.args[0])})")
+            row = REDUCTIONS[reduction.op.removeprefix(REDUCE)]
+            steps.setdefault(program.reduced[reduction], row.of_rows(printer.text(reduction.args[0])))
         results[operand.name] = printer.text(node)
         if operand.name in program.named:
             steps[operand.name] = f'row.stored({results[operand.name]}, "{operand.element}")'

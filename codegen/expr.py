@@ -22,10 +22,10 @@ from skuda.codegen import forms
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
-from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
-from skuda.codegen.operators import KINDS, WRAPPING, WRAPS
-from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
+from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.syntax import (
     LIBRARIES,
     OF_INTEGERS,
@@ -41,9 +41,10 @@ from skuda.model.dtypes import DTYPES
 _MAX_DEPTH = 100
 _MAX_NODES = 5_000
 BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
-_ARGUMENTS = {"where": "condition, a, b", "clamp": "x, low, high"} | {
+_ARGUMENTS = {name: ", ".join(each) for name, each in ARGUMENTS.items()} | {
     name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
 }
+_ARGUMENTS |= {name: "x, along=d" for name in SCAN_NAMES}
 _OF_BOOLEANS = {
     "==": "write `(a and b) or not (a or b)`, or `a` for `a == True`",
     "!=": "write `(a or b) and not (a and b)`",
@@ -160,6 +161,9 @@ class _Reader(OperatorReader):
         if node.id in REDUCTION_NAMES and node.id not in INTRINSICS:
             message = f"`{node.id}` is a function: it needs its arguments"
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
+        if node.id in SCAN_NAMES:
+            message = f"`{node.id}` is a function: it needs its arguments"
+            raise self.refuse(node, message, f"write `{node.id}(x, along=d)`")
         if node.id == COUNT:
             raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
         if node.id in (*INTRINSICS, *CONVERSIONS, SMALLEST, POSITION) or node.id in self.scope.functions:
@@ -217,6 +221,8 @@ class _Reader(OperatorReader):
         left, right = self.same_kind(left, right)
         if (operand := forms.unchanged(sign, left, right)) is not None:
             return operand
+        if sign == "/" and (share := self.share(left, right)) is not None:
+            return share
         bits = left.bits + right.bits if sign == "*" else max(left.bits, right.bits) + 1
         return self.arithmetic(sign, node, (left, right), bits)
 
@@ -263,6 +269,8 @@ class _Reader(OperatorReader):
         over = [keyword.value for keyword in node.keywords if keyword.arg == "over"]
         if over and len(over) == len(node.keywords) == 1 and name in REDUCTION_NAMES:
             return self.reduced(name, node, over[0], depth)
+        if name in SCAN_NAMES:
+            return self.scanned(name, node, depth)
         if name == COUNT and name not in self.scope.functions:
             return self.counted(node, over, depth)
         if node.keywords and name in REDUCTION_NAMES:
@@ -296,7 +304,7 @@ class _Reader(OperatorReader):
             if name != "bool" and (name in DTYPES or (len(name) == 1 and name.isupper())):
                 help = "reals are computed in C, and rounded once where an output stores them: say its type there"
                 raise self.refuse(node.func, f"`{name}` is a type, and no function", help)
-            reductions = (*REDUCTION_NAMES, COUNT)
+            reductions = (*REDUCTION_NAMES, *SCAN_NAMES, COUNT)
             help = meant(name, reductions) if over else None
             help = help or meant(name, [*callable, *reductions, SMALLEST, POSITION])
             help = help or "`skuda list --functions` names the catalog's"
@@ -322,6 +330,8 @@ class _Reader(OperatorReader):
         """What to write for a call of something that has no name, such as `np.exp(x)` or `x.sum()`."""
         if not isinstance(node, ast.Attribute):
             return "name one of them"
+        if node.attr in SCAN_NAMES:
+            return f"write `{node.attr}(x, along=d)`"
         if node.attr in REDUCTION_NAMES and getattr(node.value, "id", None) not in LIBRARIES:
             return f"write `{node.attr}(x, over=d)`"
         if node.attr in INTRINSICS or node.attr in self.scope.functions:
@@ -331,7 +341,11 @@ class _Reader(OperatorReader):
         return meant(node.attr, [*INTRINSICS, *REDUCTION_NAMES, *self.scope.functions]) or "name one of them"
 
     def converted(self, name: str, node: ast.Call, depth: int) -> Node:
-        """`saturate(i)` or `wrap(i)`; the output whose formula it is says to which type."""
+        """`saturate(i)`, `wrap(i)` and the like; the output whose formula it is says to which type."""
+        if CONVERSIONS[name].result == "r":
+            help = f"its type is that of the output: `o: bf16[n] = {self.spelled(name)}`"
+            self.arity(node, name, len(CONVERSIONS[name].arguments), help)
+            return self.called(name, node, self.all(node.args, depth))
         self.arity(node, name, 1, f"its type is that of the output: `o: u8[n] = {name}(i)`")
         self.wraps = name != "saturate"  # the others ask for the lowest bits alone
         (value,) = self.all(node.args, depth)
@@ -342,7 +356,7 @@ class _Reader(OperatorReader):
         return Node(name, (value,), INT, value.dims, value.bits, place=self.place(node.func))
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
-        intrinsic = INTRINSICS[name]
+        intrinsic = FUNCTIONS[name]
         if (real := forms.converted(name, values)) is not None:
             return real
         for at, value in zip(node.args, values, strict=True):

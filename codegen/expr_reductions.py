@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
 from skuda.codegen.nodes import BOOL, DIM, INT, PLACED, POSITION, REAL, REDUCE, Node
-from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, REDUCTIONS
+from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, OPTIONS, REDUCTIONS, Reduction, scan_name
 from skuda.codegen.syntax import offset_of
 
 _OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
@@ -64,15 +65,7 @@ class ReductionReader(Checks):
         self.arity(node, name, 1)
         self.check_over(over)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
-        self.wraps = self.asked and reduction.of_lowest_bits
-        value, dim = self.all((node.args[0], over), depth, several=True)
-        self.want_dimension(over, dim, value)
-        self.check_c(name, node, value.kind)
-        kinds = (REAL,) if name == MEAN else reduction.kinds
-        if value.kind not in kinds:
-            wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
-            message = f"`{name}` needs {wanted}, this is {KIND_NAME[value.kind]}"
-            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
+        value, dim = self.read_reduced(name, node, over, reduction, depth)
         blocks = {dim.text} if "/" in dim.text else set()
         parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
         lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})
@@ -89,6 +82,48 @@ class ReductionReader(Checks):
             return total
         count = Node(COUNT, (), REAL, text=dim.text, place=place)
         return Node("/", (total, count), REAL, dims, place=place)
+
+    def scanned(self, name: str, node: ast.Call, depth: int) -> Node:
+        """A scan: `cumsum(x, along=d, exclusive=True, reverse=True)`; its value has the dimensions of its operand."""
+        given = {keyword.arg or "**": keyword.value for keyword in node.keywords}
+        call = f"write `{name}(x, along=d)`"
+        for option, value in given.items():
+            if option not in ("along", *OPTIONS):
+                help = f"{call}, with `exclusive=True` or `reverse=True` if wanted"
+                raise self.refuse(node, f"`{name}` has no argument `{option}`", help)
+            if option in OPTIONS and not (isinstance(value, ast.Constant) and isinstance(value.value, bool)):
+                raise self.refuse(value, f"`{option}=` is `True` or `False`", "each choice is a kernel of its own")
+        if "along" not in given:
+            raise self.refuse(node, f"`{name}` says nowhere what it runs along", call)
+        self.arity(node, name, 1, call)
+        self.check_over(given["along"], "along=")
+        exclusive, reverse = (getattr(given.get(option), "value", False) for option in OPTIONS)
+        scan = REDUCTIONS[scan_name(name, exclusive, reverse)]
+        value, dim = self.read_reduced(name, node, given["along"], scan, depth, "along=")
+        if "/" in dim.text:
+            help = "a scan runs along whole dimensions: `along=d`, `along=(n, d)`"
+            raise self.refuse(given["along"], f"`{name}` runs along blocks of `{dim.text.partition('/')[0]}`", help)
+        lacking = dim.dims - value.dims
+        if lacking:
+            message = f"what is scanned does not depend on {', '.join(f'`{name}`' for name in sorted(lacking))}"
+            raise self.refuse(node, message, "scan an expression over operands that have the dimension")
+        bits = self.width(node, value.kind, min(value.bits + scan.wider, 64) if self.wraps else value.bits + scan.wider)
+        return Node(REDUCE + scan.name, (value,), value.kind, value.dims, bits, dim.text, self.place(node))
+
+    def read_reduced(
+        self, name: str, node: ast.Call, over: ast.expr, reduction: Reduction, depth: int, keyword: str = "over="
+    ) -> list[Node]:
+        """What is reduced or scanned, and the dimensions that it is over."""
+        self.wraps = self.asked and reduction.of_lowest_bits
+        value, dim = self.all((node.args[0], over), depth, several=True)
+        self.want_dimension(over, dim, value, keyword)
+        self.check_c(name, node, value.kind)
+        kinds = (REAL,) if name == MEAN else reduction.kinds
+        if value.kind not in kinds:
+            wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
+            message = f"`{name}` needs {wanted}, this is {KIND_NAME[value.kind]}"
+            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
+        return [value, dim]
 
     def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
         """`count(over=d)`: how many elements a row has, as a real."""
@@ -126,16 +161,27 @@ class ReductionReader(Checks):
         text = PLACED + "_".join(dim.text.split(", "))
         return Node("name", (), INT, dim.dims, LENGTH_BITS + 1, text, self.place(node))
 
-    def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None) -> None:
+    def share(self, left: Node, right: Node) -> Node | None:
+        """What is divided by two numbers of elements, along different dimensions, is divided by their product, which is
+        one number of elements."""
+        if right.op != COUNT or left.op != "/" or left.args[1].op != COUNT or "/" in left.args[1].text + right.text:
+            return None
+        names = {*left.args[1].text.split(", "), *right.text.split(", ")}
+        if len(names) != left.args[1].text.count(",") + right.text.count(",") + 2:
+            return None
+        text = ", ".join(name for name in self.scope.dims if name in names)
+        return replace(left, args=(left.args[0], replace(right, text=text)))
+
+    def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None, keyword: str = "over=") -> None:
         if dim.kind == DIM and dim.dims:
             return
-        help = _OVER
+        help = _OVER if keyword == "over=" else "name dimensions of the inputs: `along=d`, `along=(n, d)`"
         if isinstance(over, ast.Name) and reduced is not None and over.id in reduced.dims and not self.stack:
             help = f"`{over.id}` is an operand here; rename it, or the dimension"
-        raise self.refuse(over, "`over=` needs a dimension", help)
+        raise self.refuse(over, f"`{keyword}` needs a dimension", help)
 
-    def check_over(self, over: ast.expr) -> None:
-        """Refuses what no formula has after `over=`, in words about dimensions."""
+    def check_over(self, over: ast.expr, keyword: str = "over=") -> None:
+        """Refuses what no formula has after `over=` or `along=`, in words about dimensions."""
         dims = [name for name, value in self.scope.values.items() if value.kind == DIM and value.dims]
         if isinstance(over, ast.Name) and not self.stack and over.id not in self.scope.values:
             self.check_hidden(over)
@@ -143,9 +189,9 @@ class ReductionReader(Checks):
             raise self.refuse(over, f"no input has the dimension `{over.id}`", help)
         if isinstance(over, (ast.Tuple, ast.List)):
             for each in over.elts:
-                self.check_over(each)
+                self.check_over(each, keyword)
         if isinstance(over, ast.Constant) and isinstance(over.value, str):
-            raise self.refuse(over, "`over=` needs a dimension", "write `over=d`, without quotes")
+            raise self.refuse(over, f"`{keyword}` needs a dimension", f"write `{keyword}d`, without quotes")
 
     def instead(self, at: ast.expr, value: Node, kinds: tuple[str, ...]) -> str | None:
         """How a value becomes one that the reduction takes, as a help text."""

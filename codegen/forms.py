@@ -1,8 +1,11 @@
-"""Forms of a row: the operations that it becomes where some of its optional inputs are left out.
+"""Forms of a row: the operations that it becomes where some of its optional inputs are left out, and for each word of
+a choice.
 
 `bias: W[*d] = 0` is an optional input. A call leaves out one and those after it, and for each of them the row has a
 form: an operation of its own without these operands, whose formulas have their numbers in their place. What such a
 number does not change is not computed: neither a sum with 0, nor a product with 1, nor a gradient of what is not there.
+
+`reduction: reduction = mean` is a choice among three words. The row itself is the form of the default.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.nodes import INT, REAL, Node, promote
-from skuda.model.operation import FORM
+from skuda.model.operation import AS, FORM
 from skuda.model.sku import Direction
 
 if TYPE_CHECKING:
@@ -64,6 +67,11 @@ def form_name(row: str, absent: Sequence[str]) -> str:
     return row + FORM + "_and_".join(absent)
 
 
+def chosen_name(row: str, word: str) -> str:
+    """`mse_loss_as_sum`."""
+    return row + AS + word
+
+
 def of_backward(row: Row) -> tuple[str, ...]:
     """The optional inputs without which the backward pass is another one: it reads them, or makes their gradients."""
     if row.backward is None:
@@ -77,11 +85,27 @@ def of_backward(row: Row) -> tuple[str, ...]:
 def linked(rows: Sequence[Row]) -> list[Row]:
     """Rows whose operations know their forms. A form that is another row of the file is that row, and has no kernels
     of its own."""
-    plain = [row for row in rows if not row.optional]
-    return [_linked(row, plain) if row.optional else row for row in rows]
+    plain = [row for row in rows if not row.optional and row.choice is None]
+    return [_chosen(_linked(row, plain)) for row in rows]
+
+
+def _chosen(row: Row) -> Row:
+    """A row with a choice, whose operations know what it chooses."""
+    if row.choice is None:
+        return row
+
+    def with_choice(program: Program) -> Program:
+        return replace(program, operation=replace(program.operation, choice=row.choice))
+
+    chosen = {word: _linked(form, ()) for word, form in row.chosen.items()}
+    return replace(
+        row, forward=with_choice(row.forward), backward=row.backward and with_choice(row.backward), chosen=chosen
+    )
 
 
 def _linked(row: Row, plain: Sequence[Row]) -> Row:
+    if not row.optional:
+        return row
     forms = {first: next((other for other in plain if same(form, other)), form) for first, form in row.forms.items()}
 
     def with_forms(program: Program, names: Sequence[str]) -> Program:
@@ -113,9 +137,9 @@ def _meaning(program: Program) -> tuple:
     )  # fmt: skip
 
 
-def spelled(formula: str, absent: Mapping[str, int | float]) -> str:
-    """A formula's text with the numbers of what is absent."""
+def spelled(formula: str, absent: Mapping[str, int | float | str]) -> str:
+    """A formula's text with the numbers of what is absent, or the texts of what stands for something else."""
     for name, value in absent.items():
-        number = f"({value})" if value < 0 else str(value)
+        number = f"({value})" if not isinstance(value, str) and value < 0 else str(value)
         formula = re.sub(rf"\b{name}\b(?!\s*\()", number, formula)
     return formula

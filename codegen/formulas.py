@@ -6,13 +6,15 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
+from skuda.codegen.attributes import REDUCERS
 from skuda.codegen.declarations import OPERAND, Declarations
 from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.ranges import misfits
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.operation import Attribute, Dim, Operand
 
@@ -31,10 +33,12 @@ class Formulas(Declarations):
         broken_functions: names of functions whose mistakes have been reported: calls of them are none.
         absent: of a form of the row, the operands that it lacks and their numbers.
         declared: of a form, the inputs of the row.
+        word: of a form, that of the row's choice; empty for the default.
 
     Attributes:
         let_entries: the lines of `let:`; `lets`: what their names stand for; `lets_used`: those that a formula names.
         called: values of functions, with the names of these.
+        elements: of a row with a choice, the outputs as the row spells them.
         formula_places: where the formula of each output stands.
     """
 
@@ -47,8 +51,9 @@ class Formulas(Declarations):
         broken_functions: Collection[str],
         absent: Mapping[Operand, int | float] = {},
         declared: tuple[Operand, ...] = (),
+        word: str = "",
     ):
-        super().__init__(diagnostics, name, fields, absent, declared)
+        super().__init__(diagnostics, name, fields, absent, declared, word)
         self.functions = functions
         self.broken_functions = broken_functions
         self.lets: dict[str, Node] = {}
@@ -56,6 +61,7 @@ class Formulas(Declarations):
         self.lets_used: set[str] = set()
         self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
+        self.elements: dict[Operand, Node] = {}
 
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
         """Names that the row or the file declares and that have no value in a formula: see Scope."""
@@ -66,6 +72,8 @@ class Formulas(Declarations):
         for attribute in attributes:
             if attribute.type == "size" or attribute.names_axes:
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
+        if self.choice is not None:
+            hidden[self.choice.name] = "chooses a form of the row, it has no value in a formula"
         return hidden
 
     def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], entries) -> dict[str, Node]:
@@ -140,6 +148,18 @@ class Formulas(Declarations):
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
+            if self.choice is not None and section == "outputs":
+                self.elements[operand] = value
+                if not operand.dims or len(self.elements) > 1:
+                    message = f"`{operand.name}: {operand.signature}` is one value, which has no mean"
+                    if operand.dims:
+                        message = f"`{operand.name}` is a second output of a row with `{self.choice.name}`"
+                    help = f"`{self.choice.name}` is of the elements of one output, as they are spelled"
+                    self.error(self.texts[name.value].place, message, help)
+                    continue
+                operand, value, tail = self.reduced(operand, value, tail.strip(), formula.place)
+                if value is None:
+                    continue
             value = self.fitted(operand, value, formula)
             if value is not None:
                 found.append(operand)
@@ -162,13 +182,26 @@ class Formulas(Declarations):
             check((*inputs, *extra), found, formulas)
         return tuple(found), formulas
 
+    def reduced(
+        self, operand: Operand, value: Node, text: str, place: Place
+    ) -> tuple[Operand, Node | None, str]:
+        """An output as the row's choice has it: its elements, or their mean or sum."""
+        if self.how not in REDUCERS:
+            return operand, value, text
+        text = f"{self.how}({text}, over={spelled(over_all(operand))})"
+        values = {name: known for name, known in self.values((), ()).items() if known.kind == DIM}
+        asked = _all_at(f"{self.how}({operand.name}, over={spelled(over_all(operand))})", place)
+        found = parse(asked, Scope({**values, operand.name: promote(value)}, {}), self.diagnostics)
+        return replace(operand, dims=()), found, text
+
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
         kind, bits = self.kind_of(operand.element)
-        if value.op in CONVERSIONS and kind == INT:
-            value = replace(value, text=operand.element, bits=bits)
+        if value.op in CONVERSIONS and kind == value.kind:
+            value = replace(value, text=operand.element, bits=bits if kind == INT else 0)
         elif value.op in CONVERSIONS:
-            message = f"`{value.op}` converts to an integer type, `{operand.signature}` holds {_KINDS[kind]}"
+            to = "an integer" if value.kind == INT else "a float"
+            message = f"`{value.op}` converts to {to} type, `{operand.signature}` holds {_KINDS[kind]}"
             self.error(formula.place, message, "store the formula without it")
             return None
         if kind == REAL:
@@ -226,6 +259,7 @@ class Formulas(Declarations):
         reductions = [r for _, node in formulas.values() for r in node.reductions()]
         counts = sorted((c for _, node in formulas.values() for c in node.counts()), key=lambda count: count.text)
         over = list(dict.fromkeys(r.text for r in (*reductions, *counts)))
+        self.check_scans(section, list(dict.fromkeys(reductions)))
         for count in counts if not reductions else ():
             if "/" in count.text:
                 message = f"`{section}:` counts the elements of blocks, and reduces none"
@@ -234,8 +268,10 @@ class Formulas(Declarations):
                 message = f"`{section}:` counts over `{over[0]}` and over `{count.text}`"
                 self.error(count.place or self.place, message, "without a reduction, count over one thing")
         reduced = {r.text for r in reductions}
+        apart = {count.text for count in counts} - reduced
+        over = [text for text in over if text in reduced or not reduced]
         for count in counts if reductions else ():
-            if count.text not in reduced:
+            if count.text in apart and (len(apart) > 1 or len(reduced) > 1 or "/" in "".join(apart | reduced)):
                 message = f"`{section}:` reduces over `{over[0]}` and counts over `{count.text}`"
                 self.error(count.place or self.place, message, "count over what is reduced over")
         for other in over[1:]:
@@ -250,6 +286,31 @@ class Formulas(Declarations):
             self.error(place or self.place, f"`{name}` is any number of axes, blocks are along one")
         return over if reductions else []
 
+    def check_scans(self, section: str, reductions: list[Node]) -> None:
+        """Whether a section that scans is one kernel's: all of its scans at once, in one direction."""
+        scans = [each for each in reductions if each.is_scan]
+        if not scans:
+            return
+        first = REDUCTIONS[scans[0].op.removeprefix(REDUCE)]
+        for other in reductions:
+            row = REDUCTIONS[other.op.removeprefix(REDUCE)]
+            message = ""
+            if not other.is_scan:
+                message = f"`{section}:` scans, and reduces with `{row.name}`"
+                help = "a direction that scans has no reductions: give their values as an input"
+            elif any(part.is_scan for part in other.args[0].parts()):
+                message = f"`{section}:` scans what is made of a scan"
+                help = "make the inner one with an operation of its own"
+            elif other.text != scans[0].text:
+                message = f"`{section}:` scans along `{scans[0].text}` and along `{other.text}`"
+                help = "the scans of a direction run along the same dimensions"
+            elif row.reverse != first.reverse:
+                message = f"`{section}:` scans from both ends"
+                help = "all scans of a direction begin at the same end"
+            if message:
+                self.error(other.place or self.place, message, help)
+                return
+
     def check_stages(self, inputs, outputs: list[Operand], formulas: Mapping[str, tuple[str, Node]]) -> None:
         """Whether each output of a section that reduces over several things is one value for each element, or for each
         row of one of its reductions."""
@@ -257,7 +318,8 @@ class Formulas(Declarations):
         used = set().union(*(node.names() for _, node in formulas.values()))
         space = max((*outputs, *(each for each in inputs if each.name in used)), key=lambda each: len(each.dims))
         overs = {r.text: {*r.text.split(", ")} for r in reductions}
-        fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values())]
+        nested = [{*r.text.split(", ")}.union(*(overs[i.text] for i in r.args[0].reductions())) for r in reductions]
+        fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values(), *nested)]
         for operand in outputs:
             if {dim.name for dim in operand.dims} not in fitting or any(dim.block for dim in operand.dims):
                 shown = " and ".join(f"`over={_shown(r)}`" for r in {r.text: r for r in reductions}.values())
@@ -305,9 +367,18 @@ class Formulas(Declarations):
             self.error(self.formula_places[name], message, help)
 
 
-def _shown(reduction: Node) -> str:
+def over_all(operand: Operand) -> str:
+    """What a reduction of all elements of an operand is over."""
+    return ", ".join(dim.name for dim in operand.dims)
+
+
+def spelled(over: str) -> str:
     """What a reduction is over, as a formula spells it."""
-    return f"({reduction.text})" if "," in reduction.text else reduction.text
+    return f"({over})" if "," in over else over
+
+
+def _shown(reduction: Node) -> str:
+    return spelled(reduction.text)
 
 
 def _counts_along(dim: Dim, formula: str) -> bool:
@@ -317,6 +388,11 @@ def _counts_along(dim: Dim, formula: str) -> bool:
 
 def _words(text: Text) -> set[str]:
     return set(re.findall(r"[a-z]\w*", text.value))
+
+
+def _all_at(text: str, place: Place) -> Text:
+    """A text whose mistakes are all at one place."""
+    return Text(text, place, ((place.line, place.column),) * (len(text) + 1))
 
 
 def _tail(text: Text, start: int) -> Text:

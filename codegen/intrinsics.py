@@ -33,6 +33,9 @@ class Intrinsic:
         header: what a source that calls it includes beside the headers that all include.
         ulp: how far a common function may be off in f32 and in f64, in units in the last place (of a subnormal result
             in units of the least one).
+        halved: whether it has forms for f16 and bf16 too, which rows that store no more precise values take: they are
+            within 2^-14 and 2^-11 of the value. The calls then name the type.
+        gives: for an integer result, the integer type that holds it, where `bits` alone would say less.
     """
 
     name: str
@@ -47,6 +50,15 @@ class Intrinsic:
     common: bool = False
     header: str = ""
     ulp: tuple[float, float] | None = None
+    halved: bool = False
+    gives: str = ""
+
+    def spelled(self, target: str, letter: str) -> str:
+        """Its spelling for a target; `letter`: the type letter that it is as precise as, empty where that is C."""
+        spelling = getattr(self, target)
+        if letter and target == "cuda":
+            return spelling.replace("(", f"_as<{letter}>(", 1)
+        return f'{spelling[:-1]}, row.word("{letter}"))' if letter and target == "numpy" else spelling
 
 
 def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
@@ -55,13 +67,13 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 def _real(
     name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
-    header: str = "", ulp: tuple[float, float] | None = None,
+    header: str = "", ulp: tuple[float, float] | None = None, halved: bool = False,
 ) -> Intrinsic:  # fmt: skip
     """An intrinsic from reals to a real whose spellings are plain calls; its bound comes before its rule."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     cuda, numpy = f"{cuda}({arguments})", f"{numpy}({arguments})"
     rule = f"{_bound(ulp)}, the same bits everywhere; {rule}" if ulp else rule
-    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp)
+    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp, halved)
 
 
 def _bound(ulp: tuple[float, float]) -> str:
@@ -70,12 +82,24 @@ def _bound(ulp: tuple[float, float]) -> str:
     return unit if single == double else f"{unit} in f32 and {double:g} in f64"
 
 
-def _elementary(module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1) -> Intrinsic:
+def _random(name: str, result: str, latex: str, rule: str, cuda: str = "", c: str = "", **said) -> Intrinsic:
+    """A function of a seed, an offset and an index, whose bits follow from these alone."""
+    arguments = "{0}, {1}, {2}"
+    cuda, numpy = f"::{name}{cuda}({arguments})", f"{name}({arguments}{c})"
+    latex = rf"\operatorname{{{{{latex}}}}}_{{{{{{0}},\,{{1}}}}}}({{2}})"
+    return Intrinsic(name, "iii", result, cuda, numpy, latex, rule, header="random.cuh", **said)
+
+
+def _elementary(
+    module: str, name: str, cuda: str, latex: str, limits: str, arity: int = 1, ulp: tuple[float, float] = (1, 1)
+) -> Intrinsic:  # fmt: skip
     """An elementary function of a module of the runtime, whose header of that name is the same text in C++."""
-    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=(1, 1))
+    return _real(name, cuda, name, latex, limits, arity=arity, common=True, header=f"{module}.cuh", ulp=ulp)
 
 
 COMMON_HEADER = "elementary.cuh"  # has the functions in common steps that name no header of their own
+# What sources include in place of a header whose functions are to be as precise as f16 and bf16.
+HALF_HEADERS = {COMMON_HEADER: "half_precision.cuh", "erf.cuh": "half_erf.cuh"}
 INTRINSICS: dict[str, Intrinsic] = _table(
     # Selection and order. The plain names propagate NaN, as NumPy and PyTorch do; fmax and fmin ignore it.
     Intrinsic("where", "bxx", "x", "::chosen({0}, {1}, {2})", "where({0}, {1}, {2})",
@@ -126,21 +150,21 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
-    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1)),
+    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True),
     _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
           "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5)),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
           "the derivative of x ndtr(x), next to its zero too; NaN gives NaN", common=True, header="erf.cuh",
-          ulp=(1.5, 1.5)),
+          ulp=(1.5, 1.5), halved=True),
     _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})", "1 / (1 + e^-x); NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5)),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
     _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
-          ulp=(1.5, 1.5)),
+          ulp=(1.5, 1.5), halved=True),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
     _elementary("powers", "exp2", "exponential2", r"2^{{{0}}}", "NaN gives NaN"),
     _elementary("powers", "expm1", "exponential_less_one", r"\left(e^{{{0}}} - 1\right)", "zeros keep their sign"),
@@ -170,7 +194,39 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("trigonometric", "atan", "arctangent", r"\arctan({0})", "zeros keep their sign"),
     _elementary("trigonometric", "atan2", "arctangent2", r"\operatorname{{atan2}}({0}, {1})",
             "special values as C's atan2", 2),
+    _elementary("inverse_erf", "erfinv", "inverse_error", r"\operatorname{{erf}}^{{-1}}({0})",
+                "1 and -1 give infinities, beyond them NaN; zeros keep their sign"),
+    _elementary("gamma", "lgamma", "gamma_logarithm", r"\ln\left|\Gamma({0})\right|",
+                "0, negative integers and infinities give inf; next to its zeros below -2, f64 is within 2^-51 of the "
+                "value at 1 + |x|", ulp=(2, 2)),
+    _elementary("gamma", "digamma", "gamma_derivative", r"\psi({0})",
+                "0 gives the infinity of the other sign, negative integers and -inf NaN; next to its zeros below 0, "
+                "f64 is within 2^-51 of the value at 1 + |x|", ulp=(2, 2)),
+    Intrinsic("nextafter", "rr", "r", "next_after({0}, {1})", "np.nextafter({0}, {1})",
+              r"\operatorname{{nextafter}}({0}, {1})",
+              "the next value of C after the first in the direction of the second; the second of equals; NaN if either "
+              "is", exact=True, header="floats.cuh"),
+    Intrinsic("ldexp", "ri", "r", "scaled_by({0}, {1})", "ldexp({0}, {1})", r"{0} \cdot 2^{{{1}}}",
+              "rounded once where it is subnormal; zeros keep their sign", exact=True, header="floats.cuh"),
+    # Random numbers, of a seed, an offset and an index (docs/numerics.md): random.cuh and reference.random.
+    _random("random_bits", "i", "bits", "an integer from 0 on, below 2^32: a word of Philox 4x32-10", exact=True,
+            bits=33, gives="u32"),
+    _random("random_uniform", "r", "uniform", "from 0 on, below 1, in steps of 2^-24 in f32 and 2^-53 in f64",
+            "<C>", ", C", exact=True),
+    _random("random_normal", "r", "normal", f"{_bound((4, 4))}, the same bits everywhere; of the normal distribution, "
+            "by Box and Muller", "<C>", ", C", common=True, ulp=(4, 4)),
 )
+
+# Functions that have forms for f16 and bf16 too; how far these may be off, as powers of 2 relative to the value.
+HALVED = frozenset(name for name, row in INTRINSICS.items() if row.halved)
+HALF_BOUNDS = {"f16": -14, "bf16": -11}
+HALF_RULE = ", ".join(f"within 2^{power} of the value where T is {word}" for word, power in HALF_BOUNDS.items())
+# The names of arguments, where letters would not say enough.
+ARGUMENTS: dict[str, tuple[str, ...]] = {
+    "where": ("condition", "a", "b"), "clamp": ("x", "low", "high"),
+    **dict.fromkeys(("random_bits", "random_uniform", "random_normal"), ("seed", "offset", "index")),
+    "stochastic": ("x", "bits"), "ldexp": ("x", "i"),
+}  # fmt: skip
 
 # What the gradient of each argument of a function that gives reals is, in the formula language: `g` is the gradient of
 # the value, `a b c` are the arguments, `y` is the value. An empty text is a derivative of 0. At a kink or a step, the
@@ -220,7 +276,13 @@ DERIVATIVES: dict[str, tuple[str, ...]] = {
     "acos": ("-g / sqrt((1 - a) * (1 + a))",),
     "atan": ("g / (1 + a * a)",),
     "atan2": ("g * (b / (a * a + b * b))", "-g * (a / (a * a + b * b))"),
+    "erfinv": ("g * (0.886226925452758 * exp(y * y))",),
+    "lgamma": ("g * digamma(a)",),
+    "nextafter": ("g", ""),
+    "ldexp": ("ldexp(g, b)", ""),
 }
+# Functions of reals without a rule, and why.
+UNDERIVED: dict[str, str] = {"digamma": "the language has no trigamma"}
 # `min` and `max` beside what has no gradient, a number or an attribute: 0 where both are equal, as that of relu.
 LIMITED: dict[str, tuple[str, str]] = {
     "min": ("where(a < b, g, 0)", "where(b < a, g, 0)"),
@@ -235,6 +297,18 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "prod": ("g * product_of_others(a, y, d)",),
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
+}
+# Of scans along `d`, by their names with options.
+OF_SCANS: dict[str, str] = {
+    "scan cumsum": "cumsum(g, along=d, reverse=True)",
+    "scan cumsum reverse": "cumsum(g, along=d)",
+    "scan cumsum exclusive": "cumsum(g, along=d, exclusive=True, reverse=True)",
+    "scan cumsum exclusive reverse": "cumsum(g, along=d, exclusive=True)",
+    # The parts of positive and of negative gradients, in logarithms: no factor of a term leaves the range.
+    "scan logcumsumexp": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d, reverse=True) + a)"
+                         " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d, reverse=True) + a))",
+    "scan logcumsumexp reverse": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d) + a)"
+                                 " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d) + a))",
 }
 # Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
 OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")
@@ -254,7 +328,7 @@ KINKS: dict[str, str] = {
     "where": "of the value that is chosen, never of the condition",
 }
 
-# What depends on the integer type that an output stores, `{1}`: outermost in the formula of that output.
+# What depends on the type that an output stores, spelled behind the arguments: outermost in the formula of that output.
 CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("saturate", "i", "i", "::saturated<{1}>({0})", 'row.saturated({0}, "{1}")',
               r"\operatorname{{saturate}}_{{{1}}}({0})",
@@ -270,6 +344,10 @@ CONVERSIONS: dict[str, Intrinsic] = _table(
     Intrinsic("clz", "i", "i", "::clz<{1}>({0})", 'row.clz({0}, "{1}")', r"\operatorname{{clz}}({0})",
               "how many of the bits that the output's type has are 0 above the first that is 1: all of 0", exact=True,
               header="data.cuh"),
+    Intrinsic("stochastic", "ri", "r", "::stochastic<{2}>({0}, {1})", 'row.stochastic({0}, {1}, "{2}")',
+              r"\operatorname{{stochastic}}_{{{2}}}({0},\, {1})",
+              "a neighbour in the output's float type: the one away from 0 where the 32 random bits, times 2^-32, are "
+              "below the share of the way that x has gone to it; NaN gives NaN", exact=True, header="random.cuh"),
 )
 
 TRANSCENDENTAL = frozenset(name for name, row in INTRINSICS.items() if not row.exact)
@@ -318,6 +396,8 @@ INSTEAD: dict[str, str] = {
     "sub": "`a - b`",
     "mul": "`a * b`",
     "div": "`a / b`",
+    **dict.fromkeys(("scan", "prefix_sum", "accumulate"), "`cumsum(x, along=d)`"),
+    "cumlogsumexp": "`logcumsumexp(x, along=d)`",
     "len": "`count(over=d)`",
     "numel": "`count(over=d)`",
     "size": "`count(over=d)`",
@@ -337,18 +417,16 @@ INSTEAD: dict[str, str] = {
 
 # What is not in the language at all, and why: the help of an error.
 ABSENT: dict[str, str] = {
-    **dict.fromkeys(
-        ("cumsum", "cumprod", "cummax", "cummin", "scan", "prefix_sum", "logcumsumexp", "diff"),
-        "scans are not in the language: a reduction such as `sum(x, over=d)` gives one value for each row",
-    ),
+    "diff": "nothing in the language moves elements: a formula is written for one element",
     **dict.fromkeys(
         ("sort", "argsort", "topk", "median", "quantile", "mode", "unique", "roll", "flip", "gather", "take", "shift"),
         "nothing in the language sorts or moves elements: a formula is written for one element",
     ),
     **dict.fromkeys(
-        ("rand", "randn", "random", "uniform", "normal", "dropout", "bernoulli"),
-        "the language has no random numbers: give them as an input",
+        ("rand", "random", "dropout", "bernoulli"),
+        "a random number follows from a seed, an offset and an index: `random_uniform(seed, offset, index)`",
     ),
+    "randn": "a random number follows from a seed, an offset and an index: `random_normal(seed, offset, index)`",
     **dict.fromkeys(
         ("matmul", "dot", "einsum", "conv", "transpose", "reshape", "broadcast", "expand"),
         "a formula is written for one element; the dimensions of operands say how it spreads over arrays",

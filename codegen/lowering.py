@@ -12,6 +12,7 @@ from enum import Enum, auto
 from math import copysign
 
 from skuda.codegen.expr import parse_alone
+from skuda.codegen.intrinsics import HALVED
 from skuda.codegen.nodes import DIM, INT, REAL, Node, Scope
 
 
@@ -37,6 +38,8 @@ class Lowering:
         pattern: in the formula language. It names x, y, u: values; s, low, high, ...: see `once`; d: a dimension.
         becomes: in C++. `{x}` is the value of a name, `{x_type}` its element type, `{object}` the object of `holder`.
             `FAST` is the form that is wanted; `usual`, of a row, the flag that becomes false where that does not hold.
+            `{precision}` is the type letter that the pattern's function is as precise as, after a comma, and
+            `{precise}` is `_as`, if it names one.
         sites: where it holds.
         once: the names that the elements of a run (of a row) must share.
         each: the names that must differ between them.
@@ -64,6 +67,7 @@ class Lowering:
         return self.holder.partition("<")[0]
 
 
+PRECISION = "precision"  # the key of the function in a pattern that names what it is as precise as
 _STEPS = "clamp(round_to_int(x / s), low, high)"
 _BOUNDS = ("s", "low", "high")
 _IN_RANGE = "RowSteps<C, {x_type}, {small}>"
@@ -88,9 +92,9 @@ LOWERINGS = (
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # What is computed in a quick form first.
-    Lowering("x / (1 + exp(u))", "logistic_quotient<FAST, {x_type}>({x}, {u}, usual)", ROW, each=("x", "u"),
-             finite_with=("x", "u")),
-    Lowering("exp(x)", "row_exponential<FAST>({x}, usual)", ROW, each=("x",)),
+    Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
+             each=("x", "u"), finite_with=("x", "u")),
+    Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
     # Extremes of what is finite: whether elements are is asked of a group of them.
     Lowering("max(where(isfinite(x), abs(x), 0), over=d)", "LargestMagnitude", (Site.REDUCTION, Site.EXTREME)),
@@ -149,6 +153,8 @@ def _fits(pattern: Node, node: Node, found: dict[str, Node]) -> bool:
         return found.setdefault(pattern.text, node) == node
     if pattern.op == "number":
         return node.op == "number" and _signed(pattern) == _signed(node)
+    if pattern.op == node.op and node.op in HALVED:
+        found[PRECISION] = node
     return (
         pattern.op == node.op
         and len(pattern.args) == len(node.args)

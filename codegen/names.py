@@ -10,10 +10,11 @@ from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
 from skuda.codegen.nodes import PLACED
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import FORM
+from skuda.model.operation import AS, FORM
 from skuda.names import PUBLIC
 
 LONGEST = 64  # letters of a name
+LONGEST_OF_FORM = 96  # letters of the name of a form of a row
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
 
 # Words of C++ and of the generated sources that a name must not be; Python's own are in `keyword`.
@@ -49,11 +50,12 @@ def check_name(name: Text, diagnostics: Diagnostics) -> bool:
             name.place, f"an operation's name cannot end with `_{tail}`", "kernel symbols add that part"
         )
         return False
-    if FORM in f"{name.value}_":
-        message = f"an operation's name cannot have `{FORM}` in it"
-        help = "so is called what a row is without an optional input"
-        diagnostics.error(name.place, message, help)
-        return False
+    forms = {FORM: "what a row is without an optional input", AS: "what a row is for a word of a choice"}
+    for part, what in forms.items():
+        if part in f"{name.value}_":
+            message = f"an operation's name cannot have `{part}` in it"
+            diagnostics.error(name.place, message, f"so is called {what}")
+            return False
     return True
 
 

@@ -14,6 +14,7 @@ CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
 SMALLEST = "smallest"  # of a type: takes a type letter, or C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
+SCAN = REDUCE + "scan "  # before that of a scan
 POSITION = "position"  # of an element along a dimension: `position(d)`
 PLACED = f"{POSITION}_of_"  # before the dimensions in the name of the operand that such a position is
 
@@ -24,8 +25,8 @@ class Node:
 
     Attributes:
         op: "number", "name", an operator (`+`, `neg`, `<=`, `and`, ...), the name of an intrinsic; `reduce max` and
-            the like; "count", the number of elements that a reduction is over; "stored", a value as an output
-            holds it; "smallest", the least positive value of a type.
+            the like, and of scans (`reduce scan cumsum reverse`); "count", the number of elements that a reduction is
+            over; "stored", a value as an output holds it; "smallest", the least positive value of a type.
         args: the operands.
         kind: REAL, INT, BOOL, or DIM.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
@@ -33,6 +34,8 @@ class Node:
         text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the
             element type of what is stored or converted, the type whose smallest value it is, or `WRAPS`.
         place: where it stands in the spec; no part of its identity.
+        precise_as: of an intrinsic, the type letter that it is as precise as, in a row whose stores need no more; empty
+            where that is C. No part of its identity, for a row has one.
     """
 
     op: str
@@ -42,6 +45,7 @@ class Node:
     bits: int = 0
     text: str = ""
     place: Place | None = field(default=None, compare=False, repr=False)
+    precise_as: str = field(default="", compare=False, repr=False)
 
     def __hash__(self) -> int:
         """Of all but the place; found once, as a value may be as deep as a formula."""
@@ -63,6 +67,15 @@ class Node:
         for argument in self.args:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
+
+    def scans(self) -> list[Node]:
+        """The scans among these."""
+        return [each for each in self.reductions() if each.is_scan]
+
+    @property
+    def is_scan(self) -> bool:
+        """Whether it is a scan: a reduction that has a value for each element."""
+        return self.op.startswith(SCAN)
 
     def counts(self) -> list[Node]:
         """The counts of elements in it, outside of means too."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.codegen.nodes import BOOL, REAL, Node
+from skuda.codegen.onnx_random import RandomNumbers
 from skuda.model.dtypes import DType
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ LACKING = {
     "cbrt": "ONNX has no cube root",
     "atan2": "ONNX has no arctangent of two arguments",
     "hypot": "ONNX has none, and a square leaves the range",
+    "erfinv": "ONNX has no inverse of Erf",
+    "lgamma": "ONNX has no gamma function",
+    "digamma": "ONNX has no gamma function",
+    "nextafter": "no operator of ONNX gives the bits of a float",
+    "ldexp": "ONNX has none, and a power of two may leave the range where its product does not",
+    "stochastic": "no operator of ONNX gives the exponent of a float",
     "popcount": "no operator of ONNX counts bits",
     "clz": "no operator of ONNX counts bits",
 }  # fmt: skip
@@ -45,7 +52,7 @@ _ERFC = (
 )  # fmt: skip
 
 
-class Intrinsics:
+class Intrinsics(RandomNumbers):
     """Prints calls: a method for each intrinsic, which takes its node and the values of its arguments.
 
     Args:

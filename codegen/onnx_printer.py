@@ -23,6 +23,7 @@ from skuda.codegen.onnx_operators import Operators
 from skuda.codegen.onnx_reductions import Reductions
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.errors import Unsupported
 from skuda.frameworks.placing import Placing
 from skuda.model.dtypes import DTYPES, DType
@@ -51,6 +52,8 @@ def lacking(program: Program) -> str | None:
         for part in node.reductions():
             if part.text.partition("/")[2] and part.op.removeprefix(REDUCE).startswith("arg"):
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
+            if part.is_scan and REDUCTIONS[part.op.removeprefix(REDUCE)].joins != "sum":
+                return f"`{REDUCTIONS[part.op.removeprefix(REDUCE)].function}`: of scans, ONNX has that of sums alone"
             if part.op == REDUCE + "prod" and part.kind == INT:
                 return "`prod` of integers: ONNX says nothing of a product beyond 64 bits, and ONNX Runtime cuts it"
     return None
@@ -62,7 +65,7 @@ def same_bits(program: Program) -> bool:
     if not all(INTRINSICS[name].exact for name in called):
         return False
     ordered = (REDUCE + "sum", REDUCE + "prod")
-    return not any(part.op in ordered and part.kind == REAL for part in program.reductions)
+    return not any((part.op in ordered or part.is_scan) and part.kind == REAL for part in program.reductions)
 
 
 class Printer:
@@ -306,6 +309,8 @@ class Printer:
         if node.text.startswith(PLACED):
             return self._position(node)
         value = self.placing.values[node.text]
+        if node.kind == BOOL:
+            return self.constant(value, np.bool_)
         return self.real(value) if node.kind == REAL else self.whole(int(value))
 
     def _position(self, node: Node) -> Any:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.reductions import REDUCTIONS, Scan
 from skuda.model.operation import Over
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Reductions:
         if argument.kind == BOOL:
             value = self.printer.cast(value, np.int32)
         axes = sorted(axis for name in over.dims for axis in self.printer.placing.axes[name])
+        if node.is_scan:
+            return self._sums(value, axes, REDUCTIONS[how])
         keep = 1
         if over.block:
             value, axes, keep = self._in_blocks(value, how, argument.kind, axes[0], over)
@@ -59,6 +62,20 @@ class Reductions:
             if signs and how in ("max", "min"):
                 found = self._signed(how, found, value, axes, keep)
         return self.printer.cast(found, np.bool_) if argument.kind == BOOL else found
+
+    def _sums(self, value: Any, axes: list[int], scan: Scan) -> Any:
+        """The sum of each element and those before it, along all the axes."""
+        kept = [axis for axis in range(self.printer.placing.rank) if axis not in axes]
+        options = {"exclusive": int(scan.exclusive), "reverse": int(scan.reverse)}
+        if len(axes) == 1:
+            return self.emit("CumSum", value, self.printer.constant(axes[0], np.int64), **options)
+        order = [*kept, *axes]
+        moved = self.emit("Transpose", value, perm=order) if order != sorted(order) else value
+        rows = self.emit("Flatten", moved, axis=len(kept))
+        found = self.emit("CumSum", rows, self.printer.constant(1, np.int64), **options)
+        found = self.emit("Reshape", found, self.emit("Shape", moved))
+        back = [order.index(axis) for axis in range(len(order))]
+        return self.emit("Transpose", found, perm=back) if order != sorted(order) else found
 
     def _reduced(self, how: str, value: Any, argument: Node, axes: list[int], keep: int) -> Any:
         found = self._over(_OPERATORS[how], value, axes, keep)

@@ -43,6 +43,7 @@ FUNCTIONS = ChainMap(OPERATORS, CONVERSIONS, INTRINSICS)  # what has a row with 
 _FLOAT, _NUMBERS, _ALL = frozenset({"float"}), frozenset({"float", "int"}), frozenset({"float", "int", "bool"})
 _OF_C = dict.fromkeys(("+", "-", "*", "neg", "//", "%", "abs", "sign", "sum", "prod"), _NUMBERS)
 _OF_C |= dict.fromkeys(("min", "max", "clamp", "argmax", "argmin"), _NUMBERS)
+_OF_C |= dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin"), _NUMBERS)
 _OF_C |= dict.fromkeys(("<", "<=", ">", ">=", "==", "!=", "where", "any", "all"), _ALL)
 _OF_C |= dict.fromkeys(("&", "|", "^", "~"), frozenset({"int", "bool"}))
 _OF_C |= dict.fromkeys(("<<", ">>"), frozenset({"int"}))

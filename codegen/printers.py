@@ -6,7 +6,7 @@ every target.
 
 from __future__ import annotations
 
-from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS
+from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, HALVED, INTRINSICS
 from skuda.codegen.nodes import PLACED, POSITION, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
@@ -44,10 +44,10 @@ class Printer:
         if node.op == "number":
             return self.number(node)
         if node.op in INTRINSICS or node.op in OPERATORS:
-            spelling = getattr((INTRINSICS if node.op in INTRINSICS else OPERATORS)[node.op], self.target)
+            spelling = self.spelling(node)
             return spelling.format(*(self.text(argument) for argument in node.args))
         if node.op in CONVERSIONS:
-            return getattr(CONVERSIONS[node.op], self.target).format(self.text(node.args[0]), node.text)
+            return getattr(CONVERSIONS[node.op], self.target).format(*map(self.text, node.args), node.text)
         if node.op.startswith(REDUCE):
             return self.reduction(node)
         if node.op == "count":
@@ -61,6 +61,10 @@ class Printer:
         left, right = node.args
         # a - (b - c) and a / (b / c) keep their parentheses, and so does a + (b + c): it rounds otherwise
         return f"{self.text(left, own)} {sign} {self.text(right, own + 1)}"
+
+    def spelling(self, node: Node) -> str:
+        """How the target calls an intrinsic, or what the table of operators has."""
+        return getattr((INTRINSICS if node.op in INTRINSICS else OPERATORS)[node.op], self.target)
 
     def name(self, node: Node) -> str:
         """An operand or attribute."""
@@ -100,10 +104,13 @@ class NumpyPrinter(Printer):
         return self.reduced[node]
 
     def count(self, node: Node) -> str:
-        return "row.count" if self.reduced else COUNTED
+        return "row.count" if node.text in {each.text for each in self.reduced} else COUNTED
 
     def smallest(self, node: Node) -> str:
         return f'row.smallest("{node.text}")'
+
+    def spelling(self, node: Node) -> str:
+        return INTRINSICS[node.op].spelled("numpy", node.precise_as) if node.op in HALVED else super().spelling(node)
 
     spelled = {"and": "&", "or": "|", "not": "~", "neg": "-"}
     # & and | bind tighter than comparisons, so comparisons inside them need parentheses; & tighter than |
@@ -197,7 +204,7 @@ class SpecPrinter(Printer):
 
     def reduction(self, node: Node) -> str:
         over = f"({node.text})" if "," in node.text else node.text
-        return f"{node.op.removeprefix(REDUCE)}({self.text(node.args[0])}, over={over})"
+        return REDUCTIONS[node.op.removeprefix(REDUCE)].call(self.text(node.args[0]), over)
 
     def number(self, node: Node) -> str:
         return node.text  # as a row spells it

@@ -6,11 +6,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.element_types import APART
-from skuda.codegen.intrinsics import COMMON_HEADER
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.reductions import REDUCTIONS
-from skuda.model.operation import COMPUTE, Operand, Operation, Over, Reduced
+from skuda.model.operation import COMPUTE, Choice, Operand, Operation, Over, Reduced
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,11 @@ class Program:
         return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
 
     @property
+    def scans(self) -> tuple[Node, ...]:
+        """The scans among these."""
+        return tuple(each for each in self.reductions if each.is_scan)
+
+    @property
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
@@ -77,6 +82,7 @@ class Program:
         formulas, reductions = self.written_out, self.reductions
         if (
             len({r.text for r in reductions}) != 1
+            or self.scans
             or op.block
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
@@ -115,10 +121,13 @@ class Program:
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
         rows = [FUNCTIONS[name] for name in called]
         found = {row.header or COMMON_HEADER for row in rows if row.header or row.common}
+        if self.operation.analysis.precise_as:
+            found = {HALF_HEADERS.get(header, header) for header in found}
         wraps = any(part.text == WRAPS for node in self.formulas.values() for part in node.parts())
         op = self.operation
         words = {op.word(operand, types) for types in op.combinations for operand in op.operands}
         apart = bool(words & {*APART}) or any(loaded(op, operand.element) != operand.element for operand in op.operands)
+        found |= {REDUCTIONS[scan.op.removeprefix(REDUCE)].header for scan in self.scans} - {""}
         return found | ({HEADER} if wraps or apart else set())
 
     @property
@@ -229,6 +238,7 @@ class Row:
     Attributes:
         optional: inputs that may be left out, and the number that each then is.
         forms: the operations of its own that it is without one of them and those after it.
+        choice: the attribute by whose word a call selects a form; `chosen`: the forms for the words beside the default.
         by_default: whether its gradients are derived because it says nothing of them.
     """
 
@@ -241,7 +251,14 @@ class Row:
     source: str = ""
     optional: Mapping[str, int | float] = field(default_factory=dict)
     forms: Mapping[str, Row] = field(default_factory=dict)
+    choice: Choice | None = None
+    chosen: Mapping[str, Row] = field(default_factory=dict)
     by_default: bool = False
+
+    @property
+    def every(self) -> tuple[Row, ...]:
+        """The row and its forms."""
+        return (self, *self.forms.values(), *(each for form in self.chosen.values() for each in form.every))
 
     @property
     def programs(self) -> tuple[Program, ...]:

@@ -14,7 +14,7 @@ from itertools import product
 
 import numpy as np
 
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.nodes import INT, PLACED, REDUCE, Node
 from skuda.codegen.operators import OPERATORS, WRAPS
 from skuda.codegen.reductions import LENGTH_BITS, REDUCTIONS
@@ -205,9 +205,12 @@ class Ranges:
             zero = Range((number(0),), (number(0),))  # NaN's
             lower, upper = self._below_both(whole, zero), self._above_both(whole, zero)
             return Range((*lower, number(-_ROUNDED)), (*upper, number(_ROUNDED)))
-        if node.op in CONVERSIONS:
+        if node.op in CONVERSIONS and node.kind == INT:
             word = DTYPES[self.types.get(node.text, node.text)]
             return Range((number(word.lowest),), (number(word.highest),))
+        if node.op in INTRINSICS and INTRINSICS[node.op].gives:
+            word = DTYPES[INTRINSICS[node.op].gives]
+            return _between(word.lowest, word.highest)
         if node.op.startswith(REDUCE) and node.kind == INT:
             return self._reduced(node, args[0])
         return _ANY if node.kind == INT else Range()
@@ -270,10 +273,10 @@ class Ranges:
         most = 1 << LENGTH_BITS
         if reduction.gives_index:
             return Range((number(0),), (number(most - 1),))
-        if reduction.name == "sum":
+        if reduction.joins == "sum":
             low, high = self._interval(of)
             return Range((number(min(0, low * most)),), (number(max(0, high * most)),))
-        if reduction.name == "prod":
+        if reduction.joins == "prod":
             return _ANY
         along = set(node.text.partition("/")[0].split(", "))
 
@@ -281,6 +284,8 @@ class Ranges:
             return not any({d.partition("/")[0] for d in name.dims} & along for name, _ in bound.terms)
 
         low, high = self._interval(of)
+        if node.is_scan and reduction.exclusive:
+            return _ANY  # of nothing it is the least integer, or the greatest
         return Range(
             (*filter(constant, of.lower), number(low)), (*filter(constant, of.upper), number(high))
         )

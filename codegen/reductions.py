@@ -1,11 +1,13 @@
 """The reductions: ONE table of what a formula may say `over=` dimensions, with the rule and every target's spelling.
 
 `mean` is a sum divided by the number of elements, so it is no row of its own; `count(over=d)` is that number.
+Scans stand below it: what a formula may say `along=` dimensions. A scan is a reduction of each element and those before
+it, so it is made of the whole row, as a reduction is, and has a value for each element.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from skuda.codegen.nodes import BOOL, INT, REAL
 from skuda.model.sum_order import INDEX_REDUCTIONS
@@ -38,12 +40,71 @@ class Reduction:
     @property
     def of_lowest_bits(self) -> bool:
         """Whether the lowest bits of its value follow from those of what is reduced."""
-        return self.name in ("sum", "prod")
+        return self.joins in ("sum", "prod")
+
+    @property
+    def joins(self) -> str:
+        """The reduction that gives each of its values."""
+        return self.name
 
     @property
     def gives_index(self) -> bool:
         """Whether its value is the index of an element within the row, an exact integer."""
         return self.name in INDEX_REDUCTIONS
+
+    @property
+    def heading(self) -> str:
+        """What a list of rules calls it."""
+        return f"{self.name} over"
+
+    def call(self, value: str, over: str) -> str:
+        """As a formula calls it, of a value over dimensions."""
+        return f"{self.name}({value}, over={over})"
+
+    def of_rows(self, value: str) -> str:
+        """As a reference calls it."""
+        return f"row.{self.numpy}({value})"
+
+
+@dataclass(frozen=True)
+class Scan(Reduction):
+    """One way to make a value for each element, of it and those before it.
+
+    Attributes:
+        exclusive: of those before it alone.
+        reverse: of it and those after it.
+        of: the reduction that gives each of the values; empty where none does.
+        header: what a source includes for `cuda`.
+    """
+
+    exclusive: bool = False
+    reverse: bool = False
+    of: str = ""
+    header: str = ""
+
+    @property
+    def joins(self) -> str:
+        return self.of
+
+    @property
+    def function(self) -> str:
+        """How a formula calls it, whatever the options."""
+        return self.name.split()[1]
+
+    @property
+    def options(self) -> str:
+        """Those that it has, as keywords of a call."""
+        return "".join(f", {name}=True" for name in OPTIONS if getattr(self, name))
+
+    @property
+    def heading(self) -> str:
+        return f"{self.name.removeprefix('scan ')} along"
+
+    def call(self, value: str, over: str) -> str:
+        return f"{self.function}({value}, along={over}{self.options})"
+
+    def of_rows(self, value: str) -> str:
+        return f"row.{self.function}({value}{self.options})"
 
 
 LENGTH_BITS = 40  # of the number of elements of a row: no memory holds more
@@ -74,4 +135,38 @@ REDUCTIONS: dict[str, Reduction] = {
 }  # fmt: skip
 MEAN = "mean"
 REDUCTION_NAMES = (*REDUCTIONS, MEAN)
+
+OPTIONS = ("exclusive", "reverse")  # keywords of scans, which are True or False
+_SCANS = (
+    Scan("scan cumsum", (REAL, INT), "Sum", "", r"\sum_{{{0}' \le {0}}} {1}",
+         f"reals are added {_ORDER}, integers exactly; of nothing 0", wider=LENGTH_BITS, of="sum"),
+    Scan("scan cumprod", (REAL, INT), "Product", "", r"\prod_{{{0}' \le {0}}} {1}",
+         f"reals are multiplied {_ORDER}, integers in 64 bits, within `wrap`; of nothing 1", wider=64, of="prod"),
+    Scan("scan cummax", (REAL, INT), "Largest", "", r"\max_{{{0}' \le {0}}} {1}",
+         "NaN from the first NaN on; +0 is above -0; of nothing the least value of C", of="max"),
+    Scan("scan cummin", (REAL, INT), "Smallest", "", r"\min_{{{0}' \le {0}}} {1}",
+         "NaN from the first NaN on; -0 is below +0; of nothing the greatest value of C", of="min"),
+    Scan("scan logcumsumexp", (REAL,), "LogSumExp", "", r"\ln \sum_{{{0}' \le {0}}} \exp {1}",
+         f"two are joined as max + log1p(exp(min - max)), {_ORDER}; of nothing -inf", header="scan_log.cuh"),
+)  # fmt: skip
+SCAN_NAMES = tuple(scan.function for scan in _SCANS)
+
+
+def _with_options(scan: Scan) -> list[Scan]:
+    """A scan with each choice of its options, which are part of the name that a node has."""
+    found = []
+    for exclusive in (False, True):
+        for reverse in (False, True):
+            name = scan_name(scan.function, exclusive, reverse)
+            latex = scan.latex.replace(r"\le", (r"\ge", r"\le", r">", "<")[2 * exclusive + (not reverse)])
+            found.append(replace(scan, name=name, latex=latex, exclusive=exclusive, reverse=reverse))
+    return found
+
+
+def scan_name(function: str, exclusive: bool, reverse: bool) -> str:
+    """What a node calls a scan with options."""
+    return " ".join(["scan", function, *["exclusive"] * exclusive, *["reverse"] * reverse])
+
+
+REDUCTIONS |= {each.name: each for scan in _SCANS for each in _with_options(scan)}
 COUNT = "count"  # of the elements of a row: takes `over=` alone

@@ -22,7 +22,7 @@ from skuda.codegen.row_program import RowProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.codegen.stubs import Stub
-from skuda.model.operation import SECTION, Analysis, Attribute, Operand, Operation, Over, Reduced
+from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand, Operation, Over, Reduced
 from skuda.model.records import Record
 from skuda.model.sku import Direction
 from skuda.schedules import table
@@ -51,7 +51,7 @@ def render(spec: Spec) -> dict[str, str]:
     stubs: list[Stub] = []
     for row in spec.rows:
         inputs = _row_inputs(row, spec)
-        every = [Described(each) for each in (row, *row.forms.values())]
+        every = [Described(each) for each in row.every]
         context = {"row": every[0].heading(spec.file_name), "programs": every[0].programs}
         files[PAGE.path.format(name=row.name)] = _rendered(PAGE, context, inputs)
         context["sections"] = [_section(each.row) for each in every]
@@ -63,7 +63,7 @@ def render(spec: Spec) -> dict[str, str]:
         context |= {"programs": programs, "whole": whole, "imports": imports_of(programs)}
         files[PLANS.path.format(name=row.name)] = _rendered(PLANS, context, inputs)
     names = tuple(row.name for row in spec.rows)
-    forms = {row.name: tuple(form.name for form in row.forms.values()) for row in spec.rows if row.forms}
+    forms = {row.name: tuple(form.name for form in row.every[1:]) for row in spec.rows if row.every[1:]}
     gradients = gradients_of(spec)
     context = {"rows": names, "forms": forms, "gradients": gradients, "origin": spec.file_name}
     listed = "\n".join((*names, *map(str, forms.values()), *gradients))
@@ -77,7 +77,7 @@ def render(spec: Spec) -> dict[str, str]:
 
 def gradients_of(spec: Spec) -> tuple[str, ...]:
     """The rows and forms that have a backward pass."""
-    every = [each for row in spec.rows for each in (row, *row.forms.values())]
+    every = [each for row in spec.rows for each in row.every]
     return tuple(row.name for row in every if row.backward is not None)
 
 
@@ -98,6 +98,9 @@ def _section(row: Row) -> Section:
     for program in programs:
         if not program.operation.analysis.over:
             found.add("elementwise.cuh")
+            continue
+        if program.operation.analysis.scans:
+            found |= {table.SCHEDULES[kernel].header for kernel in table.SCAN_KERNELS}
             continue
         kernels = ["row"] if program.passes else []
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
@@ -207,6 +210,7 @@ def _model_names(programs: Sequence[DescribedProgram]) -> list[str]:
     operations = [program.operation for program in programs]
     names = {"Analysis", "Operand", "Operation"}
     names |= {"Attribute" for op in operations if op.attributes}
+    names |= {"Choice" for op in operations if op.choice}
     names |= {"Over" for op in operations if op.analysis.over}
     names |= {"Reduced" for op in operations if op.analysis.split}
     names |= {"Requirement" for op in operations if op.requirements}
@@ -240,7 +244,7 @@ def _python(value) -> str:
         return f"Operand.each({', '.join(_python(f'{each.name}: {each.signature}') for each in value)})"
     if isinstance(value, tuple):
         return _listed([_python(each) for each in value])
-    if isinstance(value, (Attribute, Analysis)):
+    if isinstance(value, (Attribute, Analysis, Choice)):
         return f"{type(value).__name__}({', '.join(_arguments(value))})"
     if isinstance(value, Direction):
         return str(value)

@@ -28,12 +28,13 @@ from skuda.codegen.row_passes import (
     Value,
 )
 from skuda.codegen.value_names import UniqueNames, default_name, with_members
-from skuda.model.operation import COMPUTE, Attribute, Operand
+from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
 from skuda.schedules import abi
 from skuda.schedules.table import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
+HELD = "held."  # before the names of values of an element that passes hand on
 LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
 
 
@@ -59,6 +60,7 @@ class RowAnalysis:
         finite: the names of what tells whether values were finite, by names of reductions.
         called: names that the spec gives values.
         held: the values of an element that several passes use, with their names.
+        scanned: the scans: Values whose names are those of `held.` members that the kernel sets.
         row_values: outputs that have one value a row.
         early: the outputs that an earlier pass knows.
         passes: over the row, in order; the last one makes the outputs and may have no values.
@@ -72,7 +74,8 @@ class RowAnalysis:
         self.arrays, self.scalars = order.elements, order.scalars
         self.columns = tuple(o for o in order.shared if op.runs_along(o))
         self.parameters = tuple(o for o in order.shared if o not in self.columns)
-        self.values = tuple(a for a in op.attributes if a.name in op.analysis.attributes)
+        counted = (Attribute(COUNTED, COMPUTE),) if op.analysis.counted else ()
+        self.values = (*(a for a in op.attributes if a.name in op.analysis.attributes), *counted)
         self.elements = (*self.arrays, *self.columns)
         self._operands = frozenset(operand.name for operand in self.elements)
         self._names = UniqueNames(("count",))
@@ -94,6 +97,7 @@ class RowAnalysis:
         self.called = {_named(node, names): name for node, name in self.called.items()}
         wanted = self._wanted(formulas)
         self.held = self._held(wanted)
+        self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
         shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
         self.row_values, stored = self._row_values(shared, stored_names)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
@@ -104,7 +108,8 @@ class RowAnalysis:
 
     def _with_given(self, node: Node) -> Node:
         """A value in which what a row is given has the names of members."""
-        return with_members(node, {item.name: name for item, name in self.given.items()}, LENGTH)
+        given = {item.name: name for item, name in self.given.items()}
+        return with_members(node, given, LENGTH, str(self.operation.analysis.over))
 
     def _name(self, reduction: Node) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""
@@ -114,7 +119,11 @@ class RowAnalysis:
         _, how = _reduced(reduction)
         gives_index = how in INDEX_CLASSES
         word = reduction.op.removeprefix(REDUCE) if gives_index else default_name(how)
-        name = f"shared.{self._names.new(self.called.get(reduction, word))}"
+        if reduction.is_scan:
+            word = REDUCTIONS[reduction.op.removeprefix(REDUCE)].function
+            name = HELD + self._names.new(self.called.get(reduction, word))
+        else:
+            name = f"shared.{self._names.new(self.called.get(reduction, word))}"
         names[reduction] = Node("name", (), reduction.kind, reduction.dims, reduction.bits, name)
         levels[reduction] = 1 + max((levels[r] for each in reduction.args for r in each.reductions()), default=-1)
         if how in OF_FINITE:
@@ -126,7 +135,9 @@ class RowAnalysis:
         wanted: list[list[Value]] = [[] for _ in range(1 + max(levels.values()))]
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
-            wanted[level].append(Value(names[reduction].text, _named(node, names), how, None, reduction.kind))
+            scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
+            text = names[reduction].text
+            wanted[level].append(Value(text, _named(node, names), how, None, reduction.kind, scan=scan))
         wanted.append(
             [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
         )
@@ -189,7 +200,8 @@ class RowAnalysis:
         # So is what an earlier pass has computed of one: the registers are there, and it then takes its place.
         costly |= {part for whole in costly for part in whole.parts() if first.get(part, first[whole]) < first[whole]}
         held: dict[Node, str] = {}
-        names = UniqueNames()
+        taken = {value.name.removeprefix(HELD) for values in passes for value in values}
+        names = UniqueNames(taken)
 
         def outermost(part: Node) -> Node | None:
             if part in costly:

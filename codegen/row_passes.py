@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skuda.codegen.nodes import REAL, Node
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import REDUCTIONS, Scan
 from skuda.model.operation import Operand
 
 OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
@@ -39,6 +39,7 @@ class Value:
         operand: the output that it is.
         kind: of a reduction, the kind of its result.
         raw: the input that is reduced as it stands.
+        scan: of a scan, its row in the table of reductions.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Value:
     operand: Operand | None = None
     kind: str = ""
     raw: Operand | None = None
+    scan: Scan | None = None
 
     @property
     def asks_finite(self) -> bool:

@@ -53,6 +53,7 @@ class RowProgram(ProgramInCuda):
         row = self.row = RowAnalysis(program)
         self.struct = f"{self.name}_program"
         self._each = {o.name: o.element for o in row.elements} | dict.fromkeys(row.held.values(), "C")
+        self._each |= {value.name: CPP.get(value.kind, "C") for value in row.scanned}
         last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
         rows = () if self.operation.of_alternative else row.passes[:last]
         self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
@@ -67,17 +68,20 @@ class RowProgram(ProgramInCuda):
     @property
     def held_members(self) -> list[str]:
         """The values of an element that several passes use."""
-        return [f"C {_member(name)}" for name in self.row.held.values()]
+        found = [*dict.fromkeys(self.row.held.values(), "C").items()]
+        found += [(value.name, CPP.get(value.kind, "C")) for value in self.row.scanned]
+        return [f"{type} {_member(name)}" for name, type in found]
 
     @property
     def shared_members(self) -> list[str]:
         """What a row shares: its length, what it is given, what passes find, the outputs that it has one of."""
         row = self.row
         given = [(self.field(item).type, name) for item, name in row.given.items()]
-        found = [(CPP.get(value.kind, "C"), value.name) for each in row.passes[:-1] for value in each.values]
+        made = [value for each in row.passes[:-1] for value in each.values if value.scan is None]
+        found = [(CPP.get(value.kind, "C"), value.name) for value in made]
         flags = [("bool", name) for name in row.finite.values()]
-        made = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
-        return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *made]]
+        stored = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
+        return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *stored]]
 
     @property
     def inputs(self) -> list[str]:
@@ -126,7 +130,7 @@ class RowProgram(ProgramInCuda):
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
             "int STAGE": str(op.analysis.stage or ""),
-            "int LIVE_BITS": self.live_bits if self.passes else "",
+            "int LIVE_BITS": self.live_bits if self.passes and not self.row.scanned else "",
         }
         return [f"{name} = {text}" for name, text in values.items() if text]
 
@@ -155,10 +159,14 @@ class RowProgram(ProgramInCuda):
     def _made(self, value: Value, whole: bool) -> str:
         if value.operand is not None:
             return f"Store<{self.operation.outputs.index(value.operand)}>"
+        type = CPP.get(value.node.kind, "C")
+        if value.scan is not None:
+            options = [str(each).lower() for each in (value.scan.exclusive, value.scan.reverse)]
+            return f"Scan<{', '.join((value.how, type, _pointer(value.name, 'Held'), *options))}>"
         flag = _pointer(self.row.finite[value.name]) if value.asks_finite and not whole else ""
         raw = "" if value.raw is None else str(self.arrays.index(value.raw))
         more = [flag or "nullptr"] * bool(flag or raw) + [raw] * bool(raw)
-        return f"Reduce<{', '.join((value.how, CPP.get(value.node.kind, 'C'), _pointer(value.name), *more))}>"
+        return f"Reduce<{', '.join((value.how, type, _pointer(value.name), *more))}>"
 
     def _pass(self, each: Pass, name: str) -> PassText:
         row = self.row
@@ -175,7 +183,7 @@ class RowProgram(ProgramInCuda):
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
         members = printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
-        held = [*row.held.values()]
+        held = [*row.held.values(), *(value.name for value in row.scanned)]
         per_row = {f"shared.{o.name}" for o in row.parameters}
         given = {name for member in members for name in re.findall(r"shared\.\w+", member.value)}
         masks = {
@@ -204,8 +212,8 @@ def _member(name: str) -> str:
     return name.partition(".")[2]
 
 
-def _pointer(name: str) -> str:
-    return f"&Shared::{_member(name)}"
+def _pointer(name: str, struct: str = "Shared") -> str:
+    return f"&{struct}::{_member(name)}"
 
 
 def _mask(all: list[str], chosen: Iterable[str]) -> str:

@@ -9,18 +9,20 @@ from dataclasses import replace
 from skuda.codegen import derived
 from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
-from skuda.codegen.forms import form_name, of_backward, spelled, suffixes
-from skuda.codegen.formulas import Formulas
+from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, suffixes
+from skuda.codegen.formulas import Formulas, over_all
+from skuda.codegen.formulas import spelled as spelled_over
+from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.nodes import REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
-from skuda.codegen.reductions import COUNT
+from skuda.codegen.reductions import COUNT, MEAN
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, is_staged, stages
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Analysis, Operand, Operation, Over, Requirement
+from skuda.model.operation import Analysis, Choice, Operand, Operation, Over, Requirement
 from skuda.model.sku import Direction
 
 
@@ -33,7 +35,7 @@ class RowReader(Formulas):
         if "let" in self.fields:
             self.let_entries = self.mapping(self.fields["let"], "`let:`")
         kind = self.kind()
-        doc = " ".join([self.doc(), *([f"Without {self.lacking}."] if self.absent else [])])
+        doc = self.doc()
         self.types = self.shown = self.read_types()
         inputs = self.operands()
         if not self.places:
@@ -43,6 +45,8 @@ class RowReader(Formulas):
             self.dims.setdefault(dim.name, dim)
             self.meanings.setdefault(dim.name, "a dimension")
         attributes = self.last_axis(inputs, self.attributes())
+        doc += f" {self.choice.name.capitalize()}: {self.word}." if self.word and self.choice is not None else ""
+        doc += f" Without {self.lacking}." if self.absent else ""
         self.check_dims(inputs, attributes)
         self.lets = self.read_lets(inputs, attributes, self.let_entries)
         outputs, formulas = self.outputs("outputs", inputs, attributes)
@@ -63,6 +67,7 @@ class RowReader(Formulas):
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
+        used |= {self.choice.name} if self.choice is not None else set()
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
         backward, said = None, "backward" in self.fields
@@ -88,7 +93,47 @@ class RowReader(Formulas):
         forward = replace(forward, operation=replace(forward.operation, attributes=own))
         row = Row(self.name.value, kind, doc, forward, backward, self.place.line, "", self.optional)
         row = replace(row, by_default=backward is not None and not said)
-        return row if self.absent else derived.in_all_forms(replace(row, forms=self.forms(row)))
+        if self.absent:
+            return row
+        row = replace(row, forms=self.forms(row))
+        if self.choice is not None and not self.word:
+            row = self.with_choice(row)
+        row = derived.in_all_forms(row)
+        return row if self.word else as_stored(row)  # the row of all words decides for each
+
+    def with_choice(self, row: Row) -> Row:
+        """The row with the operations that it is for the other words of its choice."""
+        found: dict[str, Row] = {}
+        for word in self.choice.words:
+            if word == self.choice.default:
+                continue
+            diagnostics = Diagnostics(self.diagnostics.file_name, "")
+            name = Text(chosen_name(row.name, word), self.name.place, self.name.spots)
+            form = RowReader(
+                diagnostics, name, self.fields, self.functions, self.broken_functions, word=word
+            ).row()
+            mistake = diagnostics.first or (self.differs(row, form) if form is not None else None)
+            if mistake is not None:
+                called = f"{self.choice.name} = {word}"
+                self.error(self.places[self.choice.name], f"with `{called}`, {mistake[0]}", mistake[1])
+            elif form is not None:
+                found[word] = form
+        forms = tuple((word, found[word].name if word in found else row.name) for word in self.choice.words)
+        doc = "all elements of the output, or their mean or sum"
+        return replace(row, choice=Choice(self.choice.name, self.choice.default, forms, doc), chosen=found)
+
+    def differs(self, row: Row, form: Row) -> tuple[str, str] | None:
+        """What a call says of a form and not of the row, or of the row alone: message and help."""
+        pairs = [(row.forward, form.forward)]
+        if row.backward is not None and form.backward is not None:
+            pairs.append((row.backward, form.backward))
+        for whole, other in pairs:
+            names = [[each.name for each in (*p.operation.inputs, *p.operation.attributes)] for p in (whole, other)]
+            if names[0] != names[1] or whole.operation.options != other.operation.options:
+                said = [", ".join((*own, *p.operation.options)) for own, p in zip(names, (whole, other), strict=True)]
+                message = f"{whole.operation.function} reads {said[1]}, and {said[0]} otherwise"
+                return message, "forms of a choice are called alike: name the same inputs in their formulas"
+        return None
 
     def forms(self, row: Row) -> dict[str, Row]:
         """The operations that the row is without an optional input and those after it, by the first of them."""
@@ -99,7 +144,7 @@ class RowReader(Formulas):
             name = Text(form_name(row.name, absent), self.name.place, self.name.spots)
             numbers = {each: self.optional[each.name] for each in inputs if each.name in absent}
             reader = RowReader(
-                diagnostics, name, self.fields, self.functions, self.broken_functions, numbers, inputs
+                diagnostics, name, self.fields, self.functions, self.broken_functions, numbers, inputs, self.word
             )
             form = reader.row()
             if form is not None and form.by_default and self.lost(row, form) is not None:
@@ -168,6 +213,8 @@ class RowReader(Formulas):
                 place = self.texts[name].place if name in self.texts else self.place
                 message = f"`{name}` is the name of {what}"
                 self.error(self.places.get(name, place), message, "choose another name")
+        if self.how == MEAN:
+            self.spreads = {f"d_{output.name}": over_all(output) for output in self.elements}
         every = (*op.inputs, *op.outputs, *gradients)
         self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
@@ -263,7 +310,7 @@ class RowReader(Formulas):
         used = set().union(*(node.names() for _, node in formulas.values()))
         reductions = [reduction for _, node in formulas.values() for reduction in node.reductions()]
         over = {reduction.text for reduction in reductions}
-        counted = {count.text for _, node in formulas.values() for count in node.counts()} if not over else set()
+        counted = {count.text for _, node in formulas.values() for count in node.counts()} - over
         operation = Operation(
             name=self.name.value,
             category=kind.partition(".")[0],
@@ -286,7 +333,7 @@ class RowReader(Formulas):
                 over=Over.of(*over) if len(over) == 1 else None,
                 whole=whole_dims([node for _, node in formulas.values()]),
                 partial=partial_results(outputs, {name: node for name, (_, node) in formulas.items()}),
-                counted=Over.of(counted.pop()).dims if counted else (),
+                counted=Over.of(counted.pop()).dims if len(counted) == 1 and len(over) < 2 else (),
                 chained=bool(used & formulas.keys()),
                 asks_of=tuple(sorted(set().union(*(node.types() for _, node in formulas.values())))),
                 converts=any(node.op in CONVERSIONS for _, node in formulas.values()),
@@ -305,7 +352,8 @@ class RowReader(Formulas):
         )
         operation = analysed(operation, of_some=program.of_some)
         whole = analysed(
-            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated
+            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated,
+            scans=len(program.scans),
         )
         program = replace(program, operation=whole)
         if not is_staged(program):
@@ -323,7 +371,7 @@ class RowReader(Formulas):
 
     def with_lets(self, formula: str) -> str:
         """A formula's text with the lines of `let:` that it needs."""
-        absent = {operand.name: value for operand, value in self.absent.items()}
+        absent = self.replaced()
         formula = spelled(formula, absent)
         needed: list[str] = []
         for name in reversed(self.lets):
@@ -331,6 +379,11 @@ class RowReader(Formulas):
             if any(re.search(rf"\b{name}\b", each) for each in (formula, *needed)):
                 needed.insert(0, f"{name} = {text}")
         return formula + "".join(f", {'where' if not i else 'and'} {line}" for i, line in enumerate(needed))
+
+    def replaced(self) -> dict[str, int | float | str]:
+        """What stands in a formula's text in place of a name: the numbers of what is absent, shares of a mean."""
+        found: dict[str, int | float | str] = {operand.name: value for operand, value in self.absent.items()}
+        return found | {name: f"({name} / {COUNT}(over={spelled_over(over)}))" for name, over in self.spreads.items()}
 
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}

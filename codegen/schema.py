@@ -7,7 +7,7 @@ import json
 from skuda.codegen.declarations import CONSTANT, DERIVED, LET, NONE
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS
 from skuda.codegen.names import IDENTIFIER
-from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.model.dtypes import DTYPES
 
 
@@ -23,7 +23,7 @@ def _schema() -> dict:
     words = {"type": "string", "anyOf": [{"enum": list(DTYPES)}, {"pattern": "^[A-Z]$"}]}
     calls = ", ".join([*INTRINSICS, *CONVERSIONS])
 
-    def table(pattern: str, description: str) -> dict:
+    def table(pattern: str, description: str, names: str = names) -> dict:
         value = {"type": "string", "pattern": pattern}
         return {
             "type": "object",
@@ -36,10 +36,13 @@ def _schema() -> dict:
         r"^[\s\S]+$",
         "name: formula, for the formulas below. Reductions: "
         f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
-        f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`.",
+        f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`. Scans: "
+        f"{', '.join(f'{name}(x, along=d)' for name in SCAN_NAMES)}; `exclusive=True`, `reverse=True`.",
     )
-    gradients = table(rf"{formula}|^\s*(d_\w+|{CONSTANT}|{DERIVED})\s*$", "the gradients")
+    gradients = table(rf"{formula}|^\s*(d_\w+|{CONSTANT}|{DERIVED})\s*$", "the gradients", rf"^d_{IDENTIFIER.pattern}$")
     of_gradients = "name: formula, for the gradients alone: it may name outputs and their gradients too."
+    (formulas,) = gradients["patternProperties"].values()
+    gradients["patternProperties"] = {f"^(?!{LET}$){IDENTIFIER.pattern}$": formulas}
     gradients["properties"] = {LET: {**lets, "description": of_gradients}}
     row = {
         "type": "object",
@@ -70,7 +73,8 @@ def _schema() -> dict:
                 "after `= number` what it is where a call leaves it out.",
             ),
             "attrs": table(
-                r"^.+$", "name: type = default; types are a letter, i32, C, size, `axis of d`, or `axes of d`."
+                r"^.+$",
+                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction.",
             ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",

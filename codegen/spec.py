@@ -17,7 +17,7 @@ from skuda.codegen.library import functions_text
 from skuda.codegen.names import check_identifier, check_name
 from skuda.codegen.nodes import SMALLEST, Function
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.row_reader import RowReader
 from skuda.codegen.syntax import check_function
 from skuda.codegen.tree_reader import TreeReader
@@ -174,11 +174,12 @@ class _FileReader(TreeReader):
             if len(set(parts)) != len(parts):
                 self.error(head.place, f"`{match['name']}` has a parameter twice")
                 continue
-            reductions = (*REDUCTION_NAMES, COUNT, SMALLEST)
+            reductions = (*REDUCTION_NAMES, *SCAN_NAMES, COUNT, SMALLEST)
             intrinsics = (*INTRINSICS, *CONVERSIONS)
             if match["name"] in intrinsics or match["name"] in reductions or match["name"] in functions:
                 other = "an intrinsic" if match["name"] in intrinsics else "another function"
                 other = "a reduction" if match["name"] in REDUCTION_NAMES else other
+                other = "a scan" if match["name"] in SCAN_NAMES else other
                 other = "a word of the language" if match["name"] in (COUNT, SMALLEST) else other
                 self.error(
                     names[0].place, f"`{match['name']}` is already the name of {other}", "choose another name"

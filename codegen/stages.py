@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.intrinsics import CONVERSIONS, HALVED
 from skuda.codegen.nodes import CPP, INT, Node
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.row_analysis import saved_of
@@ -26,6 +26,8 @@ def is_staged(program: Program) -> bool:
     """Whether a program runs in stages: no block could hold what its reductions are over, and parts of that cannot be
     reduced apart at once."""
     overs = {r.text for node in program.formulas.values() for r in node.reductions()}
+    if program.scans:  # kernels of scans take rows that lie in any way
+        return False
     if len(overs) == 1 and not program.split_reductions:
         return not _in_rows(program.operation, overs.pop())
     return len(overs) > 1
@@ -53,7 +55,7 @@ def alternative_stages(program: Program) -> int:
     if _packs_apart(op):
         return 1
     packed = any(op.may_be_packed(o.element) for o in op.inputs)
-    if not named or not rows or op.analysis.split or op.analysis.chained or packed:
+    if not named or not rows or op.analysis.scans or op.analysis.split or op.analysis.chained or packed:
         return 0
     *before, last = _Splitter(replace(program, operation=analysed(op, alternative=1)))
     over, split = last.operation.analysis.over, last.operation.analysis.split
@@ -212,6 +214,7 @@ class _Splitter:
             partial=(),
             chained=bool(used & formulas.keys()),
             converts=converts,
+            precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
         )
         stage = Program(operation, formulas, texts, (), called)
         many = len(stage.reductions)
@@ -237,6 +240,7 @@ class _Splitter:
             requirements=(),
             optional=(),
             forms=(),
+            choice=None,
             same=(),
             analysis=replace(
                 op.analysis,

@@ -65,6 +65,9 @@ class Stub:
         array = next(operand.name for operand in op.inputs if not operand.scalar)
         known = {operand.name: first if operand.name == array else _operand(operand) for operand in op.inputs}
         known |= {attribute.name: _attribute(op, attribute) for attribute in op.attributes}
+        if op.choice is not None:
+            words = ", ".join(f'"{word}"' for word in op.choice.words)
+            known[op.choice.name] = f"Literal[{words}]"
         known |= dict.fromkeys([*op.asked.values(), "input_dtype"], "Element") | _OPTIONS
         parts = []
         for part in self.program.signature.split(", "):
@@ -108,5 +111,4 @@ def _operand(operand: Operand) -> str:
 
 
 def _attribute(operation: Operation, attribute) -> str:
-    number = "float" if operation.is_float(attribute.type) else "int"
-    return _ATTRIBUTES.get(attribute.type, number)
+    return _ATTRIBUTES.get(attribute.type, attribute.python(operation.is_float(attribute.type)))

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.intrinsics import ABSENT, CONSTANTS, CONVERSIONS, INSTEAD, INTRINSICS
 from skuda.codegen.nodes import POSITION, SMALLEST, Function
-from skuda.codegen.reductions import COUNT, REDUCTION_NAMES
+from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.yaml_tree import Text
 
 # What an author may mean by a character that no formula has.
@@ -134,7 +134,7 @@ def check_function(
     if tree is None:
         return
     used = set()
-    words = (*INTRINSICS, *CONVERSIONS, *CONSTANTS, *REDUCTION_NAMES, COUNT, SMALLEST, POSITION)
+    words = (*INTRINSICS, *CONVERSIONS, *CONSTANTS, *REDUCTION_NAMES, *SCAN_NAMES, COUNT, SMALLEST, POSITION)
     known = [*function.parameters, *functions, *broken, *words]
     for node in ast.walk(tree):
         if isinstance(node, ast.Name):

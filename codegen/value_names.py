@@ -9,6 +9,7 @@ from itertools import count
 
 from skuda.codegen.nodes import Node
 from skuda.codegen.reductions import COUNT
+from skuda.model.operation import COUNTED
 
 _WORDS = {"+": "sum", "-": "difference", "*": "product", "/": "quotient", "neg": "negative", "stored": "rounded"}
 _WORDS |= {"where": "chosen", "exp": "exponential", "log": "logarithm"}
@@ -37,12 +38,13 @@ class UniqueNames:
         return name
 
 
-def with_members(node: Node, members: Mapping[str, str], length: Node) -> Node:
-    """A value in which some names are those of members (`shared.scale`), and a number of elements is `length`."""
+def with_members(node: Node, members: Mapping[str, str], length: Node, over: str = "") -> Node:
+    """A value in which some names are those of members (`shared.scale`), and a number of elements is `length`; of rows
+    along `over`, that of anything else is a member."""
 
     def member(each: Node) -> Node | None:
         if each.op == COUNT:
-            return length
+            return length if each.text == over else replace(length, text=members.get(COUNTED, length.text))
         return replace(each, text=members[each.text]) if each.op == "name" and each.text in members else None
 
     return node.replaced(member)

@@ -45,6 +45,7 @@ GROUPED_BLOCKS = (48, 64, 100)
 TILED_MANY = ((), (160,), (37,), (9, 71), (160, 144))
 TILED_SINGLE = (144, 131, 9)
 TILED_LAYOUTS = ("crossed", "permuted")
+DOWN_LAYOUTS = ("permuted", "turned", "crossed")
 SPLIT_LAYOUTS = (*LAYOUTS, "permuted", "turned")
 
 
@@ -102,7 +103,7 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:
-            plan._kernels.few_blocks = 0
+            plan._kernels.few_blocks = plan._kernels.few_rows = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -230,7 +231,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     rows = isinstance(entry.variant, table.RowVariant)
     clusters = isinstance(entry.variant, table.ClusterVariant)
     columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
-    return entry.variant in FOR_MANY or rows or clusters or columns, is_alternative(entry), rows
+    scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
+    return entry.variant in FOR_MANY or rows or clusters or columns or scans, is_alternative(entry), rows
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
@@ -253,9 +255,16 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
             lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         outer, single = ((2,), ()), (2, 1)
     else:
-        most = variant.elements if variant.keep or variant.threads < 1024 else 1 << 16
+        reread = isinstance(variant, table.RowVariant) and not variant.keep and variant.threads >= 1024
+        most = 1 << 16 if reread else variant.elements
         lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
         outer, single = ((3,), (), (2, 2), (37,)), (3,)
+        if isinstance(variant, table.ScanVariant):
+            most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
+            unbounded = variant.walkers > 1 or variant.tiles > 1
+            most = 40_000 if variant.parts else most
+            long = (70_008, 2 * most + 3, 70_003, 6149) if unbounded else (most, most - 3)
+            lengths = (*long, most // 2 + 8, most // 4 + 16, 9, 1)
     along, block = operation.along, operation.block
     if block:
         return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
@@ -288,7 +297,8 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     tiled = variant is TILE
     split = isinstance(variant, table.SplitVariant) or is_alternative(registry.entry_of(sku))
     chosen: list[tuple] = []
-    layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else LAYOUTS
+    down = isinstance(variant, table.ScanVariant) and variant.walkers
+    layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
     layouts = GROUPED_LAYOUTS if variant is table.GROUPS else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
         layouts = ("permuted", *LAYOUTS) if variant is table.COLUMNS else layouts

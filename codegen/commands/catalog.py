@@ -6,7 +6,7 @@ import argparse
 import textwrap
 from collections import defaultdict
 
-from skuda.codegen.commands import loaded
+from skuda.codegen.commands import loaded, summary
 from skuda.launch import registry
 from skuda.model.operation import Operation
 from skuda.model.sku import KernelSku
@@ -30,6 +30,9 @@ def add_parser(subparsers) -> None:
     parser.add_argument(
         "--functions", action="store_true", help="list the functions that a formula of any spec may call instead"
     )
+    parser.add_argument(
+        "--summary", action="store_true", help="count rows, plans, types and kernels by category instead"
+    )
     loaded.add_argument(parser)
     parser.set_defaults(handler=run)
 
@@ -50,7 +53,7 @@ def run(args: argparse.Namespace) -> int:
         for name in catalog.modules
     ]
     chosen = [row for row in found if args.filter in row[0].name or row[0].category.startswith(args.filter)]
-    kernels = _kernels()
+    kernels = kernels_by_operation()
     if args.skus:
         for operations in chosen:
             for operation in operations:
@@ -60,6 +63,11 @@ def run(args: argparse.Namespace) -> int:
     if not chosen:
         print(f"no operation has {args.filter!r} in its name, and no kind starts with it")
         return 1
+    if args.summary:
+        lines = summary.summary(chosen, kernels)
+        _print_table([summary.HEADS, *lines], [[] for _ in range(len(lines) + 1)])
+        print("\n".join(textwrap.wrap(summary.EXPLANATION, WIDTH)))
+        return 0
     _print_table(
         [_HEADS, *(_cells(row, sum(len(kernels[id(operation)]) for operation in row)) for row in chosen)],
         [[], *map(_details, chosen)],
@@ -67,7 +75,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _kernels() -> dict[int, list[KernelSku]]:
+def kernels_by_operation() -> dict[int, list[KernelSku]]:
     """The kernels of each operation, by its id: an operation holds dicts, which have no hash."""
     kernels = defaultdict(list)
     for sku in registry.skus():

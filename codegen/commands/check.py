@@ -92,7 +92,7 @@ def _unverified(args: argparse.Namespace, spec: Spec) -> int:
     from skuda.verification.findings import State
 
     records = Records(args.out.resolve())
-    programs = [program for row in spec.rows for each in (row, *row.forms.values()) for program in each.programs]
+    programs = [program for row in spec.rows for each in row.every for program in each.programs]
     programs += [stage for program in programs for stage in stages(program)]
     wanted = kernels(program.operation for program in programs)
     for line in verified.complaints(records, wanted, args.full):

@@ -13,7 +13,7 @@ from skuda.codegen.commands import carry, growth, options
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile, InvalidProblem
 from skuda.launch.registry import Catalog, catalogs
-from skuda.model.operation import FORM
+from skuda.model.operation import row_of
 from skuda.model.sku import Direction, split_symbol
 from skuda.verification import summary
 from skuda.verification.evidence import Records, package_of
@@ -164,7 +164,7 @@ def page(records: Records, package: str) -> str:
         lines += ["| operation | kernels | calls | finite values | result | share of copy | run | source |"]
         lines += ["|---|---|---|---|---|---|---|---|"]
         for (function, source, run, verdict), results in _grouped(record).items():
-            name = source.removesuffix(".cu").partition(FORM)[0]  # the page of a row is that of its forms
+            name = row_of(source.removesuffix(".cu"))  # the page of a row is that of its forms
             where = f"{run.date}, driver {run.driver}, CUDA {run.cuda}"
             lines.append(
                 f"| [{function}](../{package}/docs/{name}.md) | {len(results)} | {sum(each.cases for each in results)} "

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from textwrap import dedent
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import REDUCTIONS, SCAN_NAMES
 
 # NumPy's name of an intrinsic -> its name in formulas.
 _NAMES = {
@@ -37,13 +37,13 @@ def rules(reference) -> dict[str, str]:
     tables' order.
     """
     called = {
-        call.func.id + " over" * bool(call.keywords)
+        " ".join([call.func.id, *[keyword.arg for keyword in call.keywords[1:]], *[k.arg for k in call.keywords[:1]]])
         for node in _nodes(reference).values()
         for call in ast.walk(node)
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
     }
     table = {name: row.rule for name, row in INTRINSICS.items()}
-    table |= {f"{name} over": row.rule for name, row in REDUCTIONS.items()}
+    table |= {row.heading: row.rule for row in REDUCTIONS.values()}
     return {name: rule for name, rule in table.items() if name in called and rule}
 
 
@@ -89,8 +89,9 @@ class _AsWritten(ast.NodeTransformer):
         if name == "row.stored":
             return self.visit(node.args[0])
         if name.startswith("row."):
-            over = ast.keyword("over", ast.Name(self.over))
-            return ast.Call(ast.Name(name.removeprefix("row.")), [self.visit(node.args[0])], [over])
+            name = name.removeprefix("row.")
+            over = ast.keyword("along" if name in SCAN_NAMES else "over", ast.Name(self.over))
+            return ast.Call(ast.Name(name), [self.visit(node.args[0])], [over, *node.keywords])
         node = self.generic_visit(node)
         arguments = [
             argument for argument in node.args if not (isinstance(argument, ast.Name) and argument.id == "C")

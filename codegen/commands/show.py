@@ -56,6 +56,7 @@ def run(args: argparse.Namespace) -> int:
     row = next(plan for plan in loaded.plans(catalog, row.row) if plan.operation.name == row.name).operation
     given = _given(row, args.types)
     forms = dict.fromkeys(plan.without(name) for plan in plans for name, _ in plan.operation.forms)
+    forms |= dict.fromkeys(form for plan in plans for _, form in _chosen(plan))
     records, every = Records(package_of(catalog)), kernels(plan.operation for plan in (*plans, *forms))
     report = [f"{row.name} ({row.category}): {row.doc}", f"evidence: {verified.summary(records, every)}"]
     for plan in plans:
@@ -129,6 +130,8 @@ def _sections(
     function = getattr(catalog.module(operation.row), called)
     yield "function", [f"{called}{inspect.signature(function)}"]
     yield "without optional inputs", _forms(plan)
+    if operation.choice is not None:
+        yield f"forms by {operation.choice.name}", [f"{word}: {form.operation.name}" for word, form in _chosen(plan)]
     stages = plan.stages if operation.analysis.stages else (plan,)
     written, rules = {}, {}
     for stage in stages:
@@ -164,6 +167,12 @@ def _forms(plan: type[Plan]) -> list[str]:
         given = ", ".join(f"{each} = {numbers[each]}" for each in later)
         lines.append(f"{given}: {plan.without(name).operation.function}")
     return lines
+
+
+def _chosen(plan: type[Plan]) -> list[tuple[str, type[Plan]]]:
+    """What runs for each word of its choice."""
+    choice = plan.operation.choice
+    return [(word, plan.chosen(word)) for word in choice.words] if choice is not None else []
 
 
 def _types(operation: Operation) -> list[str]:

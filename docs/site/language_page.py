@@ -10,6 +10,7 @@ import formulas
 from skuda.codegen import expr, syntax
 from skuda.codegen.intrinsics import (
     ABSENT,
+    ARGUMENTS,
     CONSTANTS,
     CONVERSIONS,
     DERIVATIVES,
@@ -18,12 +19,13 @@ from skuda.codegen.intrinsics import (
     KINKS,
     LIMITED,
     OF_REDUCTIONS,
+    OF_SCANS,
     STEPS,
     Intrinsic,
 )
 from skuda.codegen.nodes import POSITION, SMALLEST
 from skuda.codegen.operators import OPERATORS
-from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
+from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS, Scan
 from skuda.codegen.schema import schema_text
 from skuda.codegen.spec import library
 from skuda.model.dtypes import DTYPES
@@ -43,8 +45,8 @@ that never wraps, or a **boolean**. A **number** is a real or an integer, the sa
 
 def page() -> str:
     """The page, in Markdown."""
-    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _positions, _gradients, _constants,
-                _functions, _absent)  # fmt: skip
+    sections = (_keys, _types, _operators, _intrinsics, _conversions, _reductions, _scans, _positions, _gradients,
+                _constants, _functions, _absent)  # fmt: skip
     return "\n".join([_INTRODUCTION, *(line for section in sections for line in (*section(), ""))])
 
 
@@ -104,7 +106,7 @@ def _operators() -> Iterator[str]:
 
 
 def _call(row: Intrinsic) -> str:
-    names = ("x", "y", "z") if set(row.arguments) <= set("rn") or len(row.arguments) < 3 else ("condition", "a", "b")
+    names = ARGUMENTS.get(row.name, ("x", "y", "z"))
     return f"{row.name}({', '.join(names[: len(row.arguments)])})"
 
 
@@ -125,7 +127,7 @@ def _intrinsic(row: Intrinsic) -> tuple[str, ...]:
 
 def _conversions() -> Iterator[str]:
     yield "## Conversions at a store\n"
-    yield "Outermost in the formula of an integer output:\n"
+    yield "Outermost in the formula of an output, which says to which type. The first four convert integers:\n"
     yield from _table(("call", "rule"), ((f"`{_call(row)}`", row.rule) for row in CONVERSIONS.values()))
 
 
@@ -134,9 +136,19 @@ def _reductions() -> Iterator[str]:
     yield "A reduction makes one value of many and is a value like any other. It says what it is over: `over=d`,"
     yield "`over=(n, d)` for several dimensions at once, `over=d/group_size` for each block along d.\n"
     rows = [(f"`{name}(x, over=d)`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
-            for name, row in REDUCTIONS.items()]  # fmt: skip
+            for name, row in REDUCTIONS.items() if not isinstance(row, Scan)]  # fmt: skip
     rows.append((f"`{MEAN}(x, over=d)`", "", "the sum divided by the number of elements"))
     rows.append((f"`{COUNT}(over=d)`", "", "the number of elements, an exact integer"))
+    yield from _table(("call", "meaning", "rule"), rows)
+
+
+def _scans() -> Iterator[str]:
+    yield "## Scans\n"
+    yield "A scan makes a value for each element, of it and those before it in its row: `along=d`, or `along=(n, d)`,"
+    yield "in row-major order. `exclusive=True` leaves the element itself out, `reverse=True` begins at the end. All"
+    yield "scans of a direction run along the same dimensions, from the same end, beside no reductions.\n"
+    rows = [(f"`{row.call('x', 'd')}`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
+            for row in REDUCTIONS.values() if isinstance(row, Scan) and not row.options]  # fmt: skip
     yield from _table(("call", "meaning", "rule"), rows)
 
 
@@ -159,6 +171,7 @@ def _gradients() -> Iterator[str]:
     yield "0. An argument that lacks dimensions of the value gets the sum over these.\n"
     rules = {name: (f"`{name}({', '.join('abc'[: len(rows)])})`", rows) for name, rows in DERIVATIVES.items()}
     rules |= {f"reduce {name}": (f"`{name}(a, over=d)`", rows) for name, rows in OF_REDUCTIONS.items()}
+    rules |= {name: (f"`{REDUCTIONS[name].call('a', 'd')}`", (rule,)) for name, rule in OF_SCANS.items()}
     rows = [(call, "; ".join(f"`{rule}`" if rule else "0" for rule in each), KINKS.get(name, ""))
             for name, (call, each) in rules.items()]  # fmt: skip
     none = (f"`{name}`" for name in sorted(STEPS))

@@ -12,7 +12,10 @@ import formulas
 
 import examples
 from skuda.bench import targets
+from skuda.codegen.commands import summary
+from skuda.codegen.commands.catalog import kernels_by_operation
 from skuda.codegen.program import Row
+from skuda.launch import registry
 from skuda.model.sku import Direction, split_symbol
 from skuda.verification.evidence import Records
 from skuda.verification.findings import statements
@@ -24,6 +27,16 @@ _HEAD = re.compile(r"\A<!--.*?-->\n", re.DOTALL)
 def with_formulas(text: str) -> str:
     """A page with its formulas typeset, without the comment of a generated file."""
     return _MATH.sub(lambda found: formulas.block(found[1]), _HEAD.sub("", text))
+
+
+def _summary() -> Iterator[str]:
+    """What `skuda list --summary` prints."""
+    catalog = registry.catalogs()[0]
+    rows = [[plan.operation for plan in catalog.plans(name)] for name in catalog.modules]
+    lines = summary.summary(rows, kernels_by_operation())
+    heads = [head.lower() for head in summary.HEADS]
+    yield from (f"| {' | '.join(cells)} |" for cells in (heads, ["---"] * len(heads), *lines))
+    yield from ("", summary.EXPLANATION)
 
 
 class OperationPages:
@@ -112,7 +125,7 @@ class OperationPages:
         """The operations by category."""
         lines = ["# Operations", ""]
         lines += ["Each page has the formulas, types, rules at NaN, infinities and ties, a call that ran, the speed by"]
-        lines += ["shape, and what was compared on which GPU.", ""]
+        lines += ["shape, and what was compared on which GPU.", "", *_summary(), ""]
         for category, rows in self.categories.items():
             lines += [f"## {category.capitalize()}", "", "| operation | | gradient |", "|---|---|---|"]
             for row in rows:

@@ -224,6 +224,13 @@ _REDUCTIONS: dict[str, Callable[[torch.Tensor, tuple[int, ...]], torch.Tensor]] 
     "norm1": lambda x, axes: torch.linalg.vector_norm(x, 1, axes),
     "norm2": lambda x, axes: torch.linalg.vector_norm(x, 2, axes),
     "logsumexp": lambda x, axes: x.logsumexp(axes),
+    "cumsum": lambda x, axes: x.cumsum(_one(axes)),
+    "cumsum_backward": lambda x, axes: x.flip(axes).cumsum(_one(axes)).flip(axes),
+    "cumsum_reverse": lambda x, axes: x.flip(axes).cumsum(_one(axes)).flip(axes),
+    "cumprod": lambda x, axes: x.cumprod(_one(axes)),
+    "cummax": lambda x, axes: x.cummax(_one(axes)).values,
+    "cummin": lambda x, axes: x.cummin(_one(axes)).values,
+    "logcumsumexp": lambda x, axes: x.logcumsumexp(_one(axes)),
 }
 
 
@@ -249,7 +256,7 @@ def native(problem: Problem, tensors: Mapping[str, object]) -> Callable[[], obje
     case = problem.case
     name = case.operation.function
     if name in _REDUCTIONS:
-        return lambda: _REDUCTIONS[name](tensors["input"], case.reduced)
+        return lambda: _REDUCTIONS[name](tensors[case.operation.inputs[0].name], case.reduced)
     make = _NATIVE.get(name) or gradient_formulas.NATIVE.get(name)
     return make and make(case, tensors)
 

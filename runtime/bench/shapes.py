@@ -87,6 +87,7 @@ _ROWS = (
 )  # fmt: skip
 # Rows along the last axis that become a value each; their kernels differ less.
 _REDUCED_ROWS = (*_SHORT, ODD, LARGE, BATCH, Shape((256, 262144)))
+_SCANNED = (*_SHORT, ODD, LARGE, MISALIGNED, ONE_ROW, DECODE, Shape((256, 262144)))
 _GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
 _COLUMNS = (ODD, LARGE)
 _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
@@ -95,7 +96,9 @@ CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
 # Operations, or directions of such, whose kernels differ from another's by a step or two: measured at few shapes.
 ALIKE = frozenset(
-    """amin argmin norm1 std any all count_nonzero rms_normalize standardize
+    """cumsum_exclusive cumsum_reverse cumsum_backward cumprod cummax cummin logcumsumexp_backward
+    cumsum_exclusive_backward cumsum_reverse_backward
+    amin argmin norm1 std any all count_nonzero rms_normalize standardize
     amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
     mean_backward prod_backward
     dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
@@ -131,7 +134,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     names, space = reduced_names(operation), operation.space
     sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
     movable = any(attribute.axis_of in names for attribute in operation.attributes)
-    full = spans_output(operation)
+    full, scans = spans_output(operation), bool(operation.analysis.scans)
     if sizes:
         found = [(shape, sizes) for shape in _GROUPED]
     elif all(dim.name in names for dim in space):
@@ -139,10 +142,10 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     else:
         found = []
         if movable or space[-1].name in names:
-            found += [(shape, {}) for shape in (_ROWS if full else _REDUCED_ROWS)]
-        if (movable and not full) or space[-1].name not in names:
-            found += [(shape, {"axis": 0} if movable else {}) for shape in _COLUMNS]
-        if movable and not full:
+            found += [(shape, {}) for shape in (_SCANNED if scans else _ROWS if full else _REDUCED_ROWS)]
+        if (movable and (scans or not full)) or space[-1].name not in names:
+            found += [(shape, {"axis": 0} if movable else {}) for shape in (_COLUMNS[-1:] if scans else _COLUMNS)]
+        if movable and (scans or not full):
             found.append((FLAT, {}))
     for shape, attributes in found:
         yield Shape(_fitted(shape.extents, operation), shape.layout), attributes

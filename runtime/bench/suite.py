@@ -295,9 +295,9 @@ def _rows(
         wanted = shapes.AGAIN if every else shapes.CORE
     if all(operand.dims != operation.space for operand in operation.inputs):  # such layouts are of inputs
         wanted = {shape for shape in wanted if shape.layout not in (Layout.ROW_STRIDED, Layout.TRANSPOSED)}
-    least = sum(not dim.many for dim in operation.space)  # axes
+    axes = sum(not dim.many for dim in operation.space)
     for shape in SHAPES:
-        if shape in wanted and len(shape.extents) >= least:
+        if shape in wanted and len(shape.extents) >= axes:
             for attributes in _attributes(operation, shape, quick or again):
                 yield shape, attributes
 

@@ -69,8 +69,17 @@ template <typename How_, typename V, auto Member, auto Finite = nullptr, int Raw
   static constexpr int raw = Raw, output = -1;
 };
 template <int Output> struct Store {
-  static constexpr bool reduces = false;
+  static constexpr bool reduces = false, scans = false;
   static constexpr int output = Output;
+};
+
+// A scan. Member: of Held, its value at an element. EXCLUSIVE: without the element itself. REVERSE: from the row's end.
+template <typename How_, typename V, auto Member, bool EXCLUSIVE, bool REVERSE> struct Scan {
+  using How = How_;
+  using Value = V;
+  static constexpr bool reduces = false, scans = true, exclusive = EXCLUSIVE, reverse = REVERSE;
+  static constexpr auto member = Member;
+  static constexpr int output = -1;
 };
 
 // A reduction to an extreme of an input's elements as they are stored. How: finds it, where what is found is finite if

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
 from functools import lru_cache
 from importlib import resources
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
-from skuda.model.operation import FORM, Operation
+from skuda.model.operation import Operation
 from skuda.plans.plan import Plan
 
 if TYPE_CHECKING:
@@ -24,14 +23,14 @@ def plans(forms: bool = False) -> dict[str, type[Plan]]:
     """The plan classes of every operation in the catalogs that are loaded, by the names of their functions.
 
     Args:
-        forms: whether those without some inputs are among them.
+        forms: whether those without some inputs, and for words of a choice, are among them.
     """
     importlib.import_module(OWN)
     found = {}
     for catalog in registry.catalogs():
         for name in catalog.modules:
             for plan in catalog.plans(name):
-                if not plan.operation.analysis.stage and (forms or FORM not in plan.operation.name):
+                if not plan.operation.analysis.stage and (forms or plan.operation.name == plan.operation.row):
                     found.setdefault(plan.operation.function, plan)
     return found
 
@@ -76,10 +75,5 @@ def _programs(text: str, name: str) -> dict[tuple[str, str], Program]:
 
 
 def _by_key(rows: tuple[Row, ...]) -> dict[tuple[str, str], Program]:
-    forms = [form for row in rows for form in _with_forms(row)]
+    forms = [form for row in rows for form in row.every]
     return {_key(program.operation): program for form in forms for program in form.programs}
-
-
-def _with_forms(row: Row) -> Iterator[Row]:
-    yield row
-    yield from row.forms.values()

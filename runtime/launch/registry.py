@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from skuda.errors import UnknownSymbol, Unsupported
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, FORM, SCALE, WEIGHT, Operation, Types, class_stem, section_of
+from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types, class_stem, row_of, section_of
 from skuda.model.records import Record
 from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
 from skuda.names import MODULES, also_operation
@@ -39,7 +39,8 @@ class Catalog:
     Args:
         package: its import name.
         modules: its plan modules, one a row.
-        forms: of rows with optional inputs, the operations that they are without some of them.
+        forms: of rows with optional inputs or a choice, the operations that they are without some of these inputs, or
+            for the other words.
         gradients: the rows and forms that have a backward pass.
     """
 
@@ -144,7 +145,7 @@ def source_text(package: Traversable, name: str) -> str:
     Raises:
         FileNotFoundError: it has none of this name.
     """
-    row = name.removesuffix(".cu").partition(FORM)[0]
+    row = row_of(name.removesuffix(".cu"))
     return section_of((package / "cuda" / f"{row}.cu").read_text(encoding="utf-8"), name)
 
 

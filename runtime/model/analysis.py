@@ -52,11 +52,14 @@ class Analysis(Record):
         keeps: the operands that keep the axes which a call names, with one element each, where it says `keepdims`.
         chained: whether some formula names another output.
         asks_of: the type letters whose smallest values the formulas ask for, C among them.
-        converts: whether some formula converts an integer to the type of its output.
+        converts: whether some formula converts to the type of its output.
+        precise_as: the type letter that its elementary functions are as precise as, also where that is of 16 bits;
+            empty where they are as precise as C.
         copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to; 0 where there are none.
+        scans: how many scans along `over` it makes; it has no other reductions then.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
@@ -78,10 +81,12 @@ class Analysis(Record):
     chained: bool = False
     asks_of: tuple[str, ...] = ()
     converts: bool = False
+    precise_as: str = ""
     copies: tuple[tuple[str, str], ...] = ()
     of_some: str = ""
     split: tuple[Reduced, ...] = ()
     reductions: int = 0
+    scans: int = 0
     stack: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0

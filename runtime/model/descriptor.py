@@ -33,7 +33,7 @@ def descriptor_class(operation: Operation, plan: str, package: str) -> type[Reco
     defaults: dict[str, None] = {}
     for attribute in sorted(operation.attributes, key=lambda each: each.default is not None):
         if not attribute.names_axes:
-            number = "float" if operation.is_float(attribute.type) else "int"
+            number = attribute.python(operation.is_float(attribute.type))
             fields[attribute.name] = number if attribute.default is None else f"{number} | None"
             if attribute.default is not None:
                 defaults[attribute.name] = None
@@ -203,8 +203,13 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
         if value is None:
             value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
         if value is None:
-            raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected a number ({word})")
-        if dtype.kind == "int":
+            wanted = "True or False" if dtype.kind == "bool" else f"a number ({word})"
+            raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected {wanted}")
+        if dtype.kind == "bool":
+            if not isinstance(value, (bool, np.bool_)):
+                raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, expected True or False")
+            values[attribute.name] = bool(value)
+        elif dtype.kind == "int":
             if not is_integer(value):
                 raise InvalidProblem(f"{plan}: {attribute.name} is {shown(value)}, expected an integer ({word})")
             if not dtype.lowest <= value <= dtype.highest:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skuda.model.operation import ALL, COMPUTE, Attribute, Operation
+from skuda.model.operation import ALL, COMPUTE, Attribute, Choice, Operation
 
 
 def of_descriptor(operation: Operation, plan: str) -> str:
@@ -67,6 +67,8 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
         text = "a number in the compute type"
     elif attribute.type == "i32":
         text = "an integer"
+    elif attribute.type == "bool":
+        text = "True or False"
     else:
         kind = "a number" if operation.is_float(attribute.type) else "an integer"
         text = f"{kind} that {attribute.type} can hold"
@@ -80,3 +82,9 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
     elif isinstance(default, str):
         default = f"the {default} of {attribute.type}"
     return f"{text}; {default} if not given"
+
+
+def of_choice(choice: Choice) -> str:
+    """What a choice may be, and what it is if it is not given."""
+    *others, last = (f'"{word}"' for word in choice.words)
+    return f'{", ".join(others)} or {last}: {choice.doc}; "{choice.default}" if not given'

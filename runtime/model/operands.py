@@ -10,6 +10,7 @@ COMPUTE = "C"  # the type letter of the compute type
 SCALE = "S"  # the type letter of the scale's element
 WEIGHT = "W"  # that of a weight's
 ALL = "all"  # the default of an attribute of axes
+REDUCTIONS = ("none", "mean", "sum")  # what `reduction of n` may be: the elements along n, their mean, or their sum
 
 
 class Dim(Record):
@@ -79,8 +80,9 @@ class Attribute(Record):
 
     Attributes:
         name: argument name.
-        type: a type letter (a number that this type can hold), `i32`, `C`, `size`, `axis` or `axes`.
-        default: a number, "lowest" or "highest" (of the type), "all" (axes), or None where the caller must say it.
+        type: a type letter (a number that this type can hold), `i32`, `bool`, `C`, `size`, `axis` or `axes`.
+        default: a number, True or False, "lowest" or "highest" (of the type), "all" (axes), or None where the caller
+            must say it.
         axis_of: for an axis or axes, the dimension whose axes they name.
     """
 
@@ -98,6 +100,31 @@ class Attribute(Record):
     def names_axes(self) -> bool:
         """Whether it says which axes of an array a dimension is, and so has no value in a formula or descriptor."""
         return self.axis_of is not None
+
+    def python(self, real: bool) -> str:
+        """The class of its values; `real`: whether its type is one of floats."""
+        return "float" if real else "bool" if self.type == "bool" else "int"
+
+
+class Choice(Record):
+    """An attribute whose value is a word, and selects a form of the row.
+
+    Attributes:
+        name: argument name.
+        default: the word that a call means which says none: the row itself.
+        forms: by word, the operation that runs.
+        doc: what the words do.
+    """
+
+    name: str
+    default: str
+    forms: tuple[tuple[str, str], ...]
+    doc: str = ""
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What it may be."""
+        return tuple(word for word, _ in self.forms)
 
 
 class Requirement(Record, aside=("holds",)):

@@ -11,19 +11,32 @@ from functools import cached_property
 
 from skuda.model.analysis import COUNTED, Analysis, Over, Reduced
 from skuda.model.dtypes import DTYPES
-from skuda.model.operands import ALL, COMPUTE, SCALE, WEIGHT, Attribute, Dim, Operand, Requirement
+from skuda.model.operands import (
+    ALL,
+    COMPUTE,
+    REDUCTIONS,
+    SCALE,
+    WEIGHT,
+    Attribute,
+    Choice,
+    Dim,
+    Operand,
+    Requirement,
+)
 from skuda.model.records import Record
 from skuda.model.shapes import Shapes, count, packed_shape
 from skuda.model.sku import Direction, PrecisionGuarantee
 from skuda.model.type_combinations import TypeCombinations, Types, compute_word, may_be_bytes
 
 __all__ = [
-    "ALL", "COMPUTE", "COUNTED", "FORM", "SCALE", "SECTION", "WEIGHT", "WIDE", "Analysis", "Attribute", "Dim",
-    "Direction", "Operand", "Operation", "Over", "PrecisionGuarantee", "Reduced", "Requirement", "Types", "class_stem",
-    "compute_word", "count", "may_be_bytes", "packed_shape", "section_of",
+    "ALL", "AS", "COMPUTE", "COUNTED", "FORM", "REDUCTIONS", "SCALE", "SECTION", "WEIGHT", "WIDE", "Analysis",
+    "Attribute", "Choice", "Dim", "Direction", "Operand", "Operation", "Over", "PrecisionGuarantee", "Reduced",
+    "Requirement", "Types", "class_stem", "compute_word", "count", "may_be_bytes", "packed_shape", "row_of",
+    "section_of",
 ]  # fmt: skip
 
 FORM = "_without_"  # between the name of a row and the optional inputs that a form of it lacks
+AS = "_as_"  # between the name of a row and the word of a choice that a form of it is for
 SECTION = "// ---- "  # before the name of a form, where its part of the row's CUDA source begins
 WIDE = "s8"  # holds the codes of both types of 4 bits
 
@@ -47,6 +60,7 @@ class Operation(Record, TypeCombinations, Shapes):
         same: of a backward pass, gradients that it does not make: each is another one (`d_residual` is `d_input`), or
             empty for an input that is declared constant.
         forms: for each of these, the operation that runs where it and those after it are left out.
+        choice: the attribute by whose word a call selects a form; of the form that runs for the default.
         positions: what stands for `position(d)` in the formulas: operands that are in no memory, each element of which
             is its own index. A call does not see them; kernels take them as inputs (`in_kernels`).
         analysis: what follows from the formulas.
@@ -66,6 +80,7 @@ class Operation(Record, TypeCombinations, Shapes):
     optional: tuple[tuple[str, int | float], ...] = ()
     forms: tuple[tuple[str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
+    choice: Choice | None = None
     positions: tuple[Operand, ...] = ()
     analysis: Analysis = Analysis()
 
@@ -105,7 +120,7 @@ class Operation(Record, TypeCombinations, Shapes):
     @cached_property
     def row(self) -> str:
         """Name of the row that it is a direction, a form or a stage of."""
-        return self.source.removesuffix(".cu").partition(FORM)[0]
+        return row_of(self.source.removesuffix(".cu"))
 
     @property
     def of_alternative(self) -> bool:
@@ -138,7 +153,7 @@ class Operation(Record, TypeCombinations, Shapes):
     def takes_row(self) -> bool:
         """Whether its reference asks about rows, or about types."""
         found = self.analysis
-        return bool(found.over or found.chained or found.asks_of or found.converts)
+        return bool(found.over or found.chained or found.asks_of or found.converts or found.precise_as)
 
     @property
     def reduces(self) -> bool:
@@ -219,11 +234,17 @@ class Operation(Record, TypeCombinations, Shapes):
         )
 
 
+def row_of(name: str) -> str:
+    """The name of the row that an operation is a form of, or its own."""
+    return name.partition(FORM)[0].partition(AS)[0]
+
+
 def section_of(text: str, source: str) -> str:
     """What is compiled of a CUDA file: the part of the form that a source is named after, or of the row itself."""
-    _, is_form, _ = source.partition(FORM)
+    name = source.removesuffix(".cu")
+    is_form = name != row_of(name)
     parts = {part.partition("\n")[0]: part for part in text.split(f"\n{SECTION}")}
-    own = parts.get(source.removesuffix(".cu")) if is_form else next(iter(parts.values()))
+    own = parts.get(name) if is_form else next(iter(parts.values()))
     if own is None:
         raise FileNotFoundError(source)
     return own if len(parts) == 1 else (SECTION if is_form else "") + own.rstrip("\n") + "\n"

@@ -20,7 +20,7 @@ class TypeCombinations:
         """Type letters that some operand has, in operand order, those that formulas alone name, and the one that the
         compute type follows from: parameters of the kernel template.
         """
-        named = [*(o.element for o in self.operands), *self.analysis.asks_of]
+        named = [*(o.element for o in self.operands), *self.analysis.asks_of, self.analysis.precise_as]
         letters = dict.fromkeys(letter for letter in named if letter in self.types)
         if not any(map(self.in_compute, letters)):
             floats = [letter for letter in self.types if self.is_float(letter)]

@@ -60,9 +60,12 @@ def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any])
         raise InvalidProblem(f"{name}: got {len(inputs)} inputs, expected {len(asked.inputs)} at most")
     values = [*inputs, *[None] * (len(asked.inputs) - len(inputs))]
     known = {*(each.name for each in asked.attributes), *asked.options, *(("without",) if asked.forms else ())}
+    known |= {asked.choice.name} if asked.choice else set()
     if unknown := options.keys() - known:
         raise InvalidProblem(f"{name}: got {', '.join(sorted(unknown))}, which it does not take")
     without = options.get("without")
+    if asked.choice is not None:
+        plan = functions.chosen(plan, options.get(asked.choice.name))
     if asked.optional and (any(value is None for value in values) or without is not None):
         plan, kept, _ = functions.form_of(plan, functions._first_left_out(plan, values, without))
         values = [values[each] for each in kept]

@@ -38,6 +38,7 @@ _READY: dict[type[Plan], Ready] = {}
 # What `call_without` knows of an operation whose inputs are of some types, NoneType among them.
 _FORMS: dict[tuple, tuple] = {}
 _FORM_PLANS: dict[tuple[type[Plan], str], tuple] = {}  # what `form_of` has found
+_CHOSEN: dict[tuple[type[Plan], str], type[Plan]] = {}  # what `chosen` has found
 # Of a framework that has transforms, gradients or a compiler of its own: what carries a call through them. It takes a
 # `Call` and returns its result; NotImplemented where the arrays are plain ones, which kernels can take as they are.
 # `skuda.torch` and `skuda.jax` set theirs when they are imported: when a first array of theirs comes.
@@ -271,6 +272,24 @@ def _without(plan_class: type[Plan], inputs, out, attributes, stream, dtypes, in
     """`call_without` with options as a `Call` has them."""
     options = {"dtype": dtypes[0], "output_dtypes": dtypes[1:], "input_dtype": input_dtype}
     return call_without(plan_class, (*inputs, out), attributes, stream, shape=shape, keepdims=keepdims, **options)
+
+
+def chosen(plan_class: type[Plan], word: str | None) -> type[Plan]:
+    """The plan that runs for a word of an operation's choice; None is the default.
+
+    Raises:
+        InvalidProblem: the word is none of the choice.
+    """
+    if word is None:
+        return plan_class
+    try:
+        found = _CHOSEN.get((plan_class, word))
+    except TypeError:  # no text
+        found = None
+    if found is None:
+        found = plan_class.chosen(word)
+        _CHOSEN[plan_class, word] = found
+    return found
 
 
 def _first_left_out(plan_class: type[Plan], inputs, without: str | None) -> str:

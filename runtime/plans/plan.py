@@ -32,7 +32,7 @@ from skuda.launch.prepared import (
 )
 from skuda.model.descriptor import args_class, attributes_of, descriptor_class, results_class, sizes_of, types_of
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COUNTED, FORM, Operation, class_stem, count, packed_shape
+from skuda.model.operation import COUNTED, Operation, class_stem, count, packed_shape, row_of
 from skuda.model.sku import BackendKind, KernelSku, PrecisionGuarantee
 from skuda.schedules import elementwise, table
 from skuda.schedules.geometry import Geometry
@@ -162,8 +162,30 @@ class Plan:
         form = dict(operation.forms).get(name)
         if form is None:
             raise InvalidProblem(f"{cls.__name__}: without {name} there is nothing to compute")
-        module = import_module(f"{cls.package}.plans.{form.partition(FORM)[0]}")
-        function = form + operation.function.removeprefix(operation.name)
+        return cls._form(form)
+
+    @classmethod
+    def chosen(cls, word: str) -> type[Plan]:
+        """The plan of this operation for a word of its choice.
+
+        Raises:
+            InvalidProblem: it has no choice, or the word is none of it.
+        """
+        choice = cls.operation.choice
+        if choice is None:
+            raise InvalidProblem(f"{cls.__name__}: has no forms to choose, got {shown(word)}")
+        form = dict(choice.forms).get(word) if isinstance(word, str) else None
+        if form is None:
+            *others, last = map(repr, choice.words)
+            expected = f"{', '.join(others)} or {last}"
+            raise InvalidProblem(f"{cls.__name__}: {choice.name} is {shown(word)}, expected {expected}")
+        return cls._form(form)
+
+    @classmethod
+    def _form(cls, name: str) -> type[Plan]:
+        operation = cls.operation
+        module = import_module(f"{cls.package}.plans.{row_of(name)}")
+        function = name + operation.function.removeprefix(operation.name)
         return getattr(module, f"{class_stem(function)}Plan")
 
     def __init__(self, descriptor, stream, backend: BackendKind):
@@ -219,6 +241,10 @@ class Plan:
         """What says how a call is launched."""
         if not self.operation.analysis.over:
             return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
+        if self.operation.analysis.scans:
+            from skuda.schedules.scans import ScanKernels
+
+            return ScanKernels(self.operation, self.types, self.sizes)
         from skuda.schedules.row_reduction import RowKernels  # a first elementwise call does not wait for it
 
         kernels = RowKernels(self.operation, self.types, self.sizes)

@@ -73,6 +73,8 @@ def plain(value):
         return tuple([int(each) if isinstance(each, np.integer) else each for each in value])
     if isinstance(value, np.integer):
         return int(value)
+    if isinstance(value, np.bool_):
+        return bool(value)
     return float(value) if isinstance(value, np.floating) else value
 
 

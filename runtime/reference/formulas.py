@@ -7,26 +7,41 @@ reference is plain expressions over them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import wraps
 from importlib import import_module
 
 import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Dim, Operand, Operation, Types, count
-from skuda.reference.elementary import exp as exp  # for the formulas
-from skuda.reference.elementary import log as log
-from skuda.reference.elementary import sigmoid as sigmoid
-from skuda.reference.elementary import tanh as tanh
+from skuda.reference import elementary, error_functions, half_precision
+from skuda.reference.elementary import log as log  # for the formulas
 from skuda.reference.error_functions import erf as erf
 from skuda.reference.error_functions import erfc as erfc
-from skuda.reference.error_functions import gelu_slope as gelu_slope
-from skuda.reference.error_functions import ndtr as ndtr
 from skuda.reference.reductions import Rows
 
 where = np.where
 
 _CHUNK = 1 << 16  # elements evaluated at a time, so that the steps of a formula stay in the cache
 _INTEGER_LIMIT = float(1 << 53)
+
+
+def _as_precise_as_types(function: Callable) -> Callable:
+    """A function of `x`, or of `x` and the type T that it is to be as precise as, where that is of 16 bits."""
+    half = getattr(half_precision, function.__name__)
+
+    @wraps(function)
+    def called(x, T: str = ""):
+        return half(x, T) if T in half_precision.STEPS else function(x)
+
+    return called
+
+
+exp = _as_precise_as_types(elementary.exp)
+sigmoid = _as_precise_as_types(elementary.sigmoid)
+tanh = _as_precise_as_types(elementary.tanh)
+ndtr = _as_precise_as_types(error_functions.ndtr)
+gelu_slope = _as_precise_as_types(error_functions.gelu_slope)
 
 
 def round_to_int(x):
@@ -81,6 +96,11 @@ def remainder(a, b):
     return np.where(r != 0, np.where((r < 0) != (b < 0), r + b, r), np.copysign(r, b))
 
 
+def ldexp(x, i):
+    """x * 2^i, rounded once."""
+    return np.ldexp(x, np.clip(i, -5000, 5000).astype(np.int32))
+
+
 # Functions by their module, which is imported when a formula asks for one.
 _FAMILIES = {
     "powers": ("cbrt", "exp2", "expm1", "hypot", "log10", "log1p", "log2", "pow", "rsqrt"),
@@ -88,14 +108,18 @@ _FAMILIES = {
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),
+    "gamma": ("digamma", "lgamma"),
+    "inverse_erf": ("erfinv",),
+    "random": ("random_bits", "random_normal", "random_uniform"),
     "trigonometric": ("acos", "asin", "atan", "atan2", "cos", "sin", "tan"),
 }
 _MODULE_OF = {name: module for module, names in _FAMILIES.items() for name in names}
 
 # What generated references import by one line.
 FORMULA_NAMES = (
-    "clamp", "erf", "erfc", "exp", "gelu_slope", "log", "maximum", "maximum_number", "minimum", "minimum_number",
-    "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where", *_MODULE_OF,
+    "clamp", "erf", "erfc", "exp", "gelu_slope", "ldexp", "log", "maximum", "maximum_number", "minimum",
+    "minimum_number", "ndtr", "remainder", "round_to_int", "sigmoid", "sign", "tanh", "to_real", "weighted", "where",
+    *_MODULE_OF,
 )  # fmt: skip
 
 
@@ -170,7 +194,8 @@ def run(
     """
     C = DTYPES[types[COMPUTE]].storage.type
     space = tuple(length for dim in operation.space for length in _lengths(sizes[dim.name]))
-    values = {name: C(value) if isinstance(value, float) else value for name, value in attributes.items()}
+    typed = {float: C, bool: np.bool_, int: int}
+    values = {name: typed[type(value)](value) for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
     along, block = operation.along, operation.block
     with np.errstate(all="ignore"):

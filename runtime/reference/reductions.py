@@ -120,12 +120,36 @@ class Rows:
         """Whether each element is true."""
         return self._reduced(values, lambda rows: rows.all(axis=-1))
 
+    def cumsum(self, values, exclusive: bool = False, reverse: bool = False):
+        """The sum of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cumsum", exclusive, reverse)
+
+    def cumprod(self, values, exclusive: bool = False, reverse: bool = False):
+        """The product of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cumprod", exclusive, reverse)
+
+    def cummax(self, values, exclusive: bool = False, reverse: bool = False):
+        """The largest of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cummax", exclusive, reverse)
+
+    def cummin(self, values, exclusive: bool = False, reverse: bool = False):
+        """The smallest of each element and those before it in its row, in the order of `model.scan_order`."""
+        return self._scanned(values, "cummin", exclusive, reverse)
+
+    def logcumsumexp(self, values, exclusive: bool = False, reverse: bool = False):
+        """The logarithm of the sum of exponentials of each element and those before it in its row, in that order."""
+        return self._scanned(values, "logcumsumexp", exclusive, reverse)
+
     def stored(self, values, element: str):
         """Values as an output holds them: rounded to its element type, and widened again."""
         dtype = DTYPES[self._types.get(element, element)]
         if dtype.kind != "float":
             return self.wrapped(values, element) if self._C is np.int64 else values
         return dtype.rounded(values).astype(self._C)
+
+    def word(self, letter: str) -> str:
+        """The element type of a type letter."""
+        return self._types[letter]
 
     def smallest(self, element: str):
         """The least positive value of an element type, in the compute type."""
@@ -142,6 +166,18 @@ class Rows:
         above = 64 - dtype.bits
         shifted = np.left_shift(np.asarray(values, np.int64), above)
         return np.right_shift(shifted if dtype.signed else shifted.view(np.uint64), above).astype(np.int64)
+
+    def stochastic(self, values, bits, element: str):
+        """Reals as one of their two neighbours of a float type: away from 0 as often as random bits are below their
+        distance from the one nearer to 0."""
+        dtype, size = DTYPES[self._types.get(element, element)], np.abs(values).astype(np.float64)
+        least = np.frexp(np.float64(dtype.smallest))[1] - 1
+        unit = np.maximum(np.frexp(size)[1] - 1 - dtype.mantissa, least)  # the exponent of the neighbours' distance
+        steps = np.ldexp(np.where(np.isfinite(size), size, 0.0), -unit)
+        whole = np.floor(steps)
+        above = (np.asarray(bits) & 0xFFFFFFFF) < np.floor((steps - whole) * 2.0**32)
+        rounded = np.copysign(np.ldexp(whole + above, unit), values)
+        return np.where(np.isfinite(values), rounded, values).astype(self._C)
 
     def popcount(self, values, element: str):
         """How many of the bits are 1 that an integer type has."""
@@ -163,6 +199,16 @@ class Rows:
         """The bits that an integer type has, as unsigned integers."""
         width = DTYPES[self._types.get(element, element)].bits
         return np.asarray(values, np.int64).view(np.uint64) & np.uint64((1 << width) - 1)
+
+    def _scanned(self, values, name: str, exclusive: bool, reverse: bool) -> np.ndarray:
+        from skuda.reference.scans import scanned
+
+        full = np.broadcast_to(values, self.shape)
+        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
+        moved = full.transpose(*kept, *self.axes)
+        lead = moved.shape[: len(kept)]
+        found = scanned(moved.reshape(*lead, prod(moved.shape[len(kept) :])), name, exclusive, reverse)
+        return found.reshape(moved.shape).transpose(np.argsort([*kept, *self.axes]))
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)

@@ -115,13 +115,13 @@ def _angle(x):
     return high, low, quadrant
 
 
-def _sine_near(r, rest) -> Pair:
+def sine_near(r, rest) -> Pair:
     """The sine of an angle up to pi / 4, in two parts."""
     z = r * r
     return r, r * (z * horner(_SINE, z)) + (rest - 0.5 * z * rest)
 
 
-def _cosine_near(r, rest) -> Pair:
+def cosine_near(r, rest) -> Pair:
     """The cosine of an angle up to pi / 4, in two parts."""
     z = two_product(r, r)
     one = fast_two_sum(1.0, -0.5 * z[0])
@@ -129,7 +129,7 @@ def _cosine_near(r, rest) -> Pair:
 
 
 def _turned_sine(high, low, quadrant):
-    sine, cosine = sum(_sine_near(high, low)), sum(_cosine_near(high, low))
+    sine, cosine = sum(sine_near(high, low)), sum(cosine_near(high, low))
     value = np.where(quadrant & 1, cosine, sine)
     return np.where(quadrant & 2, -value, value)
 
@@ -151,7 +151,7 @@ def cos(x, single):
 def tan(x, single):
     """The tangent of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
     high, low, quadrant = _angle(x)
-    s, c = _sine_near(high, low), _cosine_near(high, low)
+    s, c = sine_near(high, low), cosine_near(high, low)
     turned = quadrant & 1 != 0
     if single:
         sine, cosine = sum(s), sum(c)

@@ -145,6 +145,7 @@ ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Me
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
 STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
 ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
+PARTS_ARGUMENTS = ROW_ARGUMENTS.but(workspace=True)
 SPLIT_ARGUMENTS = Arguments(REDUCTION, *[_REACH] * 3, workspace=True)
 
 SCALAR = {"array": int, "real": float, "integer": int}  # a pointer, or null and the number, as either type

@@ -30,7 +30,7 @@ from skuda.schedules.table import (
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 
 
-class _Rows(Record):
+class Rows(Record):
     """The rows of a call.
 
     Attributes:
@@ -97,14 +97,9 @@ class RowKernels(KernelGeometry):
             return split
         arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
         operands = [self.operation.operands[index] for index in arrays]
-        rows = self._rows(operands, [layouts.strides[index] for index in arrays])
-        if len(rows.axes) > AXES:
-            raise Unsupported(
-                f"{self.operation.class_name}Plan: strides that need {len(rows.axes)} axes after merging, at most "
-                f"{AXES} are served; copy an operand to a contiguous array"
-            )
+        rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
         along = [self.operation.runs_along(operand) for operand in operands]
-        mode = self._mode(layouts, arrays, rows, along)
+        mode = self.mode_of(layouts, arrays, rows, along)
         free = AXES - len(rows.axes)
         count = prod(axis.extent for axis in rows.axes)
         blocks = AXES if rows.blocks is None else free + rows.blocks
@@ -112,13 +107,7 @@ class RowKernels(KernelGeometry):
         head = abi.ROW_SPACE.pack(
             rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
         )
-        strides = {
-            operand.name: (0,) * free
-            + tuple(axis.strides[position] for axis in rows.axes)
-            + (rows.steps(position) if runs else ())
-            + (self._span(rows, position, index) if runs and index < len(self.operation.inputs) else ())
-            for position, (operand, index, runs) in enumerate(zip(operands, arrays, along, strict=True))
-        }
+        strides = self.strides_of(operands, arrays, rows)
         variants = [variant for variant in self._variants if variant.mode is mode]
         variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         alone = variant.keep and rows.length <= self._alone
@@ -127,6 +116,19 @@ class RowKernels(KernelGeometry):
             threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
             return Geometry(cluster, count * cluster.blocks, head, strides, threads, shared=shared)
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
+
+    def strides_of(
+        self, operands: Sequence[Operand], arrays: Sequence[int], rows: Rows
+    ) -> dict[str, tuple[int, ...]]:
+        """The slots that follow each operand's pointer."""
+        found = {}
+        for position, (operand, index) in enumerate(zip(operands, arrays, strict=True)):
+            runs = self.operation.runs_along(operand)
+            outside = (0,) * (AXES - len(rows.axes)) + tuple(axis.strides[position] for axis in rows.axes)
+            inside = rows.steps(position) if runs else ()
+            span = self._span(rows, position, index) if runs and index < len(self.operation.inputs) else ()
+            found[operand.name] = outside + inside + span
+        return found
 
     def _slot_bytes(self, inputs: Sequence[int]) -> int:
         """Bytes of shared memory that a cluster needs for a group of elements, of inputs of so many bits."""
@@ -139,7 +141,7 @@ class RowKernels(KernelGeometry):
 
         return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.analysis.stack)])
 
-    def _held_by_cluster(self, rows: _Rows) -> tuple[ClusterVariant, int] | None:
+    def _held_by_cluster(self, rows: Rows) -> tuple[ClusterVariant, int] | None:
         """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
 
         A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
@@ -161,13 +163,13 @@ class RowKernels(KernelGeometry):
                 found = cluster, shared
         return found
 
-    def _shared(self, cluster: ClusterVariant, rows: _Rows) -> int:
+    def _shared(self, cluster: ClusterVariant, rows: Rows) -> int:
         """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
         chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
         return chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
 
-    def _span(self, rows: _Rows, position: int, index: int) -> tuple[int, int]:
+    def _span(self, rows: Rows, position: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""
         low, high = 0, rows.length  # the elements between which the input lies
         for axis in rows.axes:
@@ -179,7 +181,7 @@ class RowKernels(KernelGeometry):
         first, last = low * self.bits[index] // 8, -(-high * self.bits[index] // 8) - share - min(16, share)
         return first, max(0, last - first + 1)
 
-    def _mode(self, layouts: Layouts, arrays: Sequence[int], rows: _Rows, along: Sequence[bool]) -> RowMode:
+    def mode_of(self, layouts: Layouts, arrays: Sequence[int], rows: Rows, along: Sequence[bool]) -> RowMode:
         """How the elements of the rows lie."""
         steps = [step for step, runs in zip(rows.inner[-1].strides, along, strict=True) if runs]
         if len(rows.inner) > 1 or (rows.length > 1 and any(step != 1 for step in steps)):
@@ -192,7 +194,7 @@ class RowKernels(KernelGeometry):
                 return RowMode.UNIT
         return RowMode.WHOLE
 
-    def _rows(self, operands: Sequence[Operand], strides: Sequence[tuple[int, ...]]) -> _Rows:
+    def rows_of(self, operands: Sequence[Operand], strides: Sequence[tuple[int, ...]]) -> Rows:
         inner: list[Axis] = []
         outer: list[Axis] = []
         ragged: Axis | None = None
@@ -233,7 +235,12 @@ class RowKernels(KernelGeometry):
                 mergeable = axes and axis is not ragged and axes[-1] is not ragged
                 axes = [*axes[:-1], *merged([axes[-1], axis], 1)] if mergeable else [*axes, axis]
         where = next((index for index, axis in enumerate(axes) if axis is ragged), None)
-        return _Rows(axes, inner, last, where)
+        if len(axes) > AXES:
+            raise Unsupported(
+                f"{self.operation.class_name}Plan: strides that need {len(axes)} axes after merging, at most "
+                f"{AXES} are served; copy an operand to a contiguous array"
+            )
+        return Rows(axes, inner, last, where)
 
     @property
     def inner_axes(self) -> int:

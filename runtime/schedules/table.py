@@ -7,8 +7,9 @@ from enum import IntEnum
 from functools import cache
 
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operand, Operation, Types
+from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
+from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -121,6 +122,45 @@ class SplitVariant(Variant):
     mode: RowMode = RowMode.WHOLE
 
 
+class ScanVariant(Variant):
+    """One schedule of scans.
+
+    Attributes:
+        threads: that hold a row, or tiles of it at a time.
+        tiles: how many.
+        walkers: threads that go down a row beside others; 0: threads lie along it.
+        parts: whether several blocks have a row.
+        mode: how the elements of rows lie.
+    """
+
+    threads: int = 32
+    tiles: int = 1
+    walkers: int = 0
+    mode: RowMode = RowMode.STEPPED
+    parts: bool = False
+
+    @property
+    def elements(self) -> int:
+        """Elements that it takes at once."""
+        return self.walkers * SCAN_GROUPS * GROUP if self.walkers else self.threads * self.tiles * GROUP
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return SCAN_THREADS
+
+    @property
+    def rows(self) -> int:
+        """Rows that a block takes."""
+        return SCAN_THREADS // (self.walkers or self.threads)
+
+
+SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
+SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
+SCAN_SEGMENT = SEGMENT_TILES * SCAN_THREADS * GROUP  # elements, of which several blocks have a row
+SCAN_KERNELS = ("scan", "scan_parts", "scan_down")
+
+
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
 # its elements, so there are few threads; the order of sums says how many, or half as many with two accumulators each.
 assert all(accumulators(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
@@ -133,6 +173,31 @@ _REGISTERS = 1 << 16  # of a block, 32 bits each
 _THREAD_REGISTERS = 256
 
 
+def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]:
+    """The schedules of an operation that scans; none of rows beside each other where elements are packed."""
+    if not operation.analysis.scans:
+        return ()
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    packed = any(DTYPES[operation.word(o, types)].packed for o in operation.operands)
+    return _scan_variants(4 if DTYPES[types[COMPUTE]].bits <= 32 else 2, rows and not packed)
+
+
+@cache
+def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
+    """With so many tiles of a long row at once; `down`: and for rows beside each other."""
+    shapes = (4, 1), (32, 1), (SCAN_THREADS, 1), (SCAN_THREADS, many)
+    found = []
+    for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
+        layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
+        for threads, tiles in shapes:
+            name = f"x{tiles}{suffix}" if tiles > 1 else suffix
+            found.append(ScanVariant("scan", layout, name, threads, tiles, 0, mode))
+        found.append(ScanVariant("scan_parts", layout, suffix, SCAN_THREADS, many, 0, mode, True))
+    if down:
+        found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
+    return tuple(found)
+
+
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     """The schedules of an operation with reductions, the smallest first.
 
@@ -142,7 +207,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     bits = sum(
         DTYPES[operation.word(operand, types)].bits for operand in operation.read if operand.dims == operation.space
     )
-    if operation.of_alternative:
+    if operation.of_alternative or operation.analysis.scans:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
     if not split_variants(operation, types):
@@ -186,6 +251,8 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
     analysis = operation.analysis
+    if analysis.scans:
+        return ()
     once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
@@ -251,6 +318,8 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     """
     if operation.analysis.stages:
         return (STAGES,)
+    if operation.analysis.scans:
+        return scan_variants(operation, types)
     if operation.analysis.over:
         rows = row_variants(operation, types), cluster_variants(operation), split_variants(operation, types)
         packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
@@ -294,6 +363,8 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
     if isinstance(variant, SplitVariant):
         return f"{variant.kernel}{variant.lanes or ''}{variant.suffix}"
+    if isinstance(variant, ScanVariant):
+        return f"{variant.kernel}{'' if variant.parts else variant.walkers or variant.threads}{variant.suffix}"
     if variant in (TILE, STRIDED, STAGES):
         return variant.kernel
     lanes = lanes_of(operation, types, variant)[0]
@@ -428,6 +499,12 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
+def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
+    if variant.parts:
+        return variant.tiles, int(variant.mode)
+    return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
+
+
 def _across_arguments(operation: Operation, types: Types, variant: SplitVariant) -> tuple[int, bool]:
     return variant.lanes, variant.mode is RowMode.WHOLE
 
@@ -477,6 +554,20 @@ SCHEDULES = {
         Schedule(
             "across", "rows beside each other, reduced by several blocks", "split_across.cuh", "split_reduction",
             abi.SPLIT_ARGUMENTS, _across_arguments, ("finish",),
+        ),
+        Schedule(
+            "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments
+        ),
+        Schedule(
+            "scan_parts", "a row scanned by several blocks", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
+            _scan_arguments, ("scan_rest",),
+        ),
+        Schedule(
+            "scan_rest", "the outputs of such a row", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments
+        ),
+        Schedule(
+            "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",
+            abi.ROW_ARGUMENTS, _scan_arguments,
         ),
         Schedule(
             "finish", "partial results of split reductions, joined", "split_finish.cuh", "split_reduction",

@@ -13,11 +13,15 @@ from collections.abc import Callable
 import torch
 
 from skuda.model.dtypes import DType
+from skuda.torch.random_functions import random_bits, stochastic
 
 WHOLE = 2.0**53  # where round_to_int saturates
 
 # Why torch has no function of the same meaning, and of the language's accuracy.
-LACKING = {"cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value"}
+LACKING = {
+    "cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value",
+    "digamma": "torch's has lost its digits next to its zeros",
+}
 
 
 def larger(a, b):
@@ -146,6 +150,19 @@ def gelu_slope(x):
     return ndtr(x) + weighted(x, density)  # where the density is 0, x may be infinite
 
 
+def ldexp(x, i):
+    """x * 2^i: in f64, in steps after which 53 bits are left, so that the last one alone rounds."""
+    y, power = x.double(), i.clamp(-2200, 2200)
+    for _ in range(2):
+        step = torch.where(power > 1023, 1023, torch.where(power < -1022, -969, 0))
+        y, power = y * _power_of_two(step), power - step
+    return (y * _power_of_two(power.clamp(-1022, 1023))).to(x.dtype)
+
+
+def _power_of_two(power):
+    return (power.to(torch.int64) + 1023 << 52).view(torch.float64)
+
+
 FUNCTIONS: dict[str, Callable] = {
     "+": torch.add, "-": torch.sub, "*": torch.mul, "/": torch.div, "neg": torch.neg,
     "//": floor_quotient, "%": modulo, "<<": shifted_left, ">>": shifted_right,
@@ -156,13 +173,15 @@ FUNCTIONS: dict[str, Callable] = {
     "fmin": lambda a, b: torch.where((a < b) | b.isnan(), a, b),
     "fmax": lambda a, b: torch.where((a > b) | b.isnan(), a, b),
     "round_even": torch.round, "round_to_int": round_to_int, "remainder": remainder, "ndtr": ndtr,
-    "gelu_slope": gelu_slope,
+    "gelu_slope": gelu_slope, "random_bits": random_bits, "ldexp": ldexp,
 } | {
     name: getattr(torch, name) for name in (
         "abs", "copysign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "sqrt", "fmod", "exp", "log", "erf",
         "erfc", "sigmoid", "tanh", "exp2", "expm1", "log2", "log10", "log1p", "pow", "rsqrt", "hypot", "sinh", "cosh",
-        "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin", "acos", "atan", "atan2",
+        "asinh", "acosh", "atanh", "sin", "cos", "tan", "asin", "acos", "atan", "atan2", "erfinv", "lgamma",
+        "nextafter",
     )
 }  # fmt: skip
 # The functions that take the type of the output, too.
-CONVERSIONS: dict[str, Callable] = {"saturate": saturate, "wrap": wrap, "popcount": popcount, "clz": clz}
+CONVERSIONS: dict[str, Callable] = {"saturate": saturate, "wrap": wrap, "popcount": popcount, "clz": clz,
+                                    "stochastic": stochastic}  # fmt: skip

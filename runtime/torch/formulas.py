@@ -22,6 +22,7 @@ from skuda.model.operation import COMPUTE, Operand, Operation, Over, Types
 from skuda.plans.functions import Call
 from skuda.torch.described import described
 from skuda.torch.formula_functions import CONVERSIONS, FUNCTIONS, LACKING
+from skuda.torch.random_functions import OF_C
 
 if TYPE_CHECKING:
     from skuda.codegen.nodes import Node
@@ -29,6 +30,14 @@ if TYPE_CHECKING:
 
 REAL, BOOL = "real", "bool"  # kinds of nodes
 REDUCE = "reduce "
+SCAN = "scan "
+_SCANS = {
+    "cumsum": lambda rows: rows.cumsum(-1),
+    "cumprod": lambda rows: rows.cumprod(-1),
+    "cummax": lambda rows: rows.cummax(-1).values,
+    "cummin": lambda rows: rows.cummin(-1).values,
+    "logcumsumexp": lambda rows: rows.logcumsumexp(-1),
+}
 # What changes no reduction: of reals and of integers.
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
@@ -247,7 +256,9 @@ class Formulas:
         if node.op == "to_real":
             return self.value(node.args[0]).to(self.C)
         if node.op in CONVERSIONS:
-            return CONVERSIONS[node.op](self.value(node.args[0]), self._type(node))
+            return CONVERSIONS[node.op](*self._aligned(node.args), self._type(node))
+        if node.op in OF_C:
+            return OF_C[node.op](*self._aligned(node.args), self.C)
         return FUNCTIONS[node.op](*self._aligned(node.args))
 
     def _type(self, node: Node) -> DType:
@@ -280,12 +291,37 @@ class Formulas:
                 value = self.for_each(value, argument.dims, name)
         value = value if value.ndim else value.reshape([1] * self.placing.rank)
         value = value.expand([self.extents[axis] if axis in axes else -1 for axis in range(self.placing.rank)])
+        if how.startswith(SCAN):
+            return self._scanned(how, value, axes)
         if not axes:  # one value is a row of one element
             return torch.zeros_like(value, dtype=torch.int64) if how.startswith("arg") else value
         if not over.block:
             return self._reduced(how, value, axes)
         value, (axis,) = self._in_blocks(how, value, axes[0], self.placing.sizes[over.block]), axes
         return self._reduced(how, value, [axis + 1]).squeeze(axis + 1)
+
+    def _scanned(self, name: str, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
+        """A scan along axes, whose elements are counted in row-major order of these."""
+        function, options = name.split()[1], name.split()[2:]
+        kept = [axis for axis in range(value.ndim) if axis not in axes]
+        moved = value.permute(*kept, *axes)
+        rows = moved.flatten(len(kept)) if axes else moved.unsqueeze(-1)
+        rows = rows.flip(-1) if "reverse" in options else rows
+        found = _SCANS[function](rows)
+        if "exclusive" in options:
+            first = torch.full_like(found[..., :1], self._empty(function, found.dtype))
+            found = torch.cat([first, found[..., :-1]], -1)
+        found = found.flip(-1) if "reverse" in options else found
+        return found.reshape(moved.shape).permute([[*kept, *axes].index(axis) for axis in range(value.ndim)])
+
+    @staticmethod
+    def _empty(function: str, dtype: torch.dtype) -> float | int:
+        """The scan of no elements."""
+        if function in ("cumsum", "cumprod"):
+            return int(function == "cumprod")
+        limits = torch.finfo(dtype) if dtype.is_floating_point else torch.iinfo(dtype)
+        least, greatest = (-math.inf, math.inf) if dtype.is_floating_point else (limits.min, limits.max)
+        return greatest if function == "cummin" else least
 
     def _in_blocks(self, how: str, value: torch.Tensor, axis: int, size: Any) -> torch.Tensor:
         """A tensor whose axis is two, blocks and their elements; a short last one is filled up with what changes

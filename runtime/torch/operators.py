@@ -12,10 +12,10 @@ from torch.utils._pytree import _register_namedtuple
 from skuda.arrays.libraries import PLAIN, torch_dtypes
 from skuda.errors import Unsupported
 from skuda.launch import registry
-from skuda.model.operation import Operation
+from skuda.model.operation import FORM, Operation
 from skuda.model.sku import Direction
 from skuda.plans import functions
-from skuda.plans.functions import Call, form_of
+from skuda.plans.functions import Call, chosen, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
 from skuda.torch import gradients, schema, transforms
@@ -68,7 +68,8 @@ class Operator:
             return None
         plans = registry.catalog_of(self.plan_class.package).plans(self.operation.row)
         whole = [plan for plan in plans if not plan.operation.analysis.stage]
-        for name in dict.fromkeys((self.operation.name, self.operation.row)):  # a form has its own, or the row's
+        without = self.operation.name.partition(FORM)[0]
+        for name in dict.fromkeys((self.operation.name, without)):  # without an input: its own, or that with it
             for plan in whole:
                 if plan.operation.direction is Direction.BACKWARD and plan.operation.name == name:
                     return operator_of(plan)
@@ -273,6 +274,8 @@ def _register(catalog: registry.Catalog) -> None:
                 _define(library, operator, numbers)
             for name in dict(operator.operation.forms):
                 form_of(plan_class, name)  # torch.compile cannot import what this does
+            for word in operator.operation.choice.words if operator.operation.choice else ():
+                chosen(plan_class, word)
 
 
 def _export_as_named(results: type[tuple] | None) -> None:

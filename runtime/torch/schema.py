@@ -30,7 +30,8 @@ class Argument(Record):
 
 
 def _of_attribute(operation: Operation, attribute: Attribute) -> Argument:
-    number = "float" if operation.is_float(attribute.type) else "SymInt"
+    number = attribute.python(operation.is_float(attribute.type))
+    number = "SymInt" if number == "int" else number
     if attribute.type == "axes":
         default = {None: REQUIRED, ALL: None}.get(attribute.default, attribute.default)
         return Argument(attribute.name, "attribute", "SymInt[1]?", default)

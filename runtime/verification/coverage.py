@@ -36,7 +36,7 @@ from skuda.launch.registry import make_sku
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, SplitVariant, Variant
+from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, ScanVariant, SplitVariant, Variant
 
 RULE = "pairs of types by operation, structures by schedule, the rest in turns"
 TURN = 200  # kernels of a turn, however large the catalog is
@@ -114,6 +114,7 @@ def preferred(operation: Operation, types: Types) -> Variant:
     found = table.variants(operation, types)
     rows = [each for each in found if isinstance(each, RowVariant) and each.mode is RowMode.WHOLE]
     long = [each for each in rows if each.elements >= LONG]
+    rows += [each for each in found if isinstance(each, ScanVariant) and each.mode is RowMode.WHOLE]
     return (long[:1] or rows[-1:] or found)[0]
 
 
@@ -148,6 +149,7 @@ def structure(operation: Operation) -> tuple[tuple, tuple]:
             bool(operation.block),
             tuple(sorted({each.how for each in operation.analysis.split})),
             min(operation.analysis.reductions, 3),
+            operation.analysis.scans,
             bool(operation.analysis.stack),
             bool(operation.analysis.stages),
         ),
@@ -160,6 +162,8 @@ def schedule(variant: Variant) -> tuple:
         return variant.kernel, variant.mode, variant.keep, variant.chunks
     if isinstance(variant, SplitVariant):
         return variant.kernel, variant.mode, variant.lanes > 0
+    if isinstance(variant, ScanVariant):
+        return variant.kernel, variant.mode, variant.tiles > 1
     return variant.kernel, variant.suffix
 
 
@@ -169,6 +173,8 @@ def size(variant: Variant) -> tuple:
         return variant.threads, variant.chunks
     if isinstance(variant, ClusterVariant):
         return (variant.blocks,)
+    if isinstance(variant, ScanVariant):
+        return variant.threads, variant.walkers
     return (variant.lanes,) if isinstance(variant, SplitVariant) else ()
 
 

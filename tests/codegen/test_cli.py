@@ -232,6 +232,21 @@ def test_list_fits_80_columns(skuda_command):
     assert all(line.startswith("  ") or len(line.split()) == 4 for line in lines)
 
 
+def test_the_summary_counts_what_the_list_has(skuda_command):
+    """Each category's numbers, and all together."""
+    lines = [line.split() for line in skuda_command("list", "--summary")[1].splitlines()]
+    heads, *categories = lines[: [line[:1] for line in lines].index(["all"]) + 1]
+    assert heads == ["CATEGORY", "ROWS", "KINDS", "PLANS", "TYPES", "KERNELS"]
+    numbers = [[int(each) for each in line[1:]] for line in categories]
+    for column in (0, 2, 3, 4):
+        assert sum(line[column] for line in numbers[:-1]) == numbers[-1][column]
+    listing = [line.split() for line in listed(skuda_command("list")[1])]
+    assert [numbers[-1][0], numbers[-1][4]] == [len(listing), sum(int(line[-1]) for line in listing)]
+    assert numbers[-1][2] == sum(1 + line[2].count("+") for line in listing)
+    unary = next(line for line in categories if line[0] == "unary")
+    assert unary[1] == str(len(listed(skuda_command("list", "unary")[1])))
+
+
 def test_show_of_a_kernel_has_no_private_field(skuda_command):
     symbol = "quantize_per_token_f16_s8__vec16"
     hash(registry.sku_of_symbol(symbol).precision_guarantee)  # which is kept
@@ -244,11 +259,14 @@ def test_list_filters_by_a_part_of_the_name_and_by_kind(skuda_command):
     names = [line.split()[0] for line in listed(skuda_command("list", "per_channel")[1])]
     assert names == [
         "quantize_per_channel", "dequantize_per_channel", "quantize_fp8_per_channel", "dequantize_fp8_per_channel",
-        "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "dynamic_quantize_per_channel",
-        "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel", "observe_min_max_per_channel",
+        "fake_quantize_per_channel", "learnable_fake_quantize_per_channel", "affine_per_channel",
+        "dynamic_quantize_per_channel", "dynamic_quantize_fp8_per_channel", "dynamic_quantize_asymmetric_per_channel",
+        "observe_min_max_per_channel",
         "observe_absmax_per_channel", "observe_moving_average_per_channel",
     ]  # fmt: skip
-    assert [line.split()[0] for line in listed(skuda_command("list", "activ")[1])] == ["gelu", "gelu_tanh", "silu_mul"]
+    assert [line.split()[0] for line in listed(skuda_command("list", "gated")[1])] == [
+        "glu", "reglu", "geglu", "geglu_tanh",
+    ]  # fmt: skip
     assert skuda_command("list", "nothing")[0] == 1
 
 

@@ -36,8 +36,8 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 
 def test_a_run_takes_few():
     """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set; new element types add
-    more."""
-    assert len(chosen().covering) < 3_300
+    more, and so do schedules: those of scans 110."""
+    assert len(chosen().covering) < 2_900
     assert all(len(turn) <= 200 for turn in chosen().turns)
 
 

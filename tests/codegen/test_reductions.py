@@ -384,8 +384,8 @@ def test_what_several_passes_compute_is_held_where_it_costs_something():
     program = forward(X, "y: T[*n, d] = exp(x) / sum(exp(x), over=d)")
     assert list(RowAnalysis(program).held.values()) == ["held.exponential"]
     assert held(program) == [
-        [("row_exponential<FAST>(element.x, usual)", True)],
-        [("row_exponential<FAST>(element.x, usual)", False)],
+        [("row_exponential_as<FAST, T>(element.x, usual)", True)],
+        [("row_exponential_as<FAST, T>(element.x, usual)", False)],
     ]
     assert passes(program)[0] == [("Sum", "held.exponential")]
     cheap = RowAnalysis(forward(X, "y: T[*n, d] = 2 * x / sum(2 * x, over=d)"))
@@ -436,16 +436,18 @@ def test_what_is_held_is_made_of_what_is_held():
 @pytest.mark.parametrize(
     ("value", "quick"),
     [
-        ("x / (1 + exp(-x))", "logistic_quotient<FAST, T>(element.x, -element.x, usual)"),
+        ("x / (1 + exp(-x))", "logistic_quotient_as<FAST, T, T>(element.x, -element.x, usual)"),
         ("x / (1 + exp(2 * (x + x * x)))",
-         "logistic_quotient<FAST, T>(element.x, C(2) * (element.x + element.x * element.x), usual)"),
-        ("x / (2 + exp(-x))", "row_quotient<FAST>(element.x, C(2) + row_exponential<FAST>(-element.x, usual), usual)"),
-        ("x / (1 + exp(w))", "row_quotient<FAST>(element.x, C(1) + row_exponential<FAST>(element.w, usual), usual)"),
+         "logistic_quotient_as<FAST, T, T>(element.x, C(2) * (element.x + element.x * element.x), usual)"),
+        ("x / (2 + exp(-x))",
+         "row_quotient<FAST>(element.x, C(2) + row_exponential_as<FAST, T>(-element.x, usual), usual)"),
+        ("x / (1 + exp(w))",
+         "row_quotient<FAST>(element.x, C(1) + row_exponential_as<FAST, T>(element.w, usual), usual)"),
         ("x / (1 + exp(1 / x))",
          "row_quotient<FAST>(element.x, "
-          "C(1) + row_exponential<FAST>(row_quotient<FAST>(C(1), element.x, usual), usual), usual)"),
+          "C(1) + row_exponential_as<FAST, T>(row_quotient<FAST>(C(1), element.x, usual), usual), usual)"),
         ("2 * x / (1 + exp(-x))",
-         "row_quotient<FAST>(C(2) * element.x, C(1) + row_exponential<FAST>(-element.x, usual), usual)"),
+         "row_quotient<FAST>(C(2) * element.x, C(1) + row_exponential_as<FAST, T>(-element.x, usual), usual)"),
     ],
 )  # fmt: skip
 def test_a_logistic_quotient_is_one_where_its_power_tells_that_the_dividend_is_finite(value, quick):

@@ -124,6 +124,8 @@ class Drawn:
 
     def _drawn_attribute(self, attribute):
         word = self.types.get(attribute.type, attribute.type)
+        if word == "bool":
+            return bool(self.rng.integers(2))
         if word in RANGE:
             low, high = RANGE[word]
             return int(self.rng.integers(1, high + 1) if attribute.default == "highest" else self.rng.integers(low, 1))
@@ -212,14 +214,27 @@ class Drawn:
     def _calls(self):
         return binding.calls(self.asked, self._problem())
 
+    def _reduction(self) -> tuple[str, tuple]:
+        """How a form of a row reduces its output, and the dimensions of that where it does not."""
+        row = next(each for each in plans(catalog()) if each.operation.function == self.operation.row)
+        choice = row.operation.choice
+        if choice is None:
+            return "", ()
+        how = next((word for word, form in choice.forms if form == self.operation.name.partition("_without_")[0]), "")
+        (output,) = row.chosen("none").operation.outputs
+        return how, tuple((dim.name, dim.block) for dim in output.dims)
+
     def _problem(self) -> Problem:
         space = {dim.name: dim for dim in self.operation.space} | {dim.name: dim for dim in self.operation.dims}
+        how, elements = self._reduction()
         dims = lambda operands: {o.name: tuple((dim.name, dim.block) for dim in o.dims) for o in operands}  # noqa: E731
         return Problem(
             {name: int(np.prod(self.sizes[name], dtype=np.int64)) for name in space},
             {name: self.sizes[name] for name in self.sizes if name not in space},
             dims(self.operation.inputs),
             dims(self.operation.outputs),
+            how=how,
+            elements=elements,
         )
 
     # ---- the comparison ----

@@ -1,5 +1,8 @@
 """No gradient is NaN where the derivative is a number: every gradient of the catalog, over every finite value.
 
+Of an element, the derivative is no number where the operation has no value, or where a gradient of 1 gives an
+infinity.
+
 The list of gradients is the catalog's own. One operand at a time takes all finite values of f16 and bf16, and of f32
 and f64 some with each exponent, of both signs: in rows of neighbours, and alone among ordinary elements or zeros. The
 other operands are ordinary, 0, the least positive value or a large one: every two of them in every two of these.
@@ -31,10 +34,11 @@ ORDINARY, ZERO, SMALL, LARGE = "ordinary", "zero", "small", "large"
 # Where a step on the way leaves the range of C: the operands of these, unless they are f16, are less than 2^(e/n - 8),
 # with 2^e the end of the range. n is how many factors, or quotients, make the largest step.
 EXCEPTIONS = {
-    "lerp_tensor": (2, "d_output * (b - a), where the difference is infinite"),
     "learnable_fake_quantize_per_tensor": (2, "a sum of terms of d_output with both signs"),
     "learnable_fake_quantize_per_channel": (2, "a sum of terms of d_output with both signs"),
     "log_softmax": (2, "the sum of d_output"),
+    "prelu": (3, "a sum of terms of d_output with both signs"),
+    "affine_per_channel": (3, "a sum of terms of d_output with both signs"),
     "rms_norm": (3, "the sum of d_output * weight * input"),
     "rms_normalize": (3, "the sum of d_output * input, and that of input * input"),
     "add_rms_norm": (3, "the sum of d_output * weight * total"),
@@ -46,6 +50,14 @@ EXCEPTIONS = {
     "std": (3, "d_output / output, of which a deviation of 0 is a multiple"),
     "prod": (ROW + 1, "the product of a row"),
 }
+# Where the gradient of an operand is no number, though the operation has a value.
+WITHOUT = {
+    ("pow", "d_b"): lambda given: given["a"] < 0,  # no power of another exponent
+    ("xlogy", "d_b"): lambda given: given["b"] == 0,
+}
+
+
+POLES = ("lgamma",)  # infinite at numbers at which no derivative is
 
 
 def most_of(name: str, element: str) -> float:
@@ -121,6 +133,7 @@ def plan_of(function: str, backend, types, extents):
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents[dim.name] for dim in operation.dims}
     fields |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
+    fields |= {each.name: 0.5 for each in operation.attributes if each.type == "C" and each.default is None}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 
@@ -164,11 +177,36 @@ def nans(name: str, element: str, backend, most: float) -> Iterator[str]:
             for plan in plans:  # forward for what the gradient takes of it
                 arrays |= run(plan, backend, arrays)
             for output in PLANS[name].operation.outputs:
-                found = np.argwhere(np.isnan(arrays[output.name].astype(np.float64)))
+                wrong = np.isnan(arrays[output.name].astype(np.float64))
+                if wrong.any() and elementwise(name):
+                    wrong &= ~without_derivative(name, backend, types, extents, arrays)[output.name]
+                found = np.argwhere(wrong)
                 if len(found):
                     where = {other.name: how for other, how in zip(others, setting, strict=True)}
                     here = {key: _at(value, tuple(found[0])) for key, value in arrays.items()}
                     yield f"{output.name} of {name} {types}, {operand.name} swept, {where}: {here}"
+
+
+def elementwise(name: str) -> bool:
+    """Whether every gradient is of one element, and so is every output."""
+    forward, backward = PLANS[name.removesuffix("_backward")].operation, PLANS[name].operation
+    return all(operand.dims == forward.space for operand in (*forward.outputs, *backward.outputs))
+
+
+def without_derivative(name: str, backend, types, extents, arrays) -> dict[str, np.ndarray]:
+    """Of each gradient, where the operation has no value or the derivative is infinite."""
+    forward, backward = (plan_of(each, backend, types, extents) for each in (name.removesuffix("_backward"), name))
+    shapes = dict(zip((o.name for o in forward.operation.inputs), zip(forward.shapes, forward.words)))
+    ones = {each: np.ones(shape, DTYPES[word].storage) for each, (shape, word) in shapes.items()}
+    values = run(forward, backend, ones | arrays)  # an input that no gradient takes is 1
+    none = np.isnan if forward.operation.name not in POLES else lambda x: ~np.isfinite(x)
+    missing = np.logical_or.reduce([none(each.astype(np.float64)) for each in values.values()])
+    ones = {f"d_{each}": np.ones_like(value) for each, value in values.items()}
+    slopes = run(backward, backend, arrays | values | ones)
+    own = {
+        each: WITHOUT.get((name.removesuffix("_backward"), each), lambda given: missing)(arrays) for each in slopes
+    }
+    return {each: missing | own[each] | np.isinf(slope.astype(np.float64)) for each, slope in slopes.items()}
 
 
 def _at(array: np.ndarray, index):

@@ -11,6 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
+from oracles import functions, philox
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Direction
@@ -18,6 +19,7 @@ from skuda.model.sku import BackendKind
 
 STEP = mpmath.mpf("1e-20")
 Q_MIN, Q_MAX = -5, 4
+WANTED = 0.5  # for an attribute that has no default
 CATALOG = registry.catalogs()[0]
 PLANS = {
     (plan.operation.name, plan.operation.direction): plan
@@ -26,11 +28,21 @@ PLANS = {
     if plan.operation.name in CATALOG.modules
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
+GRADIENTS.pop("stochastic_round")  # which passes through as it is, as its oracle says
 
-_exp, _log, _sqrt, _ncdf, _tanh = (
+_exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])
-    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh)
+    for function in (mpmath.exp, mpmath.log, mpmath.sqrt, mpmath.ncdf, mpmath.tanh, int)
 )
+
+
+_erfinv, _lgamma = (np.vectorize(function, otypes=[object]) for function in (mpmath.erfinv, mpmath.loggamma))
+
+
+def _uniform(input, seed, offset):
+    """The random number of each element, by its position."""
+    one = [philox.random_uniform(int(seed.item()), int(offset.item()), index, "f64") for index in range(input.size)]
+    return np.array([mpmath.mpf(x.numerator) / x.denominator for x in one], object).reshape(input.shape)
 
 
 def _sum(x):
@@ -99,6 +111,28 @@ DEFINITIONS = {
     "minimum": lambda a, b: np.minimum(a, b),
     "maximum": lambda a, b: np.maximum(a, b),
     "neg": lambda input: -input,
+    "dropout": lambda input, seed, offset: input * (_uniform(input, seed, offset) >= 0.5) * 2,
+    "erfinv": lambda input: _erfinv(input),
+    "lgamma": lambda input: _lgamma(input),
+    "ldexp": lambda input, exponent: input * 2**exponent,
+    "powi": lambda input: input**2,
+    "div": lambda a, b: a / b,
+    "fmod": lambda a, b: a - b * _truncated(a / b),
+    "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
+    "fmin": lambda a, b: np.minimum(a, b),
+    "fmax": lambda a, b: np.maximum(a, b),
+    "clamp": lambda input: np.minimum(np.maximum(input, WANTED), WANTED),
+    "clamp_min": lambda input: np.maximum(input, WANTED),
+    "clamp_max": lambda input: np.minimum(input, WANTED),
+    "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
+    "addcmul": lambda input, a, b: input + a * b,
+    "addcdiv": lambda input, a, b: input + a / b,
+    "affine": lambda input, scale=1, shift=0: input * scale + shift,
+    "glu": lambda gate, up: up / (1 + _exp(-gate)),
+    "reglu": lambda gate, up: np.maximum(gate, 0) * up,
+    "geglu": lambda gate, up: gate * _ncdf(gate) * up,
+    "geglu_tanh": lambda gate, up: _gelu_tanh(gate) * up,
+    "cast": lambda input: input,
     "abs": lambda input: abs(input),
     "where": lambda condition, a, b: np.where(condition != 0, a, b),
     "dequantize": lambda input, scale, zero_point: (input - zero_point) * scale,
@@ -146,12 +180,16 @@ def definition_of(name: str):
     stem = name.partition("_per_")[0]
     if stem in DEFINITIONS:
         return DEFINITIONS[stem], False
+    if stem in functions.FORWARD:
+        attributes = PLANS[name, Direction.FORWARD].operation.attributes
+        numbers = {each.name: each.default for each in attributes if not each.names_axes}
+        return functions.defined(stem, {key: WANTED if each is None else each for key, each in numbers.items()}), False
     return getattr(FastPath(), stem), True
 
 
 def test_every_gradient_has_a_definition():
     stems = {name.partition("_per_")[0] for name in GRADIENTS}
-    missing = {stem for stem in stems if stem not in DEFINITIONS and not hasattr(FastPath, stem)}
+    missing = {stem for stem in stems if stem not in DEFINITIONS | functions.FORWARD and not hasattr(FastPath, stem)}
     assert not missing, f"add what these give to DEFINITIONS: {sorted(missing)}"
     assert len(GRADIENTS) > 40
 
@@ -160,13 +198,14 @@ def select(name: str, direction: Direction, backend):
     """A plan of f64: two rows of five, ragged groups of three."""
     plan_class, space = PLANS[name, direction], PLANS[name, Direction.FORWARD].operation.space
     operation = plan_class.operation
-    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3"})
+    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     for dim in operation.dims:
         along = (5,) if len(space) > 1 else (2, 5)
         fields[dim.name] = 5 if not dim.many else along if dim == space[-1] else (2,)
     own = {"q_min": Q_MIN, "q_max": Q_MAX, "group_size": 3}
     fields |= {attribute.name: own[attribute.name] for attribute in operation.attributes if attribute.name in own}
+    fields |= {each.name: WANTED for each in operation.attributes if each.default is None and each.type == "C"}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 
@@ -214,7 +253,8 @@ def test_a_gradient_is_the_slope_of_its_operation(backend, name):
             low, high = scales if operand.name == "scale" else (1, 1)  # a zero point is learned as an integer
             given[operand.name] = rng.uniform(low, high, shape)
         else:
-            given[operand.name] = rng.normal(0, 2, shape).astype(DTYPES[word].storage)
+            values = functions.placed(name, rng.normal(0, 2, shape))
+            given[operand.name] = values.astype(DTYPES[word].storage)
     definition, straight = definition_of(name)
 
     def exact(values: dict) -> dict:

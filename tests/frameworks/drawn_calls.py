@@ -10,6 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
+from domains import domain
 
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -148,6 +149,8 @@ def _elements(rng, operation: Operation, operand, types, sizes) -> np.ndarray:
         return np.asarray(rng.integers(low, high + 1, stored)).astype(dtype.storage)
     shared = operand.dims != operation.space
     values = rng.uniform(0.05, 1.5, stored) if shared else rng.normal(0, 2, stored)
+    ends = domain(operation.row, operand.name)
+    values = values if ends is None else rng.uniform(*ends, stored)
     return np.asarray(values, np.float32).astype(dtype.storage)
 
 

@@ -2,12 +2,14 @@
 
     python tests/gpu/sweep_elementary.py [--record] [NAME ...]
     python tests/gpu/sweep_elementary.py --f64 [--record] [NAME ...]
+    python tests/gpu/sweep_elementary.py --halves
 
 The functions are those of the intrinsics' table with `common`. In f32 the exact value is that of CUDA's own f64
 library, whose errors are below 2^-20 units of f32; functions of two arguments are compared on a seeded grid. In f64,
 which has too many arguments, the points are seeded: every exponent, and more where functions bend. CPU and GPU have
 the same bits, so the CPU's finding holds for both. `--record` writes evidence/elementary-<gpu>.json, or
-evidence/elementary-f64.json.
+evidence/elementary-f64.json. `--halves` measures the forms that are as precise as f16 and bf16, over all arguments of
+f32 too, as parts of what they are allowed, and counts steps back of what is stored.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import date
 from pathlib import Path
 
 import mpmath
 import numpy as np
 
-from skuda.codegen.intrinsics import COMMON_HEADER, INTRINSICS, Intrinsic
+from skuda.codegen.intrinsics import COMMON_HEADER, HALF_BOUNDS, HALF_HEADERS, HALVED, INTRINSICS, Intrinsic
 from skuda.reference import formulas
 from skuda.verification.texts import header_digest
 
@@ -30,7 +32,7 @@ FOLDER = Path(__file__).parents[2] / "evidence"
 COMMON = {name: row for name, row in INTRINSICS.items() if row.common and set(row.arguments) == {"r"} == {row.result}}
 RISING = (
     "exp", "log", "erf", "ndtr", "sigmoid", "tanh", "cbrt", "exp2", "expm1", "log2", "log10", "log1p", "asin", "atan",
-    "sinh", "asinh", "acosh", "atanh",
+    "sinh", "asinh", "acosh", "atanh", "erfinv",
 )  # fmt: skip
 FALLING = ("erfc", "rsqrt", "acos")  # rsqrt on either side of 0
 MONOTONE = ("log", "erf", "erfc", "ndtr", "sigmoid", "tanh")  # these promise no step back; exp has some, of one unit
@@ -46,6 +48,7 @@ CUDA = {name: f"{name}(x)" for name in COMMON} | {
     "sigmoid": "1.0 / (1.0 + exp(-x))",
     "ndtr": "normcdf(x)",
     "gelu_slope": "slope_of_gelu(x)",
+    "digamma": "slope_of_lgamma(x)",
     "pow": "pow(x, y)", "atan2": "atan2(x, y)", "hypot": "hypot(x, y)",
 }  # fmt: skip
 
@@ -54,10 +57,17 @@ def _bounded(x, most: int):
     return max(min(x, most), -most)
 
 
+def _apart_from_zeros(x, value, term):
+    """A value, but next to the zeros below 0, where the promise for f64 is relative to a term."""
+    if x < 0 and abs(value) < (1 + abs(term)) / 16:
+        raise ValueError("next to a zero")
+    return value
+
+
 EXACT: dict[str, Callable] = {
     **{name: getattr(mpmath, name) for name in (
         "exp", "log", "erf", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
-        "tanh", "asinh", "acosh", "atanh", "atan2", "hypot",
+        "tanh", "asinh", "acosh", "atanh", "atan2", "hypot", "erfinv",
     )},
     "erfc": lambda x: mpmath.erfc(_bounded(x, 100)),
     "ndtr": lambda x: mpmath.ncdf(_bounded(x, 200)),
@@ -68,6 +78,8 @@ EXACT: dict[str, Callable] = {
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "pow": mpmath.power,
+    "lgamma": lambda x: _apart_from_zeros(x, mpmath.re(mpmath.loggamma(x)), mpmath.re(mpmath.loggamma(1 + abs(x)))),
+    "digamma": lambda x: _apart_from_zeros(x, mpmath.digamma(x), mpmath.digamma(1 + abs(x))),
 }  # fmt: skip
 
 
@@ -94,6 +106,27 @@ __device__ f64 slope_of_gelu(f64 x) {
   return normcdf(x) + x * (exp(-0.5 * x * x) * 0.39894228040143267794);
 }
 
+// By steps to the right, where the asymptotic series holds, and the reflection; in f64, whose error is far below a unit
+// of f32, but for a quarter of one next to zeros.
+__device__ f64 slope_of_lgamma(f64 x) {
+  if (x == 0.0) return -copysign(1.0 / 0.0, x);
+  if (x < 0.0) {
+    if (isinf(x) || rint(x) == x) return 0.0 / 0.0;
+    return slope_of_lgamma(-x) - 1.0 / x + 3.14159265358979323846 * cospi(-x) / sinpi(-x);
+  }
+  f64 steps = 0.0;
+  for (; x < 16.0; x += 1.0) steps += 1.0 / x;
+  const f64 z = 1.0 / (x * x);
+  f64 p = 1.0 / 12.0;
+  p = 691.0 / 32760.0 - z * p;
+  p = 1.0 / 132.0 - z * p;
+  p = 1.0 / 240.0 - z * p;
+  p = 1.0 / 252.0 - z * p;
+  p = 1.0 / 120.0 - z * p;
+  p = 1.0 / 12.0 - z * p;
+  return log(x) - 0.5 / x - z * p - steps;
+}
+
 // All bit patterns in the order of what they stand for, NaN last.
 __device__ f32 argument_at(u32 i) {
   const u32 count = 0x7f800001u;
@@ -112,6 +145,14 @@ __device__ f64 distance(f32 ours, f64 exact) {
   const f64 unit = ldexp(1.0, max(ilogb(exact) - 23, -149)), end = 0x1p128;
   const f64 near = isinf(ours) ? copysign(end, f64(ours)) : f64(ours), far = fmax(fmin(exact, end), -end);
   return fabs(near - far) / fmin(unit, 0x1p104);
+}
+
+// The same as a part of what a function that is as precise as a half type may be off by.
+__device__ f64 part(f32 ours, f64 exact, f64 bound, f64 left) {
+  if (exact != exact || ours != ours || exact == 0.0) return distance(ours, exact);
+  const f64 end = 0x1p128, near = isinf(ours) ? copysign(end, f64(ours)) : f64(ours);
+  const f64 far = fmax(fmin(exact, end), -end);
+  return fabs(near - far) / (fmax(fabs(far) * bound, left) + 0x1p-147);
 }
 
 struct Found { u64 worst, steps_down, wrong; };
@@ -133,11 +174,12 @@ extern "C" __global__ void sweep_%(name)s(Found* found) {
   for (u32 i = from; i < from + 1024u || (from + 1024u == 0 && i >= from); ++i) {
     const f32 a = argument_at(i);
     const f32 value = %(ours)s;
-    const f64 x = a, off = distance(value, %(exact)s);
+    const f64 x = a, off = %(measure)s(value, %(exact)s%(allowed)s);
     if (off < 0.0) note(found, off, i);
     if (off > worst) worst = off, position = __float_as_uint(a);
     const bool one_side = __float_as_uint(a) >> 31 == __float_as_uint(last) >> 31;
-    if (one_side && %(direction)s * (f64(value) - f64(before)) < 0.0) atomicAdd(&found->steps_down, 1ull);
+    const f64 risen = f64(%(stored)s(value)) - f64(%(stored)s(before));
+    if (one_side && %(direction)s * risen < 0.0) atomicAdd(&found->steps_down, 1ull);
     last = a, before = value;
     if (i == 0xffffffffu) break;
   }
@@ -161,8 +203,8 @@ def direction(name: str) -> int:
     return (name in RISING) - (name in FALLING)
 
 
-def source(rows: dict[str, Intrinsic]) -> str:
-    """The CUDA text of the sweep over f32."""
+def source(rows: dict[str, Intrinsic], halves: Sequence[tuple[str, str]] = ()) -> str:
+    """The CUDA text of the sweep over f32; `halves`: functions as precise as half types, with these."""
     high, low, series = series_of_slope()
     horner = f"({series[-1].hex()})"
     for each in series[-2::-1]:
@@ -175,14 +217,57 @@ def source(rows: dict[str, Intrinsic]) -> str:
             "ours_last": row.cuda.format("last", "last"),
             "exact": CUDA[name],
             "direction": direction(name),
+            "measure": "distance",
+            "allowed": "",
+            "stored": "",
         }
         for name, row in rows.items()
     ]
+    kernels += [
+        ONE
+        % {
+            "name": f"{name}_{word}",
+            "ours": INTRINSICS[name].spelled("cuda", word).format("a"),
+            "ours_last": INTRINSICS[name].spelled("cuda", word).format("last"),
+            "exact": CUDA[name],
+            "direction": direction(name),
+            "measure": "part",
+            "allowed": f", {2.0 ** HALF_BOUNDS[word]}, {HALF_LEFT.get((name, word), 0.0)}",
+            "stored": f"stored<{word}>",
+        }
+        for name, word in halves
+    ]
     headers = dict.fromkeys([COMMON_HEADER, *(row.header for row in rows.values() if row.header)])
+    headers |= dict.fromkeys(HALF_HEADERS.values() if halves else ())
     return SOURCE % {
         "includes": "\n".join(f'#include "{header}"' for header in headers),
         "high": f"({high.hex()})", "low": f"({low.hex()})", "series": horner, "kernels": "\n".join(kernels),
     }  # fmt: skip
+
+
+HALVES = tuple((name, word) for name in sorted(HALVED) for word in HALF_BOUNDS)
+HALF_LEFT = {(name, "f16"): 2.0**-39 for name in ("ndtr", "gelu_slope")}  # where f16 stores 0 of their products with x
+
+
+def sweep_halves() -> dict[tuple[str, str], tuple[float, float, int, int]]:
+    """Of each function and half type: the largest part of what is allowed, where, steps back of what is stored, and
+    unlike special values."""
+    import cupy
+
+    from skuda.launch.compiler import compile_cubin
+
+    arch = f"sm_{cupy.cuda.Device().compute_capability}"
+    module = cupy.cuda.function.Module()
+    names = entries("_".join(each) for each in HALVES)
+    module.load(compile_cubin(source({}, HALVES), "sweep_halves.cu", names, arch).cubin)
+    result = {}
+    for name, word in HALVES:
+        found = cupy.zeros(3, cupy.uint64)
+        module.get_function(f"sweep_{name}_{word}")(((1 << 32) // 1024 // 256,), (256,), (found,))
+        worst, steps, wrong = (int(each) for each in found.get())
+        part, at = np.array([worst >> 32, worst & 0xFFFFFFFF], np.uint32).view(np.float32).tolist()
+        result[name, word] = part, at, steps, wrong
+    return result
 
 
 def entries(rows: Iterable[str]) -> list[str]:
@@ -347,7 +432,13 @@ def main() -> int:
     parser.add_argument("names", nargs="*", choices=[[], *COMMON], default=[])
     parser.add_argument("--f64", action="store_true", help="f64 against mpmath on the CPU, in a few minutes")
     parser.add_argument("--record", action="store_true", help="write what was found into evidence/")
+    parser.add_argument("--halves", action="store_true", help="the forms that are as precise as f16 and bf16")
     args = parser.parse_args()
+    if args.halves:
+        halves = sweep_halves()
+        for (name, word), (part, at, steps, wrong) in halves.items():
+            print(f"{name:12}{word:5}{part:.4f} of what is allowed, at {at!r}; {steps} steps back, {wrong} unlike")
+        return int(any(part > 1 or wrong for part, _, _, wrong in halves.values()))
     rows = {name: row for name, row in COMMON.items() if not args.names or name in args.names}
     word = "f64" if args.f64 else "f32"
     found = sweep_f64(rows) if args.f64 else sweep_f32(rows)

@@ -20,6 +20,9 @@ result is what is stored (an integer: of a float its bit pattern), a `Span` befo
 the one to the other. A parameter with the name of an output is given what was stored there. One that an operation does
 not have needs a default: that of an operand which may be absent.
 
+Of a row with `reduction = mean`, the oracle gives what `none` has, as spans: means and sums are made of these here. The
+oracle of its gradient takes `share` in place of `d_output`: a span, what of that an element has, in the compute type.
+
 tests/conformance/test_every_operation.py finds and runs them.
 """
 
@@ -29,7 +32,7 @@ import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from math import prod
 from pathlib import Path
@@ -37,7 +40,8 @@ from typing import Any
 
 import numpy as np
 
-from .floats import FORMATS, FP8
+from . import spans
+from .floats import FORMATS, FP8, compute_format, decode, integer
 from .spans import ANY, Span, admits
 
 _REGISTERED: dict[str, Oracle] = {}
@@ -57,11 +61,11 @@ class Oracle:
         return inspect.signature(self.function).parameters
 
 
-def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = ""):
-    """Makes a function the oracle of the operation that it has the name of."""
+def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = "", name: str = ""):
+    """Makes a function the oracle of the operation that it has the name of, or of another one's."""
     if function is None:
-        return lambda function: oracle(function, over=over, sharing=sharing)
-    name = function.__name__
+        return lambda function: oracle(function, over=over, sharing=sharing, name=name)
+    function.__name__ = name = name or function.__name__
     if name in _REGISTERED and _REGISTERED[name].function.__module__ != function.__module__:
         raise ValueError(f"two oracles are called {name}")
     _REGISTERED[name] = Oracle(function, (over,) if isinstance(over, str) else over, sharing)
@@ -82,6 +86,7 @@ def find(function: str) -> Oracle:
         LookupError: there is none; says what to write.
     """
     _load()
+    function = re.sub(r"_as_[a-z]+(?=_without_|_backward$|$)", "", function)
     whole = re.sub(r"_without_\w+?(_backward)?$", r"\1", function)
     shared = [re.sub(r"_per_[a-z]+(?=_without_|_backward$|$)", "", name) for name in (function, whole)]
     names = [*dict.fromkeys((function, shared[0], whole, shared[1]))]
@@ -103,6 +108,8 @@ class Problem:
         values: of each input its elements in row-major order, of each attribute its number.
         types: words by type letter.
         stored: of each output what was stored, in row-major order.
+        how: of a form of a row with a reduction, "none", "mean" or "sum"; `elements`: the dimensions of the output or
+            gradient whose elements are reduced.
     """
 
     extents: dict[str, int]
@@ -112,6 +119,8 @@ class Problem:
     values: dict[str, Any] = field(default_factory=dict)
     types: dict[str, str] = field(default_factory=dict)
     stored: dict[str, list[int]] = field(default_factory=dict)
+    how: str = ""
+    elements: Dims = ()
 
     @property
     def size(self) -> int:
@@ -172,6 +181,12 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
         TypeError: the oracle's parameters, or what it gives, are not those of the operation.
     """
     name, parameters = asked.function.__name__, asked.parameters
+    if problem.how in ("mean", "sum") and "share" not in parameters:
+        ((output, _),) = problem.outputs.items()
+        whole = replace(problem, how="none", outputs={output: problem.elements})
+        return {output: [_reduced(expected(asked, whole)[output], problem)]}
+    if "share" in parameters:
+        problem = _with_share(problem)
     operands = [*problem.inputs, *(each for each in problem.outputs if each in parameters)]
     missing = [each for each in (*problem.inputs, *problem.values) if each not in parameters]
     if missing:
@@ -195,6 +210,26 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
             own = entries[output][_own(positions, levels)]
             _put(found[output], own.tolist(), result, f"the oracle {name} gives for {output}")
     return found
+
+
+def _reduced(results: Sequence[Span], problem: Problem) -> Span:
+    """The sum of what an oracle gives for each element, or their mean."""
+    form = compute_format(problem.types["T"])
+    total = spans.total(results, form)
+    return total if problem.how == "sum" else spans.divide(total, spans.point(integer(len(results), form)), form)
+
+
+def _with_share(problem: Problem) -> Problem:
+    """What of the gradient each element has, in place of the gradient."""
+    element = problem.types["T"]
+    form = compute_format(element)
+    shares = [spans.point(decode(bits, FORMATS[element])) for bits in problem.values["d_output"]]
+    if problem.how == "mean":
+        count = spans.point(integer(prod(problem.extents[dim] for dim, _ in problem.elements), form))
+        shares = [spans.divide(share, count, form) for share in shares]
+    inputs = {"share" if name == "d_output" else name: dims for name, dims in problem.inputs.items()}
+    values = {name: each for name, each in problem.values.items() if name != "d_output"}
+    return replace(problem, inputs=inputs, values=values | {"share": shares})
 
 
 def _taken(values: Sequence[int], own):

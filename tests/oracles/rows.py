@@ -213,7 +213,7 @@ def l2_normalize(row, eps: int, *, element, wanted=None) -> list[Span]:
 def softmax(row, *, element, wanted=None) -> list[Span]:
     """e^(x - max) * (1 / sum(e^(x - max)))."""
     compute = compute_format(element)
-    raised = _raised(_points(row, element), compute)
+    raised = _raised(_points(row, element), compute, element)
     factor = spans.divide(_one(compute), spans.total(raised, compute), compute)
     return [spans.multiply(raised[i], factor, compute) for i in _positions(row, wanted)]
 
@@ -482,7 +482,7 @@ def first_smallest(row, *, element) -> int:
 def gelu(row, *, element) -> list[Span]:
     """x times the normal distribution below it."""
     compute = compute_format(element)
-    return [spans.multiply(x, spans.ndtr(x, compute), compute) for x in _points(row, element)]
+    return [spans.multiply(x, spans.ndtr(x, compute, element), compute) for x in _points(row, element)]
 
 
 def gelu_backward(d_output, row, *, element) -> list[Span]:
@@ -492,7 +492,7 @@ def gelu_backward(d_output, row, *, element) -> list[Span]:
 
 def _gelu_slopes(row, element: str) -> list[Span]:
     compute = compute_format(element)
-    return [spans.gelu_slope(x.low, compute) for x in _points(row, element)]
+    return [spans.gelu_slope(x.low, compute, element) for x in _points(row, element)]
 
 
 @remembered
@@ -500,7 +500,7 @@ def gelu_tanh(row, *, element) -> list[Span]:
     """x (1 + tanh u) / 2 = x * sigmoid(2u), u = sqrt(2 / pi) (x + 0.044715 x^3)."""
     compute = compute_format(element)
     points = _points(row, element)
-    return [spans.multiply(x, spans.sigmoid(_twice_u(x, compute), compute), compute) for x in points]
+    return [spans.multiply(x, spans.sigmoid(_twice_u(x, compute), compute, element), compute) for x in points]
 
 
 def gelu_tanh_backward(d_output, row, *, element) -> list[Span]:
@@ -514,7 +514,7 @@ def _gelu_tanh_slopes(row, element: str) -> list[Span]:
     doubled, cubic = (point(real(Fraction(each), compute)) for each in ("1.5957691216057308", "0.21406444881780073"))
     found = []
     for x in _points(row, element):
-        s = spans.sigmoid(_twice_u(x, compute), compute)
+        s = spans.sigmoid(_twice_u(x, compute), compute, element)
         if x.low.kind == "inf" or (x.finite and x.low.magnitude >= 32):
             found.append(point(real(not x.low.negative, compute)))
             continue
@@ -529,7 +529,7 @@ def _gelu_tanh_slopes(row, element: str) -> list[Span]:
 def silu_mul(gate, up, *, element) -> list[Span]:
     """gate / (1 + e^-gate) * up."""
     compute = compute_format(element)
-    return _products(_silu(_points(gate, element), compute), _points(up, element), compute)
+    return _products(_silu(_points(gate, element), compute, element), _points(up, element), compute)
 
 
 def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[Span]]:
@@ -538,10 +538,10 @@ def silu_mul_backward(d_output, gate, up, *, element) -> tuple[list[Span], list[
     g, x, up = (_points(each, element) for each in (d_output, gate, up))
     slopes = []
     for each in x:
-        s = spans.sigmoid(each, compute)
+        s = spans.sigmoid(each, compute, element)
         rest = spans.multiply(each, spans.subtract(_one(compute), s, compute), compute)
         slopes.append(spans.multiply(s, spans.add(_one(compute), rest, compute), compute))
-    return _products(_products(g, slopes, compute), up, compute), _products(g, _silu(x, compute), compute)
+    return _products(_products(g, slopes, compute), up, compute), _products(g, _silu(x, compute, element), compute)
 
 
 def gelu_quantize(row, scale: int, zero_point: int, q_min: int, q_max: int, *, element, scale_element) -> Codes:
@@ -596,8 +596,8 @@ def _twice_u(x: Span, compute) -> Span:
     return spans.multiply(x, inner, compute)
 
 
-def _silu(values: Sequence[Span], compute) -> list[Span]:
-    below = (spans.add(_one(compute), spans.exp(spans.negate(x), compute), compute) for x in values)
+def _silu(values: Sequence[Span], compute, element: str) -> list[Span]:
+    below = (spans.add(_one(compute), spans.exp(spans.negate(x), compute, element), compute) for x in values)
     return [spans.divide(*pair, compute) for pair in zip(values, below, strict=True)]
 
 
@@ -668,9 +668,9 @@ def _one_over_root(values: Sequence[Span], eps: int, compute) -> Span:
     return spans.divide(_one(compute), spans.sqrt(within, compute), compute)
 
 
-def _raised(x: Sequence[Span], compute) -> list[Span]:
+def _raised(x: Sequence[Span], compute, stored: str = "") -> list[Span]:
     highest = spans.largest(x)
-    return [spans.exp(spans.subtract(each, highest, compute), compute) for each in x]
+    return [spans.exp(spans.subtract(each, highest, compute), compute, stored) for each in x]
 
 
 def _quantized(values: Sequence[Span], q_min, q_max, scale, element, scale_element, wanted) -> tuple[Span, Codes]:

@@ -12,7 +12,8 @@ exactly it gives the one result that is right, to the bit. Only two kinds of ste
   1 +- n u / (1 - n u).
 - exp and log, which are off by at most 1 unit in the last place of the exact value, or of the smallest subnormal
   where that unit is larger; ndtr, the normal distribution below x, sigmoid, and the derivative of x ndtr(x) by at most
-  1.5 units. No span of ndtr reaches beyond 0 or 1.
+  1.5 units. No span of ndtr reaches beyond 0 or 1. In rows that store f16 or bf16 (`stored`), exp, ndtr, sigmoid and
+  that derivative are within 2^-14 or 2^-11 of the value beside that.
 
 ANY is the span about which nothing can be said: a sum or product that overflows in one order and not in another,
 and what is made of it.
@@ -34,6 +35,8 @@ from .floats import NAN, Format, Value, decode, encode, floor_log2, power_of_two
 
 _PRECISION = 140  # bits in which exp and log are evaluated
 _UNITS = Fraction(3, 2)  # in the last place
+_HALF = {"f16": Fraction(1, 2**14), "bf16": Fraction(1, 2**11)}  # how far off functions of rows of these are
+_LEFT = Fraction(1, 2**39)  # as far may ndtr and the slope of gelu be off for f16, which cannot store so little
 _FAR = 1200  # |x| from which e^x is 0 or infinite in every format
 
 
@@ -165,19 +168,19 @@ def _sqrt(x: Value, form: Format) -> Value:
     return rounded(Value("finite", False, (root + sticky) * power_of_two(-shift)), form)
 
 
-def exp(a: Span, form: Format) -> Span:
-    return _elementary(a, lambda x: _exp(x, form))
+def exp(a: Span, form: Format, stored: str = "") -> Span:
+    return _elementary(a, lambda x: _exp(x, form, stored))
 
 
 def log(a: Span, form: Format) -> Span:
     return _elementary(a, lambda x: _log(x, form))
 
 
-def ndtr(a: Span, form: Format) -> Span:
-    return _elementary(a, lambda x: _ndtr(x, form))
+def ndtr(a: Span, form: Format, stored: str = "") -> Span:
+    return _elementary(a, lambda x: _ndtr(x, form, stored))
 
 
-def gelu_slope(x: Value, form: Format) -> Span:
+def gelu_slope(x: Value, form: Format, stored: str = "") -> Span:
     """ndtr(x) + x * e^(-x^2 / 2) / sqrt(2 pi)."""
     if x.kind == "nan":
         return point(NAN)
@@ -186,11 +189,11 @@ def gelu_slope(x: Value, form: Format) -> Span:
     with mpmath.workprec(_PRECISION):
         exactly = mpmath.mpf(x.signed.numerator) / x.signed.denominator
         exact = _fraction((mpmath.ncdf(exactly) + exactly * mpmath.npdf(exactly))._mpf_)
-    return _near(exact, form, _UNITS)
+    return _near(exact, form, _UNITS, stored, _LEFT)
 
 
-def sigmoid(a: Span, form: Format) -> Span:
-    return _elementary(a, lambda x: _sigmoid(x, form))
+def sigmoid(a: Span, form: Format, stored: str = "") -> Span:
+    return _elementary(a, lambda x: _sigmoid(x, form, stored))
 
 
 def _elementary(a: Span, step: Callable[[Value], Span]) -> Span:
@@ -201,14 +204,14 @@ def _elementary(a: Span, step: Callable[[Value], Span]) -> Span:
     return hull([low.low, low.high, high.low, high.high])
 
 
-def _exp(x: Value, form: Format) -> Span:
+def _exp(x: Value, form: Format, stored: str) -> Span:
     if x.kind == "nan":
         return point(NAN)
     if x.kind == "inf" or x.magnitude > _FAR:
         return point(ZERO if x.negative else Value("inf"))
     if x.zero:
         return _near(Fraction(1), form)
-    return _near(_fraction(libmp.mpf_exp(_mpf(x), _PRECISION)), form)
+    return _near(_fraction(libmp.mpf_exp(_mpf(x), _PRECISION)), form, 1, stored)
 
 
 def _log(x: Value, form: Format) -> Span:
@@ -219,32 +222,37 @@ def _log(x: Value, form: Format) -> Span:
     return _near(_fraction(libmp.mpf_log(_mpf(x), _PRECISION)), form)
 
 
-def _ndtr(x: Value, form: Format) -> Span:
+def _ndtr(x: Value, form: Format, stored: str) -> Span:
     if x.kind == "nan":
         return point(NAN)
     if x.kind == "inf" or x.magnitude > _FAR:
         return point(real(not x.negative, form))
     with mpmath.workprec(_PRECISION):
         exact = _fraction(mpmath.ncdf(mpmath.mpf(x.signed.numerator) / x.signed.denominator)._mpf_)
-    near = _near(exact, form, _UNITS)
+    near = _near(exact, form, _UNITS, stored, _LEFT)
     one = real(1, form)
     return Span(near.low, one) if order(near.high) > order(one) else near
 
 
-def _sigmoid(x: Value, form: Format) -> Span:
+def _sigmoid(x: Value, form: Format, stored: str) -> Span:
     if x.kind == "nan":
         return point(NAN)
     if x.kind == "inf" or x.magnitude > _FAR:
         return point(real(not x.negative, form))
     with mpmath.workprec(_PRECISION):
         exact = 1 / (1 + mpmath.exp(-mpmath.mpf(x.signed.numerator) / x.signed.denominator))
-    return _near(_fraction(exact._mpf_), form, _UNITS)
+    return _near(_fraction(exact._mpf_), form, _UNITS, stored)
 
 
-def _near(exact: Fraction, form: Format, units: Fraction | int = 1) -> Span:
-    """Within 1 unit in the last place, or so many; never beyond zero."""
+def _near(
+    exact: Fraction, form: Format, units: Fraction | int = 1, stored: str = "", left: Fraction | int = 0
+) -> Span:
+    """Within 1 unit in the last place, or so many; never beyond zero. Where the row stores `stored`, a half type,
+    within its part of the value too, of f16 or `left`."""
     unit = form.unit if exact == 0 else max(floor_log2(abs(exact)) - form.fraction_bits, form.unit)
     slack = units * power_of_two(unit)
+    if stored in _HALF:
+        slack += max(abs(exact) * _HALF[stored], left if stored == "f16" else 0)
     low, high = exact - slack, exact + slack
     return within(max(low, 0) if exact > 0 else low, min(high, 0) if exact < 0 else high, form)
 

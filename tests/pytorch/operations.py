@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import torch
+from domains import domain
 
 from skuda.arrays.libraries import torch_dtypes
 from skuda.launch import registry
@@ -63,6 +64,9 @@ def draw(generator, operation, operand, word: str, sizes) -> torch.Tensor:
     values = torch.randn(stored, generator=generator, dtype=torch.float64)
     if operand.name in ("scale", "weight"):
         values = values.abs() + 0.5
+    ends = domain(operation.row, operand.name)
+    if ends is not None:
+        values = ends[0] + (ends[1] - ends[0]) * torch.rand(stored, generator=generator, dtype=torch.float64)
     return values.to(dtype)
 
 

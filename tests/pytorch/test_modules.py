@@ -206,7 +206,7 @@ def test_swiglu():
     assert same(found.scale, product.scale) and same(found.values, product.values)
     assert same(module(x), module.down_proj(product)) and same(module(x[None])[0], module(x))
     half = module(x.bfloat16()).float()
-    assert torch.allclose(half, module(x), atol=0.02 * module(x).abs().max())
+    assert torch.allclose(half, module(x), atol=0.05 * float(module(x).abs().max()))
     module.up_proj = nn.Linear8Bit.of(filled(torch.nn.Linear(24, 40)))  # with a bias: a kernel for each
     product = nn.quantized((module.gate_proj(codes), module.up_proj(codes)), before="silu_mul")
     assert same(module(x), module.down_proj(product))

@@ -1,4 +1,5 @@
-"""Where the functions of `powers`, `hyperbolic` and `trigonometric` are hard, and how far off they are.
+"""Where the functions of `powers`, `hyperbolic`, `trigonometric`, `gamma` and `inverse_erf` are hard, and how far off
+they are.
 
     python tests/runtime/elementary_points.py COUNT [NAME...]
 
@@ -13,15 +14,16 @@ import mpmath
 import numpy as np
 from mpmath import mpf
 
-from skuda.reference import hyperbolic, powers, trigonometric
+from skuda.reference import gamma, hyperbolic, inverse_erf, powers, trigonometric
 
 MODULE = {name: module for module, names in (
     (powers, "exp2 expm1 log2 log10 log1p pow rsqrt cbrt hypot"), (hyperbolic, "sinh cosh asinh acosh atanh"),
-    (trigonometric, "sin cos tan asin acos atan atan2"),
+    (trigonometric, "sin cos tan asin acos atan atan2"), (gamma, "lgamma digamma"), (inverse_erf, "erfinv"),
 ) for name in names.split()}  # fmt: skip
 
 EXACT = {name: getattr(mpmath, name) for name in MODULE if hasattr(mpmath, name)} | {
     "exp2": lambda x: mpmath.power(2, x), "log2": lambda x: mpmath.log(x) / mpmath.log(2), "pow": mpmath.power,
+    "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x), "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
 }  # fmt: skip
 PAIRS = ("pow", "hypot", "atan2")
@@ -50,6 +52,14 @@ def quarters(C, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([rng.integers(-(2**21), 2**21, count) * (np.pi / 2), far, hardest])
 
 
+def far_from_zeros(name: str, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Values below 0 where the functions of `gamma` are not next to 0: between -2 and 0, and in a part of each unit."""
+    whole = -np.floor(np.exp2(rng.uniform(0, 20, count)))
+    if name == "digamma":
+        return whole - rng.uniform(-0.1, 0.4, count)
+    return np.concatenate([rng.uniform(-2, 0, count), whole - 4 - rng.uniform(0.15, 0.85, count)])
+
+
 def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
     """Arguments of a function: of every exponent, and where it is hard."""
     rng = np.random.default_rng(seed)
@@ -61,7 +71,7 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         parts += [rng.uniform(-top, top, 2 * count) / np.log(2) * unit, halves, np.linspace(-1.5, 1.5, 2 * count)]
     if name in ("sin", "cos", "tan"):
         parts += [quarters(C, count, rng), rng.uniform(-7, 7, 2 * count), rng.uniform(-(2**21), 2**21, count)]
-    if name in ("asin", "acos", "atanh"):
+    if name in ("asin", "acos", "atanh", "erfinv"):
         parts += [rng.uniform(-1, 1, 2 * count), -beside(1, count, rng), rng.normal(0, 2.0**-19, count // 4)]
     if name == "asinh":
         parts += [rng.normal(0, 2.0**-12, count // 4), rng.normal(0, 2.0**-20, count // 4)]
@@ -70,6 +80,9 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         x = np.concatenate([np.asarray(part).astype(C) for part in parts])
         if name in ("log2", "log10", "rsqrt", "acosh", "pow"):
             x = np.abs(x)
+        if name in ("lgamma", "digamma"):
+            more = rng.uniform(0, 12, count), beside(2, count, rng), far_from_zeros(name, count, rng)
+            x = np.concatenate([np.abs(x), *more]).astype(C)
         if name == "acosh":
             x = np.concatenate([x[x >= 1], C(1) + x[x < 1]])
         if name == "log1p":

@@ -113,10 +113,12 @@ def test_fields_agree_with_each_other():
         assert packed == any(word in ("s4", "u4") for word in words)
         assert each.backend is (BackendKind.REFERENCE if each.variant == "reference" else BackendKind.CUDA)
         flat = each.variant.startswith("vec") and not each.variant.endswith(("_shifted", "_pitched"))
-        flat = flat or re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+", each.variant) is not None
+        rows = r"row(\d+x\d|\d+_reread)|along|across[248]|cluster\d+|scan\d+(x\d)?|scan_parts"
+        flat = flat or re.fullmatch(rows, each.variant) is not None
         assert (each.layout in (Layout.CONTIGUOUS, Layout.CONTIGUOUS_PACKED4)) == flat
         wide = {"f64": "f64"} | (INTEGERS if any(map(operation.is_mixed, operation.types)) else {})
-        found = [wide[word] for word in (registry.entry_of(each).types.get("T"), *words) if word in wide]
+        types = registry.entry_of(each).types
+        found = [wide[word] for word in ([types["T"]] if "T" in types else words) if word in wide]
         assert each.precision_guarantee.math_precision == (found[0] if found else "f32")
         assert each.precision_guarantee.exact == operation.analysis.exact
         assert each.category == operation.category

@@ -96,7 +96,8 @@ def test_gradients_are_those_that_are_declared(plan):
     inputs = {name: values[name] for name in gradient.inputs}
     attributes = {name: drawn.attributes.get(name, value) for name, value in gradient.attributes.items()}
     made = gradient.run(inputs, attributes=attributes)
-    wanted = {name.removeprefix("d_"): made[index] for name, index in backward.operation.gradients.items()}
+    given = backward.operation.gradients.items()
+    wanted = {name.removeprefix("d_"): made[index] for name, index in given if index is not None}
     for name, actual in zip(names, found, strict=True):
         assert same_bits(actual, wanted[name]), name
 
@@ -126,6 +127,8 @@ def test_an_input_without_a_gradient_is_refused(plan):
     for name in drawn.inputs:
         is_float = DTYPES[drawn.words[name]].kind == "float"
         if not is_float or name in known or not differentiates(plan):
+            continue
+        if f"d_{name}" in backward_of(plan).operation.gradients:  # constant
             continue
 
         def total(array, name=name):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ import onnx
 import onnxruntime
 
 import skuda
+from skuda.codegen.intrinsics import HALF_BOUNDS
 from skuda.frameworks.programs import plans
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import Direction
@@ -181,11 +183,19 @@ def same(ours: np.ndarray, theirs: np.ndarray) -> np.ndarray:
     return ((x == y) & (np.signbit(x) == np.signbit(y))) | (np.isnan(x) & np.isnan(y))
 
 
-def near(ours: np.ndarray, theirs: np.ndarray, wide: bool) -> np.ndarray:
+def part_of(plan: type[Plan], types: Mapping[str, str]) -> float:
+    """How far off an operation is whose functions are as precise as a half type, which ONNX Runtime's are not."""
+    letter = plan.operation.analysis.precise_as
+    power = HALF_BOUNDS.get(types[letter]) if letter else None
+    return 0 if power is None else 2.0 ** (power + 1)
+
+
+def near(ours: np.ndarray, theirs: np.ndarray, wide: bool, part: float = 0) -> np.ndarray:
     """Where elements are as near as functions of ONNX Runtime and sums in another order come.
 
     Args:
         wide: whether the compute type is f64.
+        part: how far off each of ours may be, relative to it.
     """
     assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
     if ours.dtype.kind in "iub":  # codes beside a tie
@@ -193,5 +203,5 @@ def near(ours: np.ndarray, theirs: np.ndarray, wide: bool) -> np.ndarray:
         return np.abs(unlike) <= 1
     x, y = ours.astype(np.float64), theirs.astype(np.float64)
     step = {"float64": 0.0, "float32": 0.0}.get(ours.dtype.name, 2.0**-7 if ours.dtype.name == "bfloat16" else 2.0**-10)
-    largest = np.abs(x[np.isfinite(x)]).max(initial=0)
+    step, largest = max(step, part), np.abs(x[np.isfinite(x)]).max(initial=0)
     return (np.abs(x - y) <= (2.0**-45 if wide else BOUND) * largest + step * np.abs(x)) | (np.isnan(x) & np.isnan(y))

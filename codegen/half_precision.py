@@ -1,0 +1,167 @@
+"""Which rows compute elementary functions as precisely as f16 and bf16 need: those that store no more of them.
+
+The forward formulas decide, and the gradients follow. Each value that is made of a function has to keep its relative
+error: through products, quotients, square roots, extremes and choices, and through sums of values of one sign. What may
+cancel, and what bends the error otherwise (a logarithm, another function), leaves the row as precise as C.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from skuda.codegen.intrinsics import HALVED
+from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.program import Program, Row, analysed
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operand, Operation
+
+LETTER = "T"
+
+
+class Known(NamedTuple):
+    """What is known of a value.
+
+    Attributes:
+        inexact: whether a function is in it.
+        negative: whether it may be below 0.
+        positive: whether it may be above 0.
+    """
+
+    inexact: bool = False
+    negative: bool = True
+    positive: bool = True
+
+
+class _Bends(Exception):
+    """A step that does not keep the relative error."""
+
+
+def as_stored(row: Row) -> Row:
+    """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores,
+    whatever a call chooses."""
+    return _marked(row) if all(_is_enough(each.forward) for each in (row, *row.chosen.values())) else row
+
+
+def _is_enough(forward: Program) -> bool:
+    op = forward.operation
+    if not any(DTYPES[word].bits == 16 for word in op.types.get(LETTER, ()) if DTYPES[word].kind == "float"):
+        return False
+    made = {o: forward.written_out[o.name] for o in op.outputs if forward.written_out[o.name].intrinsics() & HALVED}
+    known: dict[Node, Known] = {}
+    try:
+        for node in made.values():
+            _known(node, known)
+    except _Bends:
+        return False
+    codes = any(map(op_codes(op), made))  # what is stored beside them is their scale
+    return bool(made) and all(o.element == LETTER or codes and made[o].kind == REAL or op_codes(op)(o) for o in made)
+
+
+def op_codes(op: Operation):
+    """Whether an output holds codes of at most 8 bits, or booleans."""
+
+    def holds(operand: Operand) -> bool:
+        return all(DTYPES[op.word(operand, types)].bits <= 8 for types in op.combinations)
+
+    return holds
+
+
+def _known(node: Node, known: dict[Node, Known]) -> Known:
+    if node not in known:
+        known[node] = _found(node, [_known(argument, known) for argument in node.args])
+    return known[node]
+
+
+def _found(node: Node, args: list[Known]) -> Known:
+    op = node.op
+    inexact = any(each.inexact for each in args)
+    if op in HALVED:
+        if inexact:
+            raise _Bends
+        signed = op in ("tanh", "gelu_slope")
+        return Known(True, signed and args[0].negative, True)
+    if node.kind != REAL:
+        return _of_integers(node, inexact)
+    if op == "number":
+        value = float(node.text)
+        return Known(False, not value >= 0, not value <= 0)
+    if op in ("+", "-"):
+        other = args[1] if op == "+" else _negative(args[1])
+        joined = Known(inexact, args[0].negative or other.negative, args[0].positive or other.positive)
+        if inexact and joined.negative and joined.positive:
+            raise _Bends
+        return joined
+    if op in ("*", "/", "weighted"):
+        if node.args[0] == node.args[1]:
+            return Known(inexact, False, True)
+        same = [args[0].negative and args[1].negative, args[0].positive and args[1].positive]
+        other = [args[0].negative and args[1].positive, args[0].positive and args[1].negative]
+        return Known(inexact, any(other), any(same))
+    if op in _EXTREMES:
+        return _of_extremes(_EXTREMES[op], args)
+    if op == "where":
+        return Known(inexact, args[1].negative or args[2].negative, args[1].positive or args[2].positive)
+    if op == "neg":
+        return _negative(args[0])
+    if op in ("abs", "sqrt"):
+        return Known(inexact, False, True)
+    if op in ("stored", *_REDUCED):
+        if op == REDUCE + "sum" and inexact and args[0].negative and args[0].positive:
+            raise _Bends
+        return args[0]
+    if inexact:
+        raise _Bends
+    return Known(False, op not in ("count", "smallest"), True)
+
+
+_EXTREMES = {"max": "max", "fmax": "max", "min": "min", "fmin": "min", "clamp": "clamp"}
+_REDUCED = tuple(REDUCE + name for name in ("sum", "max", "min"))
+_CHOSEN = frozenset(("round_to_int", "to_real", "saturate", "wrap"))
+
+
+def _of_integers(node: Node, inexact: bool) -> Known:
+    """Of codes, which are integers of a value in C, and of booleans: exact from there on."""
+    if inexact and node.kind != BOOL and node.op not in _CHOSEN:
+        raise _Bends
+    return Known()
+
+
+def _of_extremes(op: str, args: list[Known]) -> Known:
+    if op == "clamp":
+        return _of_extremes("min", [_of_extremes("max", args[:2]), args[2]])
+    one, other = args
+    either = any if op == "min" else all
+    inexact = one.inexact or other.inexact
+    negative = either((one.negative, other.negative))
+    return Known(inexact, negative, (all if op == "min" else any)((one.positive, other.positive)))
+
+
+def _negative(known: Known) -> Known:
+    return Known(known.inexact, known.positive, known.negative)
+
+
+def _marked(row: Row) -> Row:
+    backward = row.backward and _program(row.backward)
+    forms: Mapping[str, Row] = {name: _marked(form) for name, form in row.forms.items()}
+    chosen: Mapping[str, Row] = {word: _marked(form) for word, form in row.chosen.items()}
+    return replace(row, forward=_program(row.forward), backward=backward, forms=forms, chosen=chosen)
+
+
+def _program(program: Program) -> Program:
+    """A program whose functions name T."""
+    known: dict[Node, Node] = {}
+
+    def marked(node: Node) -> Node:
+        if node not in known:
+            letter = LETTER if node.op in HALVED else ""
+            known[node] = replace(node, args=tuple(map(marked, node.args)), precise_as=letter)
+        return known[node]
+
+    if not any(node.intrinsics() & HALVED for node in program.formulas.values()):
+        return program
+    formulas = {name: marked(node) for name, node in program.formulas.items()}
+    called = {marked(node): name for node, name in program.called.items()}
+    operation = analysed(program.operation, precise_as=LETTER)
+    return replace(program, formulas=formulas, called=called, operation=operation)

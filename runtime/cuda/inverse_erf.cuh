@@ -1,0 +1,117 @@
+// The inverse of the error function in steps that CPU and GPU have in common: `reference.inverse_erf` has the same
+// text in NumPy.
+#pragma once
+#include "powers.cuh"
+
+// What is added to s = sqrt(-log(1 - x^2)) on pieces, by the distance from their centers: the highest power first.
+static __device__ const f64 inverse_error_table[7][15] = {
+  {0x1.2ebe7acc592efp-22, 0x1.0ebeaace2d8cfp-21, -0x1.bc85cb9103808p-22, -0x1.dc88f2548760bp-19,
+   -0x1.90561ba51a3a5p-18, 0x1.73b3c9c738ac5p-18, 0x1.b32a6003e5f56p-15, 0x1.2d8a223717f92p-14,
+   -0x1.e42d4b128aa5ep-14, -0x1.a30c2a4efa5c5p-11, -0x1.df986226a3f71p-10, 0x1.0e69454a5a86fp-7,
+   0x1.6447911ddb08cp-6, -0x1.8dbf51cc061bbp-4, -0x1.47cb1974bfc7p-4},
+  {-0x1.0bd09d1ad434dp-20, -0x1.0af9f324e7087p-21, 0x1.04ed11f21ab4cp-18, 0x1.dea92fbc2d0c3p-18,
+   -0x1.1261e7e2c2f85p-17, -0x1.72a190d11db9dp-15, -0x1.2305d498e3a9ap-16, 0x1.94426c0dc7377p-13,
+   0x1.6c1b808cb4527p-12, -0x1.32c56086f62c1p-11, -0x1.d28ced980e6e8p-9, 0x1.cb07af9d12589p-9,
+   0x1.e771e666e30dbp-6, -0x1.30259929673c7p-4, -0x1.e17f8f413c222p-4},
+  {0x1.f680bb16329f5p-20, 0x1.3dd7f88407ba6p-20, -0x1.f525b130f24e2p-18, -0x1.c4b4e7fe5388fp-18,
+   0x1.e01765c5025e6p-16, 0x1.1fc21707b8026p-15, -0x1.de2b21750f6bap-14, -0x1.67346b3255cadp-13,
+   0x1.07235ef12de12p-11, 0x1.e8203c09ad366p-11, -0x1.aa045a3c2ec5bp-9, -0x1.d2bc489205f49p-9,
+   0x1.e5b1f9f788584p-6, -0x1.7288b008b725p-5, -0x1.2adb9b85d1e65p-3},
+  {-0x1.e57aad3f557e8p-22, -0x1.2f3c8bd8a9251p-19, 0x1.1535f4873c023p-18, 0x1.a97ed3de99f6ap-18,
+   -0x1.890a2c0411a08p-16, -0x1.f93aa6d54e18dp-19, 0x1.b9ae5e1143ef6p-14, -0x1.a1c5e6d8271ffp-14,
+   -0x1.8722f0ee24e52p-12, 0x1.125192875df37p-10, 0x1.87d8af99e4d49p-13, -0x1.c9507a3c1e175p-8,
+   0x1.4578833cdc9dap-6, -0x1.1e700127c9516p-6, -0x1.4d25524d15e05p-3},
+  {-0x1.6e866847bd80bp-23, 0x1.d63fb853fca95p-22, -0x1.07b07b26057b3p-25, -0x1.2eb618759eda1p-19,
+   0x1.73d96c75a4894p-18, -0x1.db4047176f393p-20, -0x1.9d0c3e8cef82dp-16, 0x1.3d162169cefb7p-14,
+   -0x1.5a4468ccad81dp-14, -0x1.866dae8c5e7f8p-13, 0x1.467b91fdba052p-10, -0x1.011c21e9bc176p-8,
+   0x1.046fb91f1a31cp-7, 0x1.36cd5b0a6e2d3p-10, -0x1.56d1c02bb9e37p-3},
+  {0x1.9abde8f958a46p-28, -0x1.5eb6b5145e793p-28, -0x1.06df822a66b92p-25, 0x1.2a58ca5ed886ep-23,
+   -0x1.7a91b2dd8ab3dp-22, 0x1.20cbbfeb19a8ep-21, 0x1.3c30e23766ea1p-23, -0x1.5442337508481p-18,
+   0x1.bbca92668379dp-16, -0x1.bbc6ef57ae6aap-14, 0x1.8015f19225c6dp-12, -0x1.13b311332fb06p-10,
+   0x1.b89cb5b28fa69p-10, 0x1.28c78137ab3a6p-7, -0x1.4af9e033f6964p-3},
+  {-0x1.ef34f4a63f4bbp-37, 0x1.dd9148b7a6a22p-37, 0x1.f263b931994a4p-34, -0x1.b91976b4b714dp-31,
+   0x1.3fd0ab65117a1p-28, -0x1.b848137315103p-26, 0x1.225e6a291cee5p-23, -0x1.6fba19d0970c3p-21,
+   0x1.bb19cff8b49a6p-19, -0x1.f04bc3e433b1ep-17, 0x1.e6c63af7cf85bp-15, -0x1.4da6d5ec81eeep-13,
+   -0x1.0c341d0b1bbb4p-12, 0x1.4ec5477ebc2e6p-7, -0x1.2efa5d4b895ffp-3},
+};
+static __device__ const f64 inverse_error_centers[7] = {
+  0x1.7ae147ae147aep-1, 0x1.2ccccccccccccp+0, 0x1.a666666666666p+0, 0x1.199999999999ap+1, 0x1.7333333333333p+1,
+  0x1.ecccccccccccdp+1, 0x1.4d70a3d70a3d7p+2,
+};
+static __device__ const f64 inverse_error_table_single[3][10] = {
+  {-0x1.8cdf1f626e858p-17, 0x1.76836784674aep-15, 0x1.31b78a6086267p-13, 0x1.3a6ac716eae33p-16,
+   -0x1.c201a976e0291p-11, -0x1.50320584a1944p-9, 0x1.b83a2ae4fb31ep-8, 0x1.a507ee957e174p-6,
+   -0x1.6ba4ce473c991p-4, -0x1.8a7f6fcdf6ee1p-4},
+  {0x1.cdd7f5e255a87p-15, -0x1.4989d8bd43d39p-15, -0x1.1962cc19e633ep-12, 0x1.125a5f2fad6b6p-12,
+   0x1.5045cdf9b9fbep-10, -0x1.3b68bfa9ddea5p-9, -0x1.5973aecf75714p-8, 0x1.c4d3125cbf249p-6,
+   -0x1.2bfcb1f195e42p-5, -0x1.376a280cf6124p-3},
+  {0x1.bea49564a0f5cp-19, -0x1.fce4ff5350f64p-17, 0x1.99abc650aa123p-16, 0x1.1060110bbff1ep-16,
+   -0x1.df87965e63068p-13, 0x1.de7d7e138fe65p-11, -0x1.57c20c802eea4p-9, 0x1.49d0bb44e6b19p-8,
+   0x1.4911a9d0404e5p-8, -0x1.54d2bf9045e16p-3},
+};
+static __device__ const f64 inverse_error_centers_single[3] = {
+  0x1.d47ae147ae148p-1, 0x1.cccccccccccccp+0, 0x1.9999999999999p+1,
+};
+template <i32 COUNT> __device__ inline f64 polynomial_of(const f64 (&row)[COUNT], f64 t) {
+  f64 p = row[0];
+#pragma unroll
+  for (i32 i = 1; i < COUNT; ++i) p = p * t + row[i];
+  return p;
+}
+
+// Of a size below 1.
+__device__ inline f64 inverse_error_near(f64 size) {
+  const f64 square = size * size, raised = size < 0x1p-500 ? size * 0x1p500 : size;
+  f64 p = 0x1.b0803c1fb23f1p-4;
+  p = p * square + -0x1.2561d4da87355p-4;
+  p = p * square + 0x1.179c4792fa39bp-4;
+  p = p * square + 0x1.ceb2eafb50646p-8;
+  p = p * square + 0x1.d18603f8a18bdp-6;
+  p = p * square + 0x1.c21153b6a09fp-6;
+  p = p * square + 0x1.0409196399efep-5;
+  p = p * square + 0x1.2ab26e1d2aa4ep-5;
+  p = p * square + 0x1.5eeb83ca0b334p-5;
+  p = p * square + 0x1.a7c8594bb2559p-5;
+  p = p * square + 0x1.0a1318a44513bp-4;
+  p = p * square + 0x1.62847c47c9ef3p-4;
+  p = p * square + 0x1.053c2c0ab9261p-3;
+  p = p * square + 0x1.db29fb2fee5e4p-3;
+  const DoubleDouble product = two_product(raised, 0x1.c5bf891b4ef6bp-1);
+  const f64 value = product.high + (product.low + raised * (-0x1.618f13eb7ca89p-55 + square * p));
+  return size < 0x1p-500 ? value * 0x1p-500 : value;
+}
+__device__ inline f64 inverse_error_far(f64 size) {
+  const f64 less = 1.0 - size;
+  const DoubleDouble more = two_sum(1.0, size), share = two_product(less, more.high);
+  const DoubleDouble log = logarithm_pair(share.high, share.low + less * more.low, 0);
+  const DoubleDouble s = pair_root({-log.high, -log.low});
+  const f64 x = s.high;
+  const i32 piece = (x >= 0.95) + (x >= 1.4) + (x >= 1.9) + (x >= 2.5) + (x >= 3.3) + (x >= 4.4);
+  return s.high + (s.low + polynomial_of(inverse_error_table[piece], s.high - inverse_error_centers[piece]));
+}
+__device__ inline f64 inverse_error(f64 x) {
+  const f64 size = fabs(x);
+  if (!(size < 1.0)) return size == 1.0 ? copysign(infinity(), x) : not_a_number();
+  return copysign(size < 0.5 ? inverse_error_near(size) : inverse_error_far(size), x);
+}
+
+// f32 by way of f64.
+__device__ inline f32 inverse_error(f32 x) {
+  const f64 size = fabs(f64(x)), square = size * size;
+  if (!(size < 1.0)) return size == 1.0 ? copysign(f32(infinity()), x) : f32(not_a_number());
+  if (size < 0.5) {
+    f64 p = 0x1.5823d165bbc25p-4;
+    p = p * square + 0x1.6e512b90db35bp-7;
+    p = p * square + 0x1.8e9114a8bcd1bp-5;
+    p = p * square + 0x1.a1ec595f0a05bp-5;
+    p = p * square + 0x1.0a4441bf505dap-4;
+    p = p * square + 0x1.6282ebe0737ep-4;
+    p = p * square + 0x1.053c2e72a5084p-3;
+    p = p * square + 0x1.db29fb2eb9bd4p-3;
+    return copysign(f32(size * (0x1.c5bf891b4ef6bp-1 + square * p)), x);
+  }
+  const f64 s = sqrt(-logarithm_near((1.0 - size) * (1.0 + size)));
+  const i32 piece = (s >= 1.3) + (s >= 2.3);
+  const f64 more = polynomial_of(inverse_error_table_single[piece], s - inverse_error_centers_single[piece]);
+  return copysign(f32(s + more), x);
+}

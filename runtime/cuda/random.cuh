@@ -1,0 +1,131 @@
+// Random numbers without a state, by Philox 4x32-10 (Salmon et al. 2011): `reference.random` has the same text in NumPy.
+#pragma once
+#include "elementary.cuh"
+
+// A block of random words. The key is the seed; the first two words of the counter are the block's number, the other
+// two the offset, lower words first.
+struct RandomBlock {
+  u32 first, second, third, fourth;
+  __device__ u32 word(i32 at) const { return at < 2 ? (at == 0 ? first : second) : at == 2 ? third : fourth; }
+};
+__device__ inline RandomBlock random_block(i64 seed, i64 offset, i64 block) {
+  u32 a = u32(block), b = u32(u64(block) >> 32), c = u32(offset), d = u32(u64(offset) >> 32);
+  u32 key = u32(seed), other_key = u32(u64(seed) >> 32);
+#pragma unroll
+  for (i32 round = 0; round < 10; ++round) {
+    const u32 left = __umulhi(0xd2511f53u, a), left_low = 0xd2511f53u * a;
+    const u32 right = __umulhi(0xcd9e8d57u, c), right_low = 0xcd9e8d57u * c;
+    a = right ^ b ^ key, b = right_low, c = left ^ d ^ other_key, d = left_low;
+    key += 0x9e3779b9u, other_key += 0xbb67ae85u;
+  }
+  return {a, b, c, d};
+}
+
+// The word of an element. Four neighbours share a block: cleared bits tell the compiler so.
+__device__ inline i64 random_bits(i64 seed, i64 offset, i64 index) {
+  const i32 at = i32(index & 3);
+  return random_block(seed, offset, (index ^ at) >> 2).word(at);
+}
+
+// What a neighbour of x in the float type E is made of: x is `whole` steps of 2^unit, and `share` of another one in units
+// of 2^-32, which 32 random bits are compared with.
+struct ShareOfSteps {
+  u64 whole, share;
+  i32 unit;
+};
+// Of x = significand * 2^exponent.
+template <typename E> __device__ inline ShareOfSteps steps_of(u64 significand, i32 exponent) {
+  constexpr i32 least = 2 - (1 << (Format<E>::exponent - 1)) - Format<E>::mantissa - (Format<E>::mantissa == 0);
+  const i32 first = exponent + 63 - __clzll(i64(significand));  // the power of two of its first bit
+  const i32 unit = max(max(first - Format<E>::mantissa, least), exponent), dropped = unit - exponent;
+  if (dropped > 63) return {0, dropped > 95 ? 0 : significand >> (dropped - 32), unit};
+  const u64 whole = significand >> dropped, rest = significand - (whole << dropped);
+  return {whole, dropped > 32 ? rest >> (dropped - 32) : rest << (32 - dropped), unit};
+}
+__device__ inline f32 stepped(ShareOfSteps steps, i64 bits, f32 x) {
+  return copysign(scaled(f32(steps.whole + (u32(bits) < steps.share)), f32(steps.unit)), x);
+}
+__device__ inline f64 stepped(ShareOfSteps steps, i64 bits, f64 x) {
+  return copysign(scaled(f64(steps.whole + (u32(bits) < steps.share)), f64(steps.unit)), x);
+}
+template <typename E> __device__ inline f32 stochastic(f32 x, i64 bits) {
+  const u32 size = __float_as_uint(x) & 0x7fffffffu, field = size >> 23;
+  if (field == 255) return x;
+  const u32 significand = field ? (size & 0x7fffffu) | 0x800000u : size;
+  return stepped(steps_of<E>(significand, i32(field ? field : 1) - 150), bits, x);
+}
+template <typename E> __device__ inline f64 stochastic(f64 x, i64 bits) {
+  const u64 size = u64(__double_as_longlong(x)) & 0x7fffffffffffffffull, field = size >> 52;
+  if (field == 2047) return x;
+  const u64 significand = field ? (size & 0xfffffffffffffull) | 0x10000000000000ull : size;
+  return stepped(steps_of<E>(significand, i32(field ? field : 1) - 1075), bits, x);
+}
+
+// From 0 on, below 1: multiples of 2^-24 from the word of an element, in f64 of 2^-53 from two words.
+__device__ inline f32 uniform_of(f32, i64 seed, i64 offset, i64 index) {
+  return f32(u32(random_bits(seed, offset, index)) >> 8) * 0x1p-24f;
+}
+__device__ inline u64 two_words(u32 low, u32 high) { return u64(high) << 32 | low; }
+__device__ inline f64 uniform_of(f64, i64 seed, i64 offset, i64 index) {
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
+  const u64 words = index & 1 ? two_words(block.third, block.fourth) : two_words(block.first, block.second);
+  return f64(words >> 11) * 0x1p-53;
+}
+template <typename C> __device__ inline C random_uniform(i64 seed, i64 offset, i64 index) {
+  return uniform_of(C(), seed, offset, index);
+}
+
+// The cosine of an angle, which is a share of a full turn. The rest of a quarter is exact, its conversion is rounded.
+__device__ inline f32 cosine_of_turns(u32 angle) {
+  const u32 quarter = (angle + 0x20000000u) >> 30;
+  const f32 r = f32(i32(angle - (quarter << 30))) * 0x1p-32f, z = r * r;
+  f32 sine = -0x1.2d9302p+6f, cosine = 0x1.d99f54p+5f;
+  sine = fused(sine, z, 0x1.465e92p+6f);
+  sine = fused(sine, z, -0x1.4abbbap+5f);
+  sine = fused(sine, z, 0x1.921fb6p+2f) * r;
+  cosine = fused(cosine, z, -0x1.55c4eap+6f);
+  cosine = fused(cosine, z, 0x1.03c1dap+6f);
+  cosine = fused(cosine, z, -0x1.3bd3ccp+4f);
+  cosine = fused(cosine, z, 1.0f);
+  const f32 size = quarter & 1 ? sine : cosine;
+  return quarter == 1 || quarter == 2 ? -size : size;
+}
+__device__ inline f64 cosine_of_turns(u64 angle) {
+  const u64 quarter = (angle + 0x2000000000000000ull) >> 62;
+  const f64 r = f64(i64(angle - (quarter << 62))) * 0x1p-64, z = r * r;
+  f64 sine = -0x1.6c58cc33d59e2p-1, cosine = -0x1.b2586b69e2c0bp+0;
+  sine = sine * z + 0x1.e8eec79c5f321p+1;
+  sine = sine * z + -0x1.e3074b42c3fdbp+3;
+  sine = sine * z + 0x1.50783485c2d68p+5;
+  sine = sine * z + -0x1.32d2cce62abbdp+6;
+  sine = sine * z + 0x1.466bc6775aad9p+6;
+  sine = sine * z + -0x1.4abbce625be53p+5;
+  sine = (sine * z + 0x1.921fb54442d18p+2) * r;
+  cosine = cosine * z + 0x1.f9cc15d54fc27p+2;
+  cosine = cosine * z + -0x1.a6d1ec3d49c6ep+4;
+  cosine = cosine * z + 0x1.e1f5068303f71p+5;
+  cosine = cosine * z + -0x1.55d3c7e3c8d5cp+6;
+  cosine = cosine * z + 0x1.03c1f081b5aaap+6;
+  cosine = cosine * z + -0x1.3bd3cc9be45dep+4;
+  cosine = cosine * z + 1.0;
+  const f64 size = quarter & 1 ? sine : cosine;
+  return quarter == 1 || quarter == 2 ? -size : size;
+}
+
+// Of the normal distribution, by Box and Muller: two neighbours are the coordinates of a point, whose distance from 0 is
+// made from one word and whose angle from another one, in f64 from two words each.
+__device__ inline f32 normal_of(f32, i64 seed, i64 offset, i64 index) {
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 3)) >> 2);
+  const u32 distance = index & 2 ? block.third : block.first, angle = index & 2 ? block.fourth : block.second;
+  const f32 share = f32(distance) * 0x1p-32f + 0x1p-33f;
+  return sqrt(-2.0f * logarithm(share)) * cosine_of_turns(angle - (u32(index & 1) << 30));
+}
+__device__ inline f64 normal_of(f64, i64 seed, i64 offset, i64 index) {
+  const RandomBlock block = random_block(seed, offset, (index ^ (index & 1)) >> 1);
+  const u64 distance = two_words(block.first, block.second), angle = two_words(block.third, block.fourth);
+  const f64 share = f64((distance >> 11) + 1) * 0x1p-53;
+  return sqrt(-2.0 * logarithm(share)) * cosine_of_turns(angle - (u64(index & 1) << 62));
+}
+template <typename C> __device__ inline C random_normal(i64 seed, i64 offset, i64 index) {
+  return normal_of(C(), seed, offset, index);
+}

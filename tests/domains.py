@@ -1,0 +1,19 @@
+"""Where some operations take their operands from: outside, their formulas give NaN, have no slope, or cancel."""
+
+from __future__ import annotations
+
+DOMAINS = {
+    "poisson_nll_loss": {"input": (0.1, 2), "target": (0.1, 2)},
+    "gaussian_nll_loss": {"var": (0.1, 2)},
+    "kl_div": {"input": (-9, -5), "target": (0.1, 1)},
+    "binary_cross_entropy": {"input": (0.1, 0.9), "target": (0.1, 0.9)},
+    "binary_cross_entropy_with_logits": {"target": (0.1, 0.9), "weight": (0.5, 1.5), "pos_weight": (0.5, 1.5)},
+    "cross_entropy_of_probabilities": {"target": (0.1, 0.9)},
+    "multilabel_soft_margin_loss": {"target": (0.1, 0.9), "weight": (0.5, 1.5)},
+    "cosine_embedding_loss": {"target": (1, 1)},
+}
+
+
+def domain(row: str, operand: str) -> tuple[float, float] | None:
+    """The ends of an operand's domain; None where it may be any number."""
+    return DOMAINS.get(row, {}).get(operand)

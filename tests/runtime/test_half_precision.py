@@ -1,0 +1,129 @@
+"""Functions as precise as f16 and bf16: how far off they are, what they do at the ends, that they never fall where they
+should rise; which rows take them. tests/host compares the bits of CUDA's text."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+import skuda
+import skuda.generated
+from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED
+from skuda.model.dtypes import DTYPES
+from skuda.reference import formulas, half_precision
+
+INF, NAN = np.inf, np.nan
+BOUND = {word: 2.0**power for word, power in HALF_BOUNDS.items()}
+LEFT = {("f16", "ndtr"): 2.0**-39, ("f16", "gelu_slope"): 2.0**-39}  # what f16 cannot store may be off by this
+LEAST = 2.0**-149
+CASES = [(name, word) for name in sorted(HALVED) for word in BOUND]
+# At inf, -inf, 0 and -0.
+ENDS = {
+    "exp": (INF, 0, 1, 1), "sigmoid": (1, 0, 0.5, 0.5), "tanh": (1, -1, 0, -0.0), "ndtr": (1, 0, 0.5, 0.5),
+    "gelu_slope": (1, -0.0, 0.5, 0.5),
+}  # fmt: skip
+
+
+def numbers(word: str) -> np.ndarray:
+    """Every finite number of a type, rising."""
+    every = np.arange(1 << 16, dtype=np.uint16).view(DTYPES[word].storage).astype(np.float32)
+    return np.unique(every[np.isfinite(every)])
+
+
+def density(x: float) -> float:
+    return math.exp(-0.5 * min(x * x, 4000)) / math.sqrt(2 * math.pi)
+
+
+def exact(name: str, x: np.ndarray) -> np.ndarray:
+    """Another way to the values, in f64; next to the zero of gelu's slope from the zero on."""
+    below = np.array([math.erfc(-value / math.sqrt(2)) / 2 for value in x.tolist()])
+    if name == "gelu_slope":
+        return below + np.clip(x, -1e6, 1e6) * np.array([density(value) for value in x.tolist()])
+    if name == "ndtr":
+        return below
+    return np.tanh(x) if name == "tanh" else np.exp(x) if name == "exp" else 1 / (1 + np.exp(-x))
+
+
+def called(name: str, x: np.ndarray, word: str) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return getattr(formulas, name)(x, word)
+
+
+@pytest.mark.parametrize("name, word", CASES)
+def test_every_number_is_within_the_bound(name, word):
+    x = numbers(word)
+    got = called(name, x, word)
+    with np.errstate(all="ignore"):
+        expected = exact(name, x.astype(np.float64))
+    assert got.dtype == np.float32
+    over = expected >= 2.0**128 * (1 - BOUND[word])
+    assert (got[expected >= 2.0**128 * (1 + BOUND[word])] == INF).all()
+    allowed = np.maximum(np.abs(expected) * BOUND[word], LEFT.get((word, name), 0)) + LEAST
+    off = np.abs(got[~over].astype(np.float64) - expected[~over]) / allowed[~over]
+    assert off.max() <= 1 and off.max() > 0.01, x[~over][off.argmax()]
+
+
+@pytest.mark.parametrize("name, word", [case for case in CASES if case[0] != "gelu_slope"])
+def test_what_is_stored_never_falls(name, word):
+    x = numbers(word)
+    with np.errstate(over="ignore"):
+        stored = formulas.narrow(called(name, x, word), word).astype(np.float32)
+    assert (stored[1:] >= stored[:-1]).all()
+
+
+@pytest.mark.parametrize("name, word", CASES)
+def test_ends(name, word):
+    x = np.array([INF, -INF, 0, -0.0, NAN], np.float32)
+    assert called(name, x, word).tobytes()[:-4] == np.array(ENDS[name], np.float32).tobytes()
+    assert np.isnan(called(name, x, word)[-1])
+
+
+@pytest.mark.parametrize("name", sorted(HALVED))
+def test_other_types_take_the_steps_of_c(name):
+    x = np.linspace(-3, 3, 100)
+    for word in ("f32", "f64"):
+        each = x.astype(word.replace("f", "float"))
+        assert called(name, each, word).tobytes() == getattr(formulas, name)(each).tobytes()
+    assert called(name, x.astype(np.float32), "f16").tobytes() != called(name, x.astype(np.float32), "").tobytes()
+    assert half_precision.STEPS.keys() == BOUND.keys()
+
+
+def test_rows_of_the_catalog():
+    """What a logarithm of a sum follows is as precise as C; the others store T, or codes and their scale."""
+    taken = {op.row for op in skuda.generated.CATALOG.operations if op.analysis.precise_as}
+    assert {"gelu", "gelu_tanh", "silu_mul", "softmax", "gelu_quantize_per_tensor", "softmax_dynamic_quantize"} <= taken
+    assert not taken & {"log_softmax", "logsumexp", "kl_div"}  # what one choice sums may cancel
+
+
+X = "x: T[*n, d]"
+TAKEN = (
+    "y: T[*n, d] = exp(x)",
+    "y: T[*n, d] = x * tanh(x)",
+    "y: T[*n, d] = x / (1 + exp(-x))",
+    "y: T[*n, d] = exp(x) / sum(exp(x), over=d)",
+    "y: T[*n, d] = max(sigmoid(x), 0.1) + abs(x)",
+    "y: T[*n, d] = where(x > 0, x, ndtr(x))",
+    "y: u8[*n, d] = clamp(round_to_int(exp(x) / 3), 0, 255)",
+    "y: bool[*n, d] = sigmoid(x) > 0.3",
+)
+NOT_TAKEN = (
+    "y: T[*n, d] = exp(x) - 1",
+    "y: T[*n, d] = 1 - sigmoid(x)",
+    "y: T[*n, d] = x + exp(x)",
+    "y: T[*n, d] = log(exp(x))",
+    "y: T[*n, d] = exp(sigmoid(x))",
+    "y: T[*n, d] = sum(x * exp(x), over=d) * x",
+    "y: C[*n, d] = exp(x)",
+    "y: i32[*n, d] = clamp(round_to_int(exp(x)), 0, 100000)",
+    "y: T[*n, d] = sqrt(abs(x))",
+)
+
+
+@pytest.mark.parametrize("formula, taken", [*((f, True) for f in TAKEN), *((f, False) for f in NOT_TAKEN)])
+def test_a_row_takes_them_where_its_error_stays_relative(formula, taken):
+    signature, _, text = formula.partition(" = ")
+    name, _, of = signature.partition(": ")
+    op = skuda.define(name="tried_half", inputs={"x": "T[*n, d]"}, outputs={name: f"{of} = {text}"}, backward="none")
+    assert (op.plan_class.operation.analysis.precise_as == "T") == taken

@@ -27,7 +27,8 @@ def schedule_of(symbol: str) -> str:
     """The schedule of a kernel by the name of its variant: `columns4_unaligned` has one of its own, and `row128x4` that
     of `row`. "stages" launches the kernels of other operations, and has none."""
     name = re.sub(r"\d+(x\d+)?", "", symbol.partition("__")[2])
-    return name if name in SCHEDULES else name.partition("_")[0]
+    known = (each for each in SCHEDULES if name == each or name.startswith(f"{each}_"))
+    return max(known, key=len, default=name.partition("_")[0])
 
 
 def source_of(row: Mapping[str, Any]) -> str:

@@ -19,6 +19,7 @@ from .spans import ANY, Span, point
 PRECISION = 320  # bits in which definitions are evaluated: what cancels leaves enough
 NEXT_TO_ZERO = mpf(2) ** -4000  # in place of a zero whose sign matters
 UNDERFLOWN = mpf(2) ** -120
+SHORT = {"silu", "mish"}  # gradients that rows of half types make of short forms of exp, sigmoid and tanh
 ENDS = 1 << 12  # no format has a number with an exponent beyond
 
 
@@ -44,9 +45,9 @@ def _fraction(number: mpf) -> Fraction:
     return (-1 if sign else 1) * int(mantissa) * power_of_two(int(exponent))
 
 
-def allowed(result, units: float, form: Format, least: Fraction = Fraction(1)) -> Span:
+def allowed(result, units: float, form: Format, least: Fraction = Fraction(1), part: Fraction | int = 0) -> Span:
     """Where a result may lie that is `units` in the last place, of its largest term, beside the exact one; `least` of
-    the least subnormals, if that is more."""
+    the least subnormals, if that is more; and `part` of its largest term beside that."""
     result, largest = result if isinstance(result, tuple) else (result, result)
     if isinstance(result, complex | mp.mpc) or mp.isnan(result):
         return point(spans.NAN)
@@ -60,6 +61,7 @@ def allowed(result, units: float, form: Format, least: Fraction = Fraction(1)) -
     size = max(abs(exact), abs(_fraction(mpf(largest))) if mp.isfinite(largest) else 0)
     unit = max(spans.floor_log2(size) - form.fraction_bits, form.unit)
     slack = max(Fraction(units) * power_of_two(unit), least * power_of_two(form.unit))
+    slack += size * part
     return spans.within(exact - slack, exact + slack, form)
 
 
@@ -73,7 +75,7 @@ def evaluated(definition: Callable, arguments: dict, units: float, form: Format)
             return ANY
 
 
-def of_gradient(d_output: mpf, slope: Callable, units: float, form: Format) -> Span:
+def of_gradient(d_output: mpf, slope: Callable, units: float, form: Format, part: Fraction | int = 0) -> Span:
     """What a slope allows; anything at a pole.
 
     None passes nothing on, and of a sum the largest term counts. Where the slope leaves the range, or nearly vanishes
@@ -94,7 +96,7 @@ def of_gradient(d_output: mpf, slope: Callable, units: float, form: Format) -> S
             products = tuple(d_output * each for each in terms)
             factors = [max(1, abs(each)) for each in (d_output, terms[-1]) if mp.isfinite(each)]
             least = _fraction(mp.fprod(factors)) if units else Fraction(1)
-            span = allowed(products if len(terms) > 1 else products[0], units, form, least)
+            span = allowed(products if len(terms) > 1 else products[0], units, form, least, part)
             beyond = units and span.finite and abs(products[0]) > mpf(2) ** (form.bias - 1)
             return spans.hull([span.low, span.high, Value("inf", products[0] < 0)]) if beyond else span
         except ZeroDivisionError:
@@ -133,9 +135,10 @@ def _backward(name: str, units: float, slopes: dict[str, Callable]) -> Callable:
     def of_element(T, d_output, **given):
         form = FORMATS[T]
         compute, given_gradient, results = compute_format(T), _taken(d_output, form), []
+        part = spans._HALF.get(T, 0) if name in SHORT else 0
         for of, slope in slopes.items():
             arguments = _arguments(parameters[of], given, form, False)
-            results.append(of_gradient(given_gradient, partial(slope, **arguments), units, compute))
+            results.append(of_gradient(given_gradient, partial(slope, **arguments), units, compute, part))
         return tuple(results) if len(results) > 1 else results[0]
 
     return _with_signature(of_element, f"{name}_backward", named)

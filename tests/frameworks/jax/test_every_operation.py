@@ -32,6 +32,7 @@ def test_jit_gives_what_arrays_give(plan):
             assert same_bits(actual, each), types
 
 
+@pytest.mark.turns(2)
 @every
 def test_jit_gives_what_arrays_give_in_64_bits(plan):
     """In the element types that JAX has with jax_enable_x64 alone."""
@@ -142,6 +143,7 @@ def test_an_input_without_a_gradient_is_refused(plan):
         assert not stopped(jnp.asarray(drawn.inputs[name])).any()
 
 
+@pytest.mark.turns(2)
 @every
 def test_vmap_gives_what_a_loop_gives(plan):
     drawn = one_call(plan)

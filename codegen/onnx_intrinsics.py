@@ -19,7 +19,7 @@ _WHOLE = 2.0**53  # where round_to_int saturates
 # Intrinsics whose rule is that of an operator.
 SAME = {
     "abs": "Abs", "round_even": "Round", "floor": "Floor", "ceil": "Ceil", "isnan": "IsNaN", "isinf": "IsInf",
-    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "sigmoid": "Sigmoid", "tanh": "Tanh", "sin": "Sin",
+    "sqrt": "Sqrt", "exp": "Exp", "log": "Log", "tanh": "Tanh", "sin": "Sin",
     "cos": "Cos", "tan": "Tan", "asin": "Asin", "acos": "Acos", "atan": "Atan", "sinh": "Sinh", "cosh": "Cosh",
     "asinh": "Asinh", "acosh": "Acosh", "atanh": "Atanh", "pow": "Pow",
 }  # fmt: skip
@@ -165,6 +165,11 @@ class Intrinsics(RandomNumbers):
 
     def rsqrt(self, node: Node, x: Any) -> Any:
         return self.emit("Div", self.real(1), self.emit("Sqrt", x))
+
+    def sigmoid(self, node: Node, x: Any) -> Any:
+        """Not by `Sigmoid`, whose small values have few digits in ONNX Runtime."""
+        one = self.real(1)
+        return self.emit("Div", one, self.emit("Add", one, self.emit("Exp", self.emit("Neg", x))))
 
     def exp2(self, node: Node, x: Any) -> Any:
         return self.emit("Pow", self.real(2), x)

@@ -294,6 +294,8 @@ class Printer:
             return self.operators.value(node, *arguments)
         if node.op in _ORDERS and node.args[0].kind == REAL and np.dtype(self.C) == np.bool_:
             arguments = [self.cast(each, np.int64) for each in arguments]
+        if node.op == "+" and self.exact and any(map(self._is_plus_zero, arguments)):
+            return self._with_zero_added(arguments)
         if node.op in _SIGNS:
             return self.emit(_SIGNS[node.op], *arguments)
         if node.op == "!=":
@@ -312,6 +314,18 @@ class Printer:
         if node.kind == BOOL:
             return self.constant(value, np.bool_)
         return self.real(value) if node.kind == REAL else self.whole(int(value))
+
+    def _is_plus_zero(self, value: Any) -> bool:
+        """Whether a value is the constant +0 of the compute type, as a number or an attribute may be."""
+        zero = np.array(0, self.C)
+        known = self._constants.get((zero.tobytes(), zero.shape, zero.dtype.str))
+        return zero.dtype.kind == "f" and known is not None and value is known
+
+    def _with_zero_added(self, values: Sequence[Any]) -> Any:
+        """A sum with +0, which makes +0 of a -0: ONNX Runtime's optimizer takes it for the other value."""
+        zero = self.real(0)
+        other = next((value for value in values if not self._is_plus_zero(value)), zero)
+        return self.emit("Where", self.emit("Equal", other, zero), zero, other)
 
     def _position(self, node: Node) -> Any:
         """The index of each element along some dimensions, in row-major order of these."""

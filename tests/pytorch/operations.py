@@ -79,8 +79,10 @@ def call_of(plan_class: type[Plan], wide: bool = False, seed: int = 0) -> Call:
     operation = plan_class.operation
     generator = torch.Generator().manual_seed(seed)
     wanted = "f64" if wide else "f32"
-    fitting = (types for types in operation.combinations if types[COMPUTE] == wanted)
-    types = next(fitting, operation.combinations[0])  # of integers alone there is no such
+    fitting = [types for types in operation.combinations if types[COMPUTE] == wanted]
+    fitting = fitting or [operation.combinations[0]]  # of integers alone there is no such
+    # For f64 as many operands as there are: a result of fewer bits has no slope that differences show.
+    types = max(fitting, key=lambda types: [*types.values()].count(wanted)) if wide else fitting[0]
     sizes = sizes_of(operation)
     inputs = [
         draw(generator, operation, operand, operation.word(operand, types), sizes)

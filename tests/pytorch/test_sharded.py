@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,8 @@ def two_processes(file: Path, device: str) -> None:
     """Runs sharded_calls.py twice, on the CPU or on a GPU each."""
     program = str(Path(__file__).with_name("sharded_calls.py"))
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    path = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH")]  # where what the tests share lies
+    piped["env"] = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))}
     runs = [subprocess.Popen([sys.executable, program, str(rank), str(file), device], **piped) for rank in range(2)]
     try:
         texts = [run.communicate(timeout=300) for run in runs]

@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 
+import pytest
+
 DEVICES = 4
 
 # Both are read when JAX first asks for devices.
@@ -13,6 +15,19 @@ os.environ["JAX_PLATFORMS"] = "cpu"
 os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={DEVICES}".strip()
 
 collect_ignore_glob = [] if find_spec("jax") else ["test_*.py"]
+
+
+@pytest.fixture(autouse=True)
+def precision(request):
+    """Enables integers of 64 bits for an operation that takes them whatever its types are, such as a seed."""
+    import jax
+
+    from .support import takes_64_bits
+
+    called = getattr(request.node, "callspec", None)
+    plan = called and called.params.get("plan")
+    with jax.enable_x64(plan is not None and takes_64_bits(plan.operation)):
+        yield
 
 
 def pytest_terminal_summary(terminalreporter):

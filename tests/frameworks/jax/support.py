@@ -8,9 +8,10 @@ import jax
 import numpy as np
 
 from skuda.model.dtypes import DTYPES
+from skuda.model.operation import Operation
 from skuda.plans.functions import call
 
-from ..drawn_calls import DrawnCall, draw, plans, types_of
+from ..drawn_calls import NARROW, DrawnCall, draw, plans, types_of
 
 PLANS = plans()
 
@@ -33,6 +34,12 @@ def one_call(plan) -> DrawnCall:
     if any(map(plan.operation.is_mixed, plan.operation.types)):
         choices = [types for types in choices if DTYPES[types["T"]].kind == "float"] or choices
     return draw(plan, choices[len(plan.operation.function) % len(choices)])
+
+
+def takes_64_bits(operation: Operation) -> bool:
+    """Whether an input has elements that JAX has only with jax_enable_x64, in every choice of types."""
+    choices = types_of(operation)
+    return all(any(operation.word(each, types) in NARROW for each in operation.inputs) for types in choices)
 
 
 def expected(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:

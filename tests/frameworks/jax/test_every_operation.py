@@ -32,6 +32,7 @@ def test_jit_gives_what_arrays_give(plan):
             assert same_bits(actual, each), types
 
 
+@pytest.mark.turns(2)
 @every
 def test_jit_gives_what_arrays_give_in_64_bits(plan):
     """In the element types that JAX has with jax_enable_x64 alone."""
@@ -51,26 +52,26 @@ def backward_of(plan):
     return next((each for each in PLANS if each.operation.function == function), None)
 
 
-def declared(plan) -> set[str]:
+def declared(drawn) -> set[str]:
     """The inputs that have a declared gradient, where an output has one too; codes have none."""
-    words = {o.name: plan.operation.word(o, plan.operation.combinations[0]) for o in plan.operation.operands}
-    backward = backward_of(plan)
-    if not differentiates(plan):
+    if not differentiates(drawn):
         return set()
-    made = {name.removeprefix("d_") for name, index in backward.operation.gradients.items() if index is not None}
-    return {name for name in made if differentiable(words[name])}
+    gradients = backward_of(drawn.plan_class).operation.gradients
+    made = {name.removeprefix("d_") for name, index in gradients.items() if index is not None}
+    return {name for name in made if differentiable(drawn.words[name])}
 
 
-def differentiates(plan) -> bool:
+def differentiates(drawn) -> bool:
     """Whether there are declared gradients of an output that has one."""
-    words = [plan.operation.word(output, plan.operation.combinations[0]) for output in plan.operation.outputs]
-    return backward_of(plan) is not None and any(map(differentiable, words))
+    words = [drawn.words[output.name] for output in drawn.operation.outputs]
+    return backward_of(drawn.plan_class) is not None and any(map(differentiable, words))
 
 
 @forward
 def test_gradients_are_those_that_are_declared(plan):
-    known, drawn = declared(plan), one_call(plan)
-    if not differentiates(plan):
+    drawn = one_call(plan)
+    known = declared(drawn)
+    if not differentiates(drawn):
         return refuses_or_is_constant(plan)
     if not known:  # of codes alone
         return
@@ -123,10 +124,11 @@ def refuses_or_is_constant(plan):
 
 @forward
 def test_an_input_without_a_gradient_is_refused(plan):
-    known, drawn = declared(plan), one_call(plan)
+    drawn = one_call(plan)
+    known = declared(drawn)
     for name in drawn.inputs:
         is_float = DTYPES[drawn.words[name]].kind == "float"
-        if not is_float or name in known or not differentiates(plan):
+        if not is_float or name in known or not differentiates(drawn):
             continue
         if f"d_{name}" in backward_of(plan).operation.gradients:  # constant
             continue
@@ -141,6 +143,7 @@ def test_an_input_without_a_gradient_is_refused(plan):
         assert not stopped(jnp.asarray(drawn.inputs[name])).any()
 
 
+@pytest.mark.turns(2)
 @every
 def test_vmap_gives_what_a_loop_gives(plan):
     drawn = one_call(plan)

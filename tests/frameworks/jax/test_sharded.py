@@ -44,6 +44,7 @@ def split(drawn, axes, key, over) -> list:
     ]
 
 
+@pytest.mark.turns(2)
 @every
 def test_sharded_is_unsharded(plan):
     drawn, over = one_call(plan), mesh(2)
@@ -67,6 +68,7 @@ def test_sharded_is_unsharded(plan):
             assert used, key
 
 
+@pytest.mark.turns(2)
 @every
 def test_shard_map_runs_each_part(plan):
     drawn, over = one_call(plan), mesh(2)

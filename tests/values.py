@@ -12,6 +12,7 @@ from zlib import crc32
 
 import ml_dtypes
 import numpy as np
+from domains import ALIKE, domain
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
@@ -118,12 +119,13 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
     one_hot = operation.shaped is not None and bool(operation.positions)  # most of it is 0
+    alike = one_hot or (operation.row in ALIKE and (operation.direction is Direction.BACKWARD or of_integers(plan)))
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], name.startswith("row_value_") or one_hot, of_integers(plan))
+        {name: usual(array, words[name], name.startswith("row_value_") or alike, of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )
@@ -404,7 +406,8 @@ class _Filling:
         if of_integers(self.plan):
             return self._numbers(found)
         if self.dtype.bits > 8 and self.dtype.kind == "int":  # of every magnitude: products with scales stay in range
-            found >>= (self._bytes(3) % 28).astype(found.dtype)
+            wide = np.where((self.dtype.bits == 64) & (self._bytes(2) < 192), 32, 0)
+            found >>= (self._bytes(3) % 28 + wide).astype(found.dtype)
         if self.operand.name == "exponent":  # of two: results stay in range, but for some
             found = np.where(self._bytes(4) < 200, found % 12, found)
         return found
@@ -413,6 +416,8 @@ class _Filling:
         """Integers of every magnitude. Some inputs have many zeros, whose signs differ; others are counts of bits in
         every second place; and rows have extremes of their own."""
         bits, inputs = self.dtype.bits, self.plan.operation.inputs
+        if self.plan.operation.row == "cumprod":  # products of odd numbers never vanish
+            return found | found.dtype.type(1)
         if bits > 8:
             found >>= (self._bytes(3) % 28).astype(found.dtype)
         elif self.rows and self.numbers is not None:
@@ -437,6 +442,9 @@ class _Filling:
 
     def _reals(self) -> np.ndarray:
         own, name = self.plan.operation, self.operand.name
+        ends = domain(own.row, name)
+        if ends and own.row != "cross_entropy_of_probabilities":  # whose sums over long rows leave f16
+            return ends[0] + (ends[1] - ends[0]) * self._bytes(2) / 255
         low, high = self._range()
         on_grid = self._bytes(1) < _TIES
         if name == "zero_point":

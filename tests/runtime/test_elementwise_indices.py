@@ -40,7 +40,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     assert {"vec", "strided"} <= kinds
     assert ("rows" in kinds) != plan_class.operation.of_alternative  # which has few schedules
     assert ("columns" in kinds) == any(
-        table.is_parameter(plan_class.operation, o) for o in plan_class.operation.inputs
+        table.is_parameter(plan_class.operation, o) for o in plan_class.operation.in_kernels.inputs
     )
 
 

@@ -14,7 +14,14 @@ DOMAINS = {
     "cross_entropy_of_probabilities": {"target": (0.1, 0.9)},
     "multilabel_soft_margin_loss": {"target": (0.1, 0.9), "weight": (0.5, 1.5)},
     "cosine_embedding_loss": {"target": (1, 1)},
+    "triplet_margin_loss": {"anchor": (0, 1), "positive": (1, 2), "negative": (0, 1)},
 }
+
+# Rows most of whose results may be one value whatever the operands are: gradients that are 0 everywhere, extremes
+# that are soon met, triangles of narrow matrices, and integers that are cut to the ends of a type.
+ALIKE = frozenset(
+    ("floor", "ceil", "round", "trunc", "step", "cummin", "cummax", "tril", "triu", "cast_saturate")
+)
 
 
 def domain(row: str, operand: str) -> tuple[float, float] | None:

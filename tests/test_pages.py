@@ -44,6 +44,16 @@ def test_the_python_of_a_page_runs(page, capsys, monkeypatch, tmp_path):
     assert names["y"].shape == names["x"].shape
 
 
+def test_the_examples_of_concepts_run_one_after_another():
+    """From the one that imports on; what stands before it is a sketch of a plan."""
+    found = blocks("docs/concepts.md", "python")
+    first = next(index for index, block in enumerate(found) if block.startswith("import"))
+    names: dict = {}
+    for block in found[first:]:
+        exec(block, names)
+    assert len(found[first:]) == 4
+
+
 def test_the_error_of_the_page_is_the_error(capsys, monkeypatch, tmp_path):
     [spec] = blocks("docs/start.md", "yaml")
     (tmp_path / "my_ops.yaml").write_text(spec.replace("alpha + tanh", "alfa + tanh"), encoding="utf-8")

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import ml_dtypes
 import numpy as np
-from domains import domain
+from domains import ALIKE, domain
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
@@ -24,7 +24,6 @@ from skuda.plans.plan import Plan
 UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
 USUAL = 0.3  # of what is expected, at least, on an average of a kernel's calls
-ZERO = frozenset(f"{name}_backward" for name in ("floor", "ceil", "trunc", "round", "step"))  # for all that is finite
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
@@ -120,7 +119,7 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
     alike = bool(operation.positions) and (operation.shaped is not None or of_integers(plan))  # most of it is 0
-    alike = alike or operation.function in ZERO
+    alike = alike or (operation.row in ALIKE and (operation.direction is Direction.BACKWARD or of_integers(plan)))
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
@@ -429,7 +428,7 @@ class _Filling:
             least = 0 if self.dtype.signed else of_row // 80 % 16
             found = (found.reshape(self.shape) * (40 + of_row % 80) // 128 + least).astype(found.dtype).ravel()
         if "prod" in self.plan.operation.name:
-            found |= 1  # or all products would soon be 0
+            found |= found.dtype.type(1)  # or all products would soon be 0
         if len(inputs) == 1 and not self.rows and not self.plan.operation.positions:  # which make zeros
             found[self._bytes(4) < (8 if self.plan.operation.category == "cast" else 128)] = 0
         elif self.operand is not inputs[0]:
@@ -449,6 +448,9 @@ class _Filling:
 
     def _reals(self) -> np.ndarray:
         own, name = self.plan.operation, self.operand.name
+        ends = domain(own.row, name)
+        if ends and own.row != "cross_entropy_of_probabilities":  # whose sums over long rows leave f16
+            return ends[0] + (ends[1] - ends[0]) * (self._bytes(2) / 255)
         low, high = self._range()
         on_grid = self._bytes(1) < _TIES
         if name == "zero_point":
@@ -459,9 +461,6 @@ class _Filling:
             if self.count == 1:
                 return self._step() * (0.75 + self._bytes(2) / 400)
             return np.where(on_grid, self._step() * 2.0 ** (self._bytes(2) % 3 - 1.0), plain)
-        ends = domain(own.row, name)
-        if ends is not None:
-            return ends[0] + (ends[1] - ends[0]) * (self._bytes(2) + self._bytes(3) / 256) / 256
         if name == "weight" or self.count == 1:
             return np.where(on_grid & (self.count > 1), 1.0, 0.5 + 1.5 * self._bytes(2) / 257)
         if "prod" in own.name:  # products of many stay in range

@@ -11,6 +11,7 @@ from skuda.bench import suite
 from skuda.bench.shapes import SizeClass
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
+from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
 
@@ -23,7 +24,8 @@ def test_every_operation_at_every_element_type(quick):
 
 
 def test_every_integer_type_axis_and_group():
-    assert {each.types["Q"] for each in CASES if "Q" in each.types} == {"s8", "u8", "s4", "u4", "e4m3", "e5m2"}
+    codes = {each.types["Q"] for each in CASES if "Q" in each.types and DTYPES[each.types["Q"]].code}
+    assert codes == {"s8", "u8", "s4", "u4", "e4m3", "e5m2"}
     assert {each.variant for each in CASES} == {"", "axis 0", "axis 1", "group 32", "group 64", "group 128"}
 
 

@@ -296,7 +296,7 @@ class Variations:
     def __iter__(self):
         inputs = len(self.plan.operation.inputs)
         for kind in (None, *self.spoil):
-            for _ in range(4):
+            for _ in range(6):
                 numbers = self.random.random() < 0.5
                 values = [
                     self.random.choice([0.5, 3]) if numbers and index < inputs and operand.scalar else self.at(index)
@@ -324,7 +324,7 @@ def outcome(driver, execute, *arguments):
     return driver.launches[before:]
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # 2**31 as f16 is infinity
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_the_short_way_refuses_or_agrees_with_the_full_check(driver, make, plan_class):

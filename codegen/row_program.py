@@ -11,7 +11,7 @@ from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
-from skuda.codegen.program import Program
+from skuda.codegen.program import Program, loaded
 from skuda.codegen.row_analysis import LENGTH, RowAnalysis
 from skuda.codegen.row_passes import Pass, Value
 from skuda.codegen.value_names import functions_in
@@ -106,7 +106,8 @@ class RowProgram(ProgramInCuda):
             return []
         saved = {each.name: each for each in self.row.saved}
         names = (*(o.name for o in self.arrays), *self.row.held.values())
-        return [f"Saved<{', '.join((saved[name].element, *saved[name].below))}>" for name in names]
+        elements = [(saved[name].element, *saved[name].below) for name in names]
+        return [f"Saved<{', '.join(loaded(self.operation, each) for each in every)}>" for every in elements]
 
     @property
     def live_bits(self) -> str:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 DOMAINS = {
+    "acosh": {"input": (1, 9)},
+    "cast_to_integers": {"input": (-40, 200)},
+    "logit": {"input": (0.02, 0.98)},
     "poisson_nll_loss": {"input": (0.1, 2), "target": (0.1, 2)},
     "gaussian_nll_loss": {"var": (0.1, 2)},
     "kl_div": {"input": (-9, -5), "target": (0.1, 1)},

@@ -12,6 +12,7 @@ from zlib import crc32
 
 import ml_dtypes
 import numpy as np
+from domains import domain
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
@@ -23,6 +24,7 @@ from skuda.plans.plan import Plan
 UNTOUCHED = 0xA5  # what output memory holds before
 POISON = 0xFF  # what lies between the elements of an input: NaN in every float type
 USUAL = 0.3  # of what is expected, at least, on an average of a kernel's calls
+ZERO = frozenset(f"{name}_backward" for name in ("floor", "ceil", "trunc", "round", "step"))  # for all that is finite
 _POOL = (1 << 20) + 7  # random numbers that are drawn once
 _SIZES = (1.0, 1.0, 6.0, 1.0, 0.25)  # of the values of a row, or of each element of a map
 _FEW = 2  # rows
@@ -117,13 +119,14 @@ def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: boo
     inputs = {operand.name: known[operand.name] for operand in operation.inputs}
     expected = run(plan, inputs)
     words = dict(zip([operand.name for operand in operation.operands], plan.words, strict=True))
-    one_hot = operation.shaped is not None and bool(operation.positions)  # most of it is 0
+    alike = bool(operation.positions) and (operation.shaped is not None or of_integers(plan))  # most of it is 0
+    alike = alike or operation.function in ZERO
     floats = {name: array for name, array in expected.items() if DTYPES[words[name]].kind == "float"}
     return Problem(
         inputs,
         expected,
         words,
-        {name: usual(array, words[name], name.startswith("row_value_") or one_hot, of_integers(plan))
+        {name: usual(array, words[name], name.startswith("row_value_") or alike, of_integers(plan))
          for name, array in expected.items() if words[name] not in ("i64", "bool")},
         sum(int(_finite(array, words[name]).sum()) for name, array in floats.items()),
     )
@@ -404,20 +407,31 @@ class _Filling:
         if of_integers(self.plan):
             return self._numbers(found)
         if self.dtype.bits > 8 and self.dtype.kind == "int":  # of every magnitude: products with scales stay in range
-            found >>= (self._bytes(3) % 28).astype(found.dtype)
+            found >>= self._magnitudes().astype(found.dtype)
+        if self.operand.name == "exponent":  # of two: results stay in range, but for some
+            found = np.where(self._bytes(4) < 200, found % 12, found)
         return found
+
+    def _magnitudes(self) -> np.ndarray:
+        """By how many bits random integers are shifted."""
+        if self.plan.operation.category != "cast":
+            return self._bytes(3) % 28
+        return self._bytes(3) % 28 + 33 if self.dtype.bits == 64 else self._bytes(3) % (self.dtype.bits - 4)
 
     def _numbers(self, found: np.ndarray) -> np.ndarray:
         """Integers of every magnitude. Some inputs have many zeros, whose signs differ; others are counts of bits in
         every second place; and rows have extremes of their own."""
         bits, inputs = self.dtype.bits, self.plan.operation.inputs
         if bits > 8:
-            found >>= (self._bytes(3) % 28).astype(found.dtype)
+            found >>= self._magnitudes().astype(found.dtype)
         elif self.rows and self.numbers is not None:
-            most = 40 + _mixed(self.numbers, self.seed).astype(np.int64) % 80
-            found = (found.reshape(self.shape) * most // 128).astype(found.dtype).ravel()
+            of_row = _mixed(self.numbers, self.seed).astype(np.int64)
+            least = 0 if self.dtype.signed else of_row // 80 % 16
+            found = (found.reshape(self.shape) * (40 + of_row % 80) // 128 + least).astype(found.dtype).ravel()
+        if "prod" in self.plan.operation.name:
+            found |= 1  # or all products would soon be 0
         if len(inputs) == 1 and not self.rows and not self.plan.operation.positions:  # which make zeros
-            found[self._bytes(4) < 128] = 0
+            found[self._bytes(4) < (8 if self.plan.operation.category == "cast" else 128)] = 0
         elif self.operand is not inputs[0]:
             found = np.where(self._bytes(4) < 160, found & (bits - 1), found).astype(found.dtype)
         return found
@@ -445,9 +459,12 @@ class _Filling:
             if self.count == 1:
                 return self._step() * (0.75 + self._bytes(2) / 400)
             return np.where(on_grid, self._step() * 2.0 ** (self._bytes(2) % 3 - 1.0), plain)
+        ends = domain(own.row, name)
+        if ends is not None:
+            return ends[0] + (ends[1] - ends[0]) * (self._bytes(2) + self._bytes(3) / 256) / 256
         if name == "weight" or self.count == 1:
             return np.where(on_grid & (self.count > 1), 1.0, 0.5 + 1.5 * self._bytes(2) / 257)
-        if own.name.startswith("prod"):  # products of many stay in range
+        if "prod" in own.name:  # products of many stay in range
             near = 1 + 0.005 * self._normal()
             return np.where(on_grid, 1.0, near) * np.where(self._bytes(2) < 128, -1, 1)
         values = self._values()

@@ -74,6 +74,14 @@ template <typename E, int N> __device__ inline Lanes<E, N> load_around(const sto
 template <int LAYOUT, typename E, int N>
 __device__ inline Lanes<E, N> load_flat(const storage_t<E>* array, i32 first, i64 gaps) {
   if constexpr (LAYOUT == SHIFTED) return load_around<E, N>(array, first);
+  if constexpr (IS_PLACE<E>) {
+    // Known to be a multiple, so that neighbours which share a block of random words share its computation.
+    const i64 begin = fetch(array + (first + gaps)).index & -i64(N);
+    Lanes<E, N> lanes;
+#pragma unroll
+    for (int i = 0; i < N; ++i) lanes.data[i] = {begin | i};
+    return lanes;
+  }
   return load<true, E, N>(array, first + gaps, 0);
 }
 

@@ -169,10 +169,9 @@ __device__ inline Lanes<E, N> load(const storage_t<E>* row, i64 first, i64 lengt
   const storage_t<E>* from = at<E>(row, first);
   using W = typename word<alignof(V)>::type;
   if constexpr (IS_PLACE<E>) {
-    // Known to be a multiple, so that neighbours which share a block of random words share its computation.
-    const i64 begin = ALIGNED ? fetch(from).index & -i64(N) : fetch(from).index;
+    const i64 begin = fetch(from).index;
 #pragma unroll
-    for (int i = 0; i < N; ++i) lanes.data[i] = {ALIGNED ? begin | i : begin + i};
+    for (int i = 0; i < N; ++i) lanes.data[i] = {begin + i};
   } else if (ALIGNED || (u64(from) & (alignof(V) - 1)) == 0) {
 #pragma unroll
     for (int i = 0; i < int(sizeof(V) / sizeof(W)); ++i)

@@ -7,6 +7,8 @@ from math import prod
 
 from skuda.errors import Unsupported
 from skuda.model.operation import Operand, Operation, Types
+from skuda.model.scan_order import TILE_WARPS
+from skuda.model.sum_order import GROUP
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import merged
@@ -77,8 +79,9 @@ class ScanKernels(RowKernels):
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:
         """Threads that lie along rows; where rows are neighbours in most of what is read and written, threads that go
-        down them."""
-        if mode is RowMode.STEPPED and self._down and rows.axes:
+        down them, unless these would be few blocks that go far."""
+        idle = self._rows < 4 * self.few_rows and rows.length > _WARP * GROUP * TILE_WARPS
+        if mode is RowMode.STEPPED and self._down and rows.axes and not idle:
             full = [position for position, operand in enumerate(operands) if operand.dims == self.operation.space]
             beside = sum(rows.axes[-1].strides[position] == 1 for position in full)
             if 2 * beside >= len(full) and rows.axes[-1].extent >= _WARP // 2:

@@ -18,10 +18,7 @@ from skuda.torch.random_functions import random_bits, stochastic
 WHOLE = 2.0**53  # where round_to_int saturates
 
 # Why torch has no function of the same meaning, and of the language's accuracy.
-LACKING = {
-    "cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value",
-    "digamma": "torch's has lost its digits next to its zeros",
-}
+LACKING = {"cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value"}
 
 
 def larger(a, b):
@@ -150,6 +147,11 @@ def gelu_slope(x):
     return ndtr(x) + weighted(x, density)  # where the density is 0, x may be infinite
 
 
+def digamma(x):
+    """In f64: of f32, torch's has lost its digits next to poles."""
+    return torch.digamma(x.double()).to(x.dtype)
+
+
 def ldexp(x, i):
     """x * 2^i: in f64, in steps after which 53 bits are left, so that the last one alone rounds."""
     y, power = x.double(), i.clamp(-2200, 2200)
@@ -174,6 +176,7 @@ FUNCTIONS: dict[str, Callable] = {
     "fmax": lambda a, b: torch.where((a > b) | b.isnan(), a, b),
     "round_even": torch.round, "round_to_int": round_to_int, "remainder": remainder, "ndtr": ndtr,
     "gelu_slope": gelu_slope, "random_bits": random_bits, "ldexp": ldexp,
+    "digamma": digamma,
 } | {
     name: getattr(torch, name) for name in (
         "abs", "copysign", "floor", "ceil", "trunc", "isnan", "isinf", "isfinite", "sqrt", "fmod", "exp", "log", "erf",

@@ -37,7 +37,6 @@ ROUNDING = {
     "learnable_fake_quantize_*": "`round_to_int` has no derivative",
     "multilabel_soft_margin_loss": "`backward:` counts over `d` and over `n`",
     "nll_loss": "no input has all of `n, v`",  # the declared one reduces nothing: a label that is no class gives zeros
-    "stochastic_round": "`stochastic` has no derivative",
     **dict.fromkeys(("floor", "ceil", "round", "trunc"), "the derivative of every output is 0 for every input"),
 }
 # Of codes, which are no reals, a gradient is declared.
@@ -109,8 +108,8 @@ DIFFERENCES = {
     "relu6": ("at a bound, the declared gradient is 0, as torch's", {"input": [0, 6]}),
     "hardtanh": ("at a bound, the declared gradient is 0, as torch's", {"input": [-1, 1]}),
     "hardsigmoid": ("at a bound, the declared gradient is 0, as torch's", {"input": [-3, 3]}),
-    "clamp_min": ("at the bound, the declared gradient passes, as torch's", {"input": [0.25]}),
-    "clamp_max": ("at the bound, the declared gradient passes, as torch's", {"input": [0.25]}),
+    "clamp_min": ("at the bound, the declared gradient passes, as torch's", {"input": [0]}),
+    "clamp_max": ("at the bound, the declared gradient passes, as torch's", {"input": [0]}),
     "step": ("the declared gradient of NaN is 0; its own is passed on by a derived one", {"input": [np.nan]}),
     "logit": ("outside of 0 and 1, where there is no value, the declared gradient is NaN", {"input": [-2]}),
 }
@@ -218,7 +217,6 @@ def plan_of(plan_class, types, extents):
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents[dim.name] for dim in operation.dims}
     fields |= {attribute.name: 2 for attribute in operation.attributes if attribute.type == "size"}
-    fields |= {each.name: 0.25 for each in operation.attributes if each.default is None and each.type == "C"}
     return plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
 
 

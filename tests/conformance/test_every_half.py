@@ -22,7 +22,8 @@ ALL["bf16"] = ALL["f16"].view(ml_dtypes.bfloat16)
 def of_one_element(operation) -> bool:
     """Whether a forward operation takes one float and gives one."""
     one = len(operation.inputs) == len(operation.outputs) == 1 and operation.direction is Direction.FORWARD
-    return one and operation.inputs[0].dims == operation.outputs[0].dims and floats_of(operation) >= {"f16", "f64"}
+    same = one and operation.inputs[0].dims == operation.outputs[0].dims == operation.space[:1]
+    return same and floats_of(operation) >= {"f16", "f64"}
 
 
 def floats_of(operation) -> set[str]:
@@ -38,12 +39,11 @@ PLANS = {
 
 
 def run(name: str, backend, x: np.ndarray, element: str) -> np.ndarray:
-    """Every attribute has its default, or is 0.5."""
+    """Attributes have their defaults."""
     plan_class = PLANS[name]
-    wanted = {each.name: 0.5 for each in plan_class.operation.attributes if each.default is None}
     fields = {field: element for field in plan_class.operation.element_fields.values()}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
-    descriptor = plan_class.descriptor_type(**fields, shape=x.shape, **wanted)
+    descriptor = plan_class.descriptor_type(**fields, shape=x.shape)
     plan = plan_class.select(descriptor, preference=preference)
     made = [backend.array(np.zeros(shape, storage)) for shape, storage in plan.made]
     plan.execute((backend.array(x), *made))
@@ -73,6 +73,16 @@ def ordinal(values: np.ndarray) -> np.ndarray:
 
 # Of 65,536 results, how many may be the value beside the nearest one. bf16 has so few digits that f32 decides all.
 MOST = {"f16": 20, "bf16": 0}
+# Of functions that have shorter polynomials where a half type is stored.
+SHORTER = {
+    "exp": {"f16": 46, "bf16": 29},
+    "tanh": {"f16": 138, "bf16": 26},
+    "sigmoid": {"f16": 25, "bf16": 18},
+    "silu": {"f16": 44, "bf16": 20},
+    "mish": {"f16": 63, "bf16": 27},
+    "gelu": {"f16": 443, "bf16": 48},
+    "gelu_tanh": {"f16": 45, "bf16": 8},
+}
 
 
 @pytest.mark.parametrize("element", ALL)
@@ -80,10 +90,14 @@ MOST = {"f16": 20, "bf16": 0}
 def test_every_input_gives_the_nearest_value(backend, name, element):
     steps = missed(name, element, backend)
     assert steps.max() <= 1
-    assert np.count_nonzero(steps) <= MOST[element]
+    assert np.count_nonzero(steps) <= SHORTER.get(name, MOST)[element]
 
 
-def test_most_is_no_more_than_it_has_to_be(backend):
-    """The exceptions are counted: cbrt has the most of them."""
-    assert np.count_nonzero(missed("cbrt", "f16", backend)) == MOST["f16"]
+@pytest.mark.parametrize("name", ["cbrt", *SHORTER])
+def test_the_exceptions_are_counted(backend, name):
+    for element in ALL:
+        assert np.count_nonzero(missed(name, element, backend)) == SHORTER.get(name, MOST)[element]
+
+
+def test_operations_are_found():
     assert len(PLANS) > 60

@@ -133,7 +133,6 @@ def plan_of(function: str, backend, types, extents):
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents[dim.name] for dim in operation.dims}
     fields |= {attribute.name: 4 for attribute in operation.attributes if attribute.type == "size"}
-    fields |= {each.name: 0.5 for each in operation.attributes if each.type == "C" and each.default is None}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 

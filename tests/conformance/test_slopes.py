@@ -19,7 +19,6 @@ from skuda.model.sku import BackendKind
 
 STEP = mpmath.mpf("1e-20")
 Q_MIN, Q_MAX = -5, 4
-WANTED = 0.5  # for an attribute that has no default
 CATALOG = registry.catalogs()[0]
 PLANS = {
     (plan.operation.name, plan.operation.direction): plan
@@ -28,7 +27,6 @@ PLANS = {
     if plan.operation.name in CATALOG.modules
 }
 GRADIENTS = {name: plan for (name, direction), plan in PLANS.items() if direction is Direction.BACKWARD}
-GRADIENTS.pop("stochastic_round")  # which passes through as it is, as its oracle says
 
 _exp, _log, _sqrt, _ncdf, _tanh, _truncated = (
     np.vectorize(function, otypes=[object])
@@ -121,9 +119,9 @@ DEFINITIONS = {
     "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
     "fmin": lambda a, b: np.minimum(a, b),
     "fmax": lambda a, b: np.maximum(a, b),
-    "clamp": lambda input: np.minimum(np.maximum(input, WANTED), WANTED),
-    "clamp_min": lambda input: np.maximum(input, WANTED),
-    "clamp_max": lambda input: np.minimum(input, WANTED),
+    "clamp": lambda input: np.minimum(np.maximum(input, 0), 1),
+    "clamp_min": lambda input: np.maximum(input, 0),
+    "clamp_max": lambda input: np.minimum(input, 0),
     "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
     "addcmul": lambda input, a, b: input + a * b,
     "addcdiv": lambda input, a, b: input + a / b,
@@ -182,8 +180,7 @@ def definition_of(name: str):
         return DEFINITIONS[stem], False
     if stem in functions.FORWARD:
         attributes = PLANS[name, Direction.FORWARD].operation.attributes
-        numbers = {each.name: each.default for each in attributes if not each.names_axes}
-        return functions.defined(stem, {key: WANTED if each is None else each for key, each in numbers.items()}), False
+        return functions.defined(stem, {each.name: each.default for each in attributes if not each.names_axes}), False
     return getattr(FastPath(), stem), True
 
 
@@ -205,7 +202,6 @@ def select(name: str, direction: Direction, backend):
         fields[dim.name] = 5 if not dim.many else along if dim == space[-1] else (2,)
     own = {"q_min": Q_MIN, "q_max": Q_MAX, "group_size": 3}
     fields |= {attribute.name: own[attribute.name] for attribute in operation.attributes if attribute.name in own}
-    fields |= {each.name: WANTED for each in operation.attributes if each.default is None and each.type == "C"}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 

@@ -72,16 +72,21 @@ def main(arguments: Sequence[str]) -> int:
     from gpu.conftest import machine
 
     symbols = compiled(arguments)
-    subprocess.run([sys.executable, str(PROGRAM), *symbols], check=True)  # what stages add, and that all is well
-
     def run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
         return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     status, said = 0, {}
-    with ThreadPoolExecutor() as at_once:  # a tool keeps one processor busy, and the GPU hardly
-        runs = {tool: at_once.submit(run, command) for tool, command in commands(symbols).items()}
-    for tool, done in ((tool, future.result()) for tool, future in runs.items()):
-        status, said[tool] = status or done.returncode, done.stdout
+    parts = max(1, (os.cpu_count() or 1) // len(TOOLS))  # a tool keeps one processor busy, and the GPU hardly
+    shares = [symbols[part::parts] for part in range(parts) if symbols[part::parts]]
+    with ThreadPoolExecutor(parts * len(TOOLS)) as at_once:
+        plain = [[sys.executable, str(PROGRAM), *share] for share in shares]
+        for done in [at_once.submit(subprocess.run, command, check=True) for command in plain]:
+            done.result()  # what stages add is compiled, and all is well
+        runs = [
+            (tool, at_once.submit(run, command)) for share in shares for tool, command in commands(share).items()
+        ]
+    for tool, done in ((tool, future.result()) for tool, future in runs):
+        status, said[tool] = status or done.returncode, said.get(tool, "") + done.stdout
         print(f"{tool}: {done.stdout.strip().splitlines()[-1]}", flush=True)
     found = machine()
     records = evidence.Records(evidence.package_of(registry.catalogs()[0]))

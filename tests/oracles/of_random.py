@@ -66,8 +66,3 @@ def stochastic_round(input, seed, offset, *, T, Q):
         return encode(Value("finite", value.negative, (whole + above) * unit), form)
 
     return [stored(*each) for each in enumerate(input)]
-
-
-@oracle
-def stochastic_round_backward(d_output, *, T, Q):
-    return encode(decode(d_output, (FORMATS | FP8)[Q]), FORMATS[T])

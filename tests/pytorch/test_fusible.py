@@ -114,12 +114,25 @@ def part_of(drawn: DrawnCall) -> float:
     return 0 if power is None else 2.0 ** (power + 1)
 
 
+def lacks(name: str) -> bool:
+    """Whether a formula calls what torch has no function for."""
+    return any(node.intrinsics() & LACKING.keys() for node in program_of(plans()[name]).formulas.values())
+
+
+FUSIBLE = [name for name in plans() if not lacks(name)]
+
+
+def test_what_torch_lacks_is_little():
+    assert {*plans()} - {*FUSIBLE} == {"cbrt"}
+
+
 @pytest.mark.parametrize("ends", [False, True], ids=["usual", "ends"])
-@pytest.mark.parametrize("name", plans())
+@pytest.mark.parametrize("name", FUSIBLE)
 def test_the_formula_is_the_operation(name, ends):
     """Eager, for each element type; to the bit where each step is exact. Of extremes the sign of zeros is torch's."""
     program = program_of(plans()[name])
-    exact = same_bits(program)
+    roots = any("sqrt" in node.intrinsics() for node in program.formulas.values())
+    exact = same_bits(program) and not roots  # torch's vectors of roots are not rounded correctly on all processors
     signs = not any(each.op in ("reduce max", "reduce min") for each in program.reductions)
     for drawn, call in drawn_calls(plans()[name], ends):
         found, expected = formulas.evaluated(call, program), call.run()
@@ -209,8 +222,9 @@ def test_every_intrinsic(name):
         x, y = found.double(), expected.double()
         if name == "ndtr":  # e^(-x^2 / 2), of which torch has the rounded exponent
             y_bound = bound * (1 + inputs[0].double().square()) * y.abs()
-        else:  # the terms of gelu_slope cancel, and those of torch's lgamma next to its zeros
-            y_bound = bound * (y.abs() if name not in ("gelu_slope", "lgamma") else 1.0 + y.abs())
+        else:  # terms cancel, and torch's digamma has lost digits next to poles too
+            cancels = name in ("gelu_slope", "lgamma", "digamma")
+            y_bound = bound * (y.abs() + cancels) * (2.0**4 if name == "digamma" else 1.0)
         near = (x - y).abs() <= y_bound + torch.finfo(found.dtype).smallest_normal
         assert ((x == y) | (x.isnan() & y.isnan()) | near).all(), name
 
@@ -245,7 +259,7 @@ GROUP = 12  # operations in one graph
 
 
 def groups():
-    names = iter(name for name in plans() if not name.endswith("_backward"))
+    names = iter(name for name in FUSIBLE if not name.endswith("_backward"))
     return [*iter(lambda: tuple(islice(names, GROUP)), ())]
 
 

@@ -85,7 +85,7 @@ def results(made) -> tuple:
 
 
 def differentiable(value) -> bool:
-    return value.dtype in (torch.float32, torch.float64)
+    return value.dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 
 
 def differentiable_names(operator, outputs):

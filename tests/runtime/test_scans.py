@@ -1,0 +1,122 @@
+"""Scans: the order that docs/numerics.md states, walked one group after the other, and which kernel takes a call."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import Call, lay_out
+
+import skuda
+from skuda.model.sku import BackendKind
+from skuda.reference.scans import scanned
+
+GROUP, WARP, TILE, SEGMENT = 8, 32, 8, 16  # elements of a group, groups of a warp, warps of a tile, tiles of a segment
+
+
+class Tree:
+    """Sklansky's tree as one who walks along it has it: the totals of first halves that are done."""
+
+    def __init__(self):
+        self.halves, self.count = {}, 0
+
+    def add(self, total):
+        """The total of all up to this one."""
+        level = 0
+        while self.count >> level:
+            if self.count >> level & 1:
+                total = self.halves[level] + total
+            elif self.count & ((1 << level) - 1) == (1 << level) - 1:
+                self.halves[level] = total
+            level += 1
+        if self.count & (self.count + 1) == 0:  # all bits are set: it ends a tree
+            self.halves[level] = total
+        self.count += 1
+        return total
+
+
+def walked(row: np.ndarray, exclusive: bool, reverse: bool) -> np.ndarray:
+    """The sums of a row, added in plain loops."""
+    zero = row.dtype.type(-0.0)
+    groups = [row[start : start + GROUP] for start in range(0, len(row), GROUP)]
+    groups = [group[::-1] for group in groups[::-1]] if reverse else groups
+    found, segments, tiles, warps, lanes = [], zero, zero, zero, zero
+    in_warp, in_tile = Tree(), Tree()
+    for number, group in enumerate(groups):
+        base = ((segments + tiles) + warps) + lanes
+        total = None
+        for value in group:
+            before = base if total is None else base + total
+            total = value if total is None else total + value
+            found.append(before if exclusive else base + total)
+        lanes = in_warp.add(total)
+        if (number + 1) % WARP == 0:
+            warps, lanes, in_warp = in_tile.add(lanes), zero, Tree()
+        if (number + 1) % (WARP * TILE) == 0:
+            tiles, warps, in_tile = tiles + warps, zero, Tree()
+        if (number + 1) % (WARP * TILE * SEGMENT) == 0:
+            segments, tiles = segments + tiles, zero
+    if exclusive:
+        found[0] = row.dtype.type(0)
+    return np.array(found[::-1] if reverse else found)
+
+
+@pytest.mark.parametrize("options", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 255, 264, 2048, 2055, 6149, 40_003])
+def test_the_order_is_the_one_that_is_stated(length, options):
+    row = np.random.default_rng(length).standard_normal(length).astype(np.float32)
+    assert scanned(row, "cumsum", *options).tobytes() == walked(row, *options).tobytes()
+
+
+def test_other_orders_give_other_bits():
+    row = np.random.default_rng(1).standard_normal(6149).astype(np.float32)
+    own = scanned(row, "cumsum")
+    assert np.mean(own != np.cumsum(row)) > 0.2
+    assert np.mean(own != scanned(row, "cumsum", reverse=True)[::-1]) > 0.2
+
+
+def test_several_axes_are_one_row():
+    x = np.random.default_rng(2).standard_normal((3, 4, 5)).astype(np.float32)
+    whole = skuda.cumsum(x.reshape(-1)).reshape(x.shape)
+    assert skuda.cumsum(x, axis=None).tobytes() == whole.tobytes()
+    middle = skuda.cumsum(np.moveaxis(x, 1, 0).reshape(4, -1))
+    assert skuda.cumsum(x, axis=(0, 2)).tobytes() == np.moveaxis(middle.reshape(4, 3, 5), 0, 1).tobytes()
+
+
+def test_nan_and_infinities():
+    x = np.array([1, np.inf, 2, np.nan, 3], np.float32)
+    assert np.isnan(skuda.cummax(x)).tolist() == [False, False, False, True, True]
+    assert skuda.cummin(x)[:3].tolist() == [1, 1, 1]
+    low = np.array([-np.inf, -np.inf, 0, 0, np.inf], np.float32)
+    assert skuda.logcumsumexp(low).tolist() == [-np.inf, -np.inf, 0, np.float32(np.log(2)), np.inf]
+    assert skuda.cumsum_exclusive(np.array([5, 7], np.int32)).tolist() == [0, 5]
+    assert skuda.cumsum(np.array([2**31 - 1, 1], np.int32)).tolist() == [2**31 - 1, -(2**31)]
+    assert skuda.cumsum(np.empty((0, 4), np.float32), axis=0).shape == (0, 4)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "how", "kernel"),
+    [
+        ((300, 30), 1, "plain", "scan"),
+        ((3, 70_003), 1, "plain", "scan_parts"),
+        ((1000, 70_003), 1, "plain", "scan"),
+        ((70_003, 64), 0, "plain", "scan_parts"),
+        ((70_003, 2048), 0, "plain", "scan_down"),
+        ((16_384, 64), 0, "plain", "scan"),
+        ((70_003, 3), 0, "plain", "scan_parts"),
+        ((5, 40, 64), 1, "plain", "scan_down"),
+    ],
+)
+def test_which_kernel_takes_a_call(shape, axis, how, kernel):
+    n = tuple(extent for index, extent in enumerate(shape) if index != axis)
+    at = lay_out(shape, how)
+    order = [*(index for index in range(len(shape)) if index != axis), axis]
+    moved = type(at)(tuple(at.shape[i] for i in order), tuple(at.strides[i] for i in order), at.start, at.size)
+    call = Call(
+        skuda.CumsumPlan, (("n", n), ("d", (shape[axis],))), (("element", "f32"),),
+        (("input", moved), ("output", moved)), False,
+    )  # fmt: skip
+    plan = call.plan(BackendKind.REFERENCE)
+    found = plan._geometry(call.views(plan))
+    assert found.variant.kernel == kernel
+    assert (found.workspace > 0) == (found.finish is not None) == (kernel == "scan_parts")
+    assert found.workspace <= plan._kernels.workspace

@@ -26,8 +26,11 @@ from .support import floats
 
 CATALOG = registry.catalogs()[0]
 PLANS = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
-GRADIENTS = [f"{name}_backward" for name in CATALOG.modules if f"{name}_backward" in PLANS]
+# Of a loss, the elements: their mean multiplies a gradient by a constant.
+ROWS = [f"{name}_as_none" if f"{name}_as_none" in PLANS else name for name in CATALOG.modules]
+GRADIENTS = [f"{name}_backward" for name in ROWS if f"{name}_backward" in PLANS]
 ROW = 8  # elements
+LABEL = 3  # one of as many classes: others have no value
 MANY = 20_000  # values of one operand: with so many, the others are all alike
 ORDINARY, ZERO, SMALL, LARGE = "ordinary", "zero", "small", "large"
 
@@ -49,6 +52,13 @@ EXCEPTIONS = {
     "norm2": (3, "d_output / output, of which a zero is a multiple"),
     "std": (3, "d_output / output, of which a deviation of 0 is a multiple"),
     "prod": (ROW + 1, "the product of a row"),
+    "mse_loss": (2, "twice d_output, of which a difference of 0 is a multiple"),
+    "binary_cross_entropy": (4, "d_output * weight, which a quotient of 0 multiplies"),
+    "binary_cross_entropy_with_logits": (4, "a difference of products with weights"),
+    "cross_entropy_of_probabilities": (3, "the sum of targets"),
+    "multilabel_soft_margin_loss": (3, "a difference of products with targets"),
+    "cosine_embedding_loss": (5, "the product of the sums of squares"),
+    "triplet_margin_loss": (3, "the sum of squares"),
 }
 # Where the gradient of an operand is no number, though the operation has a value.
 WITHOUT = {
@@ -57,12 +67,12 @@ WITHOUT = {
 }
 
 
-POLES = ("lgamma",)  # infinite at numbers at which no derivative is
+POLES = ("lgamma", "poisson_nll_loss_as_none")  # infinite at numbers at which no derivative is
 
 
 def most_of(name: str, element: str) -> float:
     """The magnitude that operands stay below."""
-    factors = EXCEPTIONS.get(name.removesuffix("_backward"), (1, ""))[0]
+    factors = EXCEPTIONS.get(name.removesuffix("_backward").removesuffix("_as_none"), (1, ""))[0]
     if element == "f16":  # what is computed in f32 has room enough, but not a total that is stored
         return 2.0**14 if name == "add_rms_norm_backward" else np.inf
     return 2.0 ** ((1024 if element == "f64" else 128) // factors - 8) if factors > 1 else np.inf
@@ -86,7 +96,8 @@ def filled(operand, word: str, shape, setting: str, most: float) -> np.ndarray:
     """An operand that is not swept."""
     dtype = DTYPES[word]
     if dtype.kind != "float":
-        return np.full(shape, (1 << 31) - 1 if setting == LARGE else 3, dtype.storage)
+        large = (1 << 31) - 1 if setting == LARGE else 3
+        return np.full(shape, LABEL if operand.name == "target" else large, dtype.storage)
     rng = np.random.default_rng(12)
     if setting == ORDINARY or (setting == ZERO and operand.name == "scale"):  # a scale of 0 is the caller's error
         ordinary = rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape)
@@ -115,7 +126,9 @@ def sweeps(name: str, element: str, most: float) -> Iterator[tuple]:
             values = every(element, most)
             values = values[values > 0] if operand.name == "scale" else values
             along = bool({dim.name for dim in inner} & {dim.name for dim in operand.dims})
-            extents = {dim.name: () if index else (ROW,) if dim.many else ROW for index, dim in enumerate(inner)}
+            extents = {
+                dim.name: (() if index else (ROW,)) if dim.many else ROW for index, dim in enumerate(inner)
+            }
 
             def rows(count, extents=extents):
                 return {**extents, first.name: (count,) if first.many else count}

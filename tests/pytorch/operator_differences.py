@@ -30,7 +30,6 @@ DIFFERENCES: dict[str, tuple[tuple[str, ...], str]] = {
     "a tensor for the number `weight`": (("lerp",), "`lerp_tensor` has a tensor."),
     "without `high`": (("clamp_tensor",), "Both bounds are needed."),
     "without `low`": (("clamp_tensor",), "Both bounds are needed."),
-    "without `posinf`": (("nan_to_num",), "The numbers for infinities have no default."),
     "operands of several types": (("clamp_tensor",), "Types are not promoted."),
     "a number that the type does not hold": (
         ("lerp_tensor", "copysign"),

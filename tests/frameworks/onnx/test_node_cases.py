@@ -11,12 +11,13 @@ UNSIGNED = "Add BitwiseAnd BitwiseNot BitwiseOr BitwiseXor Equal Greater Greater
 # By reason (the text of `Differs`, or the class of the error that the call raises) the operators, and why it is so.
 DIFFERENCES = {
     "Unsupported": (
-        f"{UNSIGNED} Mul Sub DequantizeLinear Div Pow QuantizeLinear ReduceMax ReduceMin",
+        f"{UNSIGNED} Mul Sub DequantizeLinear Div Pow QuantizeLinear ReduceMax ReduceMin Clip",
         "There is no u16 and no u64, and Div and Pow take floats alone, extremes no booleans, codes 8 bits at most.",
     ),
     "`select_last_index`": ("ArgMax ArgMin", "The first of equals is taken."),
     "more inputs": ("Clip Max Min", "Two operands, and bounds that are attributes."),
-    "TypeError": ("Clip Max Min ThresholdedRelu", "Fewer operands than two, bounds that are left out."),
+    "TypeError": ("Max Min", "Fewer operands than two."),
+    "values": ("Clip ThresholdedRelu", "Bounds that are left out are 0 and 1 here, a threshold is 0."),
     "`exclusive`": ("CumProd", "The row has the inclusive product alone."),
     "`reverse`": ("CumProd", "The row has the forward product alone."),
     "exclusive and reverse": ("CumSum", "A row for each alone."),

@@ -141,9 +141,9 @@ class Problem:
         That is the first axis that no reduction is over, or over blocks of which; None where there is none such.
         """
         case, rank = self.case, len(self.case.extents)
-        free = [axis for axis in range(rank) if axis not in case.reduced]
+        free = [axis for axis in range(rank) if axis not in case.together]
         if not case.operation.reduces:
-            return 0, _ALIGN
+            return (free[0] if free else None), _ALIGN
         if not case.operation.analysis.over:  # over several things, so that no part of an end stands for itself
             return None, 1
         if free:

@@ -144,6 +144,12 @@ class Case:
         names = shapes.reduced_names(self.operation)
         return tuple(axis for name, axes in self._axes.items() if name in names for axis in axes)
 
+    @cached_property
+    def together(self) -> tuple[int, ...]:
+        """The axes of which a part does not stand for itself: reductions, counts and positions are along them."""
+        names = {*self.operation.analysis.whole, *shapes.reduced_names(self.operation)}
+        return tuple(axis for name, axes in self._axes.items() if name in names for axis in axes)
+
     @property
     def row_length(self) -> int:
         """Elements that one reduction takes, at most."""

@@ -50,3 +50,17 @@ def forget_catalog(module: ModuleType) -> None:
         name for name in sys.modules if name == module.__name__ or name.startswith(module.__name__ + ".")
     ]:
         del sys.modules[name]
+
+
+def forget_defined(before) -> None:
+    """Takes away what was defined since `registry.catalogs()` was `before`: tests that count operations or kernels do
+    not depend on it."""
+    from skuda.launch import registry
+
+    define = sys.modules.get("skuda.codegen.define")
+    for catalog in registry.catalogs():
+        if define is not None and catalog not in before and isinstance(catalog, define.SessionCatalog):
+            registry.forget(catalog)
+            for name, operation in [*define._by_name.items()]:
+                if operation.catalog is catalog:
+                    del define._by_name[name]

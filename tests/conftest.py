@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import turns
+from catalogs import forget_defined
 
-from skuda.launch import compiler, kernel
+from skuda.launch import compiler, kernel, registry
 
 # On a machine with several GPUs, each worker of pytest-xdist takes one, before anything asks the driver.
 WORKER, GPUS = os.environ.get("PYTEST_XDIST_WORKER", ""), len([*Path("/dev").glob("nvidia[0-9]*")])
@@ -45,6 +46,14 @@ def pytest_terminal_summary(terminalreporter):
     if not turns.every(terminalreporter.config):
         said = "some tests wait for another commit's turn (tests/turns.py): --all runs every one"
         terminalreporter.write_line(said)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forgets_what_is_defined():
+    """Tests that count operations or kernels do not depend on what another file has defined in this process."""
+    before = registry.catalogs()
+    yield
+    forget_defined(before)
 
 
 class Reference:

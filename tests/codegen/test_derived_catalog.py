@@ -12,8 +12,8 @@ from functools import cache
 
 import numpy as np
 import pytest
+from catalogs import forget_defined
 from domains import domain
-from session_rows import forget_since
 from trees import REPOSITORY
 
 import skuda
@@ -136,7 +136,7 @@ OTHER_FORMS = {
 def no_catalogs_stay():
     before = registry.catalogs()
     yield
-    forget_since(before)
+    forget_defined(before)
     defined.cache_clear()
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
+from catalogs import forget_defined
 from host import emulator
-from session_rows import forget_since
 
 import skuda
 import skuda.torch
@@ -29,7 +29,7 @@ from skuda.schedules import table
 def no_catalogs_stay():
     before = registry.catalogs()
     yield
-    forget_since(before)
+    forget_defined(before)
 
 
 def formulas(operation) -> dict[str, str]:

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from oracles.floats import FORMATS, FP8, encode_fraction
+from skuda.model.dtypes import DTYPES
 
 STORAGE = {"f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64}
 STORAGE |= {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}
@@ -24,8 +25,23 @@ ZERO_POINTS = [0, 1, -1, 7, -8, 15, 127, -128, 255, 2**24 + 3, -(2**25) - 5, I32
 
 
 def plain_type(operation) -> type:
-    """The type of NumPy that plain calls of an operation are made in: f32, or that of its first integers."""
-    return np.float32 if operation.is_float(operation.inputs[0].element) else np.int64
+    """The type of NumPy that plain calls of an operation are made in: f32, or that of its first integers.
+
+    Inputs whose element type the table fixes, masks and sums, do not decide it.
+    """
+    chosen = [operand.element for operand in operation.inputs if operand.element in operation.types]
+    return np.float32 if operation.is_float(chosen[0]) else np.int64
+
+
+def plain_input(operation, operand, values) -> np.ndarray:
+    """Values in the type that an input has in a plain call: a mask is of what is positive, labels are not negative."""
+    plain = plain_type(operation)
+    if operand.element not in operation.types:  # fixed by the table
+        fixed = DTYPES[operand.element].storage if operand.element in DTYPES else plain
+        return np.asarray(np.greater(values, 0) if operand.element == "bool" else values).astype(fixed)
+    if operation.is_float(operand.element) or plain is np.int64:
+        return np.asarray(values, plain)
+    return np.abs(values).astype(np.int64)
 
 
 def floats(bits, element: str) -> np.ndarray:

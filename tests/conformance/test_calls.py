@@ -17,7 +17,7 @@ from skuda.model.dtypes import DTYPES, word_of
 from skuda.model.sku import BackendKind
 from skuda.plans import functions, selection
 
-from .support import plain_type
+from .support import plain_input
 
 CATALOG = registry.catalogs()[0]
 PLANS = {plan.operation.function: plan for name in CATALOG.modules for plan in CATALOG.plans(name)}
@@ -289,7 +289,7 @@ def test_memory_of_short_rows_is_that_of_the_array():
 @pytest.mark.parametrize("name", AXES)
 def test_one_value_is_a_row_of_one(backend, name):
     operation = PLANS[name].operation
-    values = [plain_type(operation)(0.7 + index) for index in range(len(operation.inputs))]
+    values = [plain_input(operation, operand, 0.7 + index) for index, operand in enumerate(operation.inputs)]
 
     def found(shape, **options):
         given = [backend.array(np.full(shape, value)) for value in values]

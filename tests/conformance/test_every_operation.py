@@ -67,6 +67,17 @@ def compare(backend, plan, found=binding.find) -> None:
         turn += 1
 
 
+def reduction_of(operation) -> tuple[str, tuple]:
+    """How a form of a row reduces its output, and the dimensions of that where it does not."""
+    row = next(each for each in plans(catalog()) if each.operation.function == operation.row)
+    choice = row.operation.choice
+    if choice is None:
+        return "", ()
+    how = next((word for word, form in choice.forms if form == operation.name.partition("_without_")[0]), "")
+    (output,) = row.chosen("none").operation.outputs
+    return how, tuple((dim.name, dim.block) for dim in output.dims)
+
+
 class Drawn:
     """One problem: sizes, attributes and operands, drawn from the declarations of an operation.
 
@@ -214,19 +225,9 @@ class Drawn:
     def _calls(self):
         return binding.calls(self.asked, self._problem())
 
-    def _reduction(self) -> tuple[str, tuple]:
-        """How a form of a row reduces its output, and the dimensions of that where it does not."""
-        row = next(each for each in plans(catalog()) if each.operation.function == self.operation.row)
-        choice = row.operation.choice
-        if choice is None:
-            return "", ()
-        how = next((word for word, form in choice.forms if form == self.operation.name.partition("_without_")[0]), "")
-        (output,) = row.chosen("none").operation.outputs
-        return how, tuple((dim.name, dim.block) for dim in output.dims)
-
     def _problem(self) -> Problem:
         space = {dim.name: dim for dim in self.operation.space} | {dim.name: dim for dim in self.operation.dims}
-        how, elements = self._reduction()
+        how, elements = reduction_of(self.operation)
         dims = lambda operands: {o.name: tuple((dim.name, dim.block) for dim in o.dims) for o in operands}  # noqa: E731
         return Problem(
             {name: int(np.prod(self.sizes[name], dtype=np.int64)) for name in space},

@@ -5,19 +5,22 @@ Rows of zeros, NaN, infinities, cancelling, wide and large elements: test_every_
 
 from __future__ import annotations
 
+from math import prod
+
 import numpy as np
 import pytest
 
 import skuda
-from oracles import binding, rows
-from oracles.floats import FORMATS, compute_format
+from oracles import binding, rows, spans
+from oracles.floats import FORMATS, compute_format, integer
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
 from . import test_rows, test_stages
-from .support import assert_codes, assert_floats, bits_of, floats, pattern, plain_type
+from .support import assert_codes, assert_floats, bits_of, floats, pattern, plain_input, plain_type
+from .test_every_operation import reduction_of
 from .test_rows import assert_admitted, eps_of, lines_over, other_row, parameter, unusual_rows
 
 CATALOG = registry.catalogs()[0]
@@ -37,19 +40,36 @@ OF_ZEROS = {"scale": 1, "zero_point": -128}
 
 
 
-def of_nothing(operation):
-    """What the oracle gives for a row without elements, in f32."""
+def of_nothing(operation, empty, inputs):
+    """What the oracle gives in f32 where a dimension is empty: of a reduced loss, what its elements come to."""
     asked = binding.find(operation.function)
     numbers = {a.name: pattern(a.default, "f32") for a in operation.attributes if a.type == "C"}
+    numbers |= {a.name: a.default for a in operation.attributes if a.type != "C" and a.name in asked.parameters}
     word = "f32" if plain_type(operation) is np.float32 else "i64"
     types = {letter: word for letter in operation.types if letter in asked.parameters}
-    return asked.function(*([] for _ in operation.inputs), **numbers, **types)
+
+    def element(index: int):
+        own = {
+            o.name: [] if empty in o.dims else (bits_of(x, "f32") if x.dtype == np.float32 else x).reshape(-1)[index]
+            for o, x in zip(operation.inputs, inputs, strict=True)
+        }
+        own = {name: each if isinstance(each, list) else int(each) for name, each in own.items()}
+        return asked.function(**own, **numbers, **types)
+
+    how, elements = reduction_of(operation)
+    if how not in ("mean", "sum"):
+        return element(0)
+    count = prod(0 if name == empty.name else 3 for name, _ in elements)
+    total = spans.total([element(index) for index in range(count)], compute_format("f32"))
+    return total if how == "sum" else spans.divide(total, spans.point(integer(count, FORMATS["f32"])), FORMATS["f32"])
 
 
 def select(plan_class, backend, extents):
     """A plan of f32, the extents of each dimension being what a function says of it."""
     operation = plan_class.operation
     words = {"f32", "s8", "e4m3"} if plain_type(operation) is np.float32 else {"f32", "i64"}
+    if any(o.element in operation.types and not operation.is_float(o.element) for o in operation.inputs):
+        words |= {"i64"}  # labels
     types = next(each for each in operation.combinations if set(each.values()) <= words)
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents(dim) for dim in operation.dims}
@@ -60,9 +80,11 @@ def select(plan_class, backend, extents):
 
 def inputs_of(plan) -> list[np.ndarray]:
     """Ordinary values."""
-    rng, plain = np.random.default_rng(7), plain_type(plan.operation)
+    rng = np.random.default_rng(7)
     return [
-        np.asarray(rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape), plain)
+        plain_input(
+            plan.operation, operand, rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape)
+        )
         for operand, shape in zip(plan.operation.inputs, plan.shapes)
     ]
 
@@ -129,7 +151,7 @@ def test_a_reduction_of_nothing(backend, name):
                 if operand.name in OF_ZEROS:
                     np.testing.assert_array_equal(output, np.full(output.shape, OF_ZEROS[operand.name], output.dtype))
                     continue
-                allowed = 0 if name.endswith("_backward") else of_nothing(operation)
+                allowed = 0 if name.endswith("_backward") else of_nothing(operation, empty, given)
                 word = operation.word(operand, plan.types)
                 bits = bits_of(output, word) if word in FORMATS else output
                 assert all(binding.allowed(allowed, int(each), word) for each in bits.reshape(-1)), name
@@ -172,8 +194,8 @@ def test_over_any_axes_it_is_what_it_is_over_the_last(backend, name, axis):
     rng = np.random.default_rng(18)
     shape, lines = lines_over(np.zeros((4, 9, 5)), axis)
     given, moved = [], []
-    for _, whole in zip(operation.inputs, full):
-        x = rng.normal(0, 2, (4, 9, 5) if whole else shape).astype(plain_type(operation))
+    for operand, whole in zip(operation.inputs, full):
+        x = plain_input(operation, operand, rng.normal(0, 2, (4, 9, 5) if whole else shape))
         given.append(backend.array(x))
         moved.append(backend.array(lines_over(x, axis)[1] if whole else x.reshape(-1)))
     call = getattr(skuda, name)

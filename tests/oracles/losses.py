@@ -444,6 +444,8 @@ def soft_margin_loss_backward(share, input, target, *, T):
 @oracle(over="d")
 def multilabel_soft_margin_loss(input, target, weight=None, *, T):
     steps, count = _Steps(T), len(input)
+    if not count:
+        return point(NAN)  # the mean of no classes
     weights = _weights(T, *(weight or [None] * count))
 
     def loss(*values):

@@ -282,10 +282,7 @@ def chosen(plan_class: type[Plan], word: str | None) -> type[Plan]:
     """
     if word is None:
         return plan_class
-    try:
-        found = _CHOSEN.get((plan_class, word))
-    except TypeError:  # no text
-        found = None
+    found = _CHOSEN.get((plan_class, word)) if isinstance(word, str) else None  # what is no text may have no hash
     if found is None:
         found = plan_class.chosen(word)
         _CHOSEN[plan_class, word] = found

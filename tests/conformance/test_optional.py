@@ -11,7 +11,7 @@ from oracles.floats import FORMATS, compute_format
 from skuda.errors import InvalidProblem, NotAnArray
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operation, packed_shape
+from skuda.model.operation import AS, Operation, packed_shape
 from skuda.model.sku import Direction
 
 from .support import ELEMENTS, RANGE, assert_codes, assert_floats, bits_of, floats, pattern, stored_codes
@@ -23,6 +23,12 @@ OPTIONAL = {
     for name in CATALOG.modules
     for plan in CATALOG.plans(name)
     if plan.operation.optional
+}
+CHOICES = {
+    plan.operation.name: plan.operation.choice.name
+    for name in CATALOG.modules
+    for plan in CATALOG.plans(name)
+    if plan.operation.choice
 }
 
 
@@ -78,9 +84,12 @@ def test_what_is_left_out_is_its_number(backend, function):
     """To the bit, at each choice of types, forward and backward; without a gradient of what is not there."""
     operation = OPTIONAL[function]
     assert operation.forms
-    call = getattr(skuda, function)
+    row, _, word = operation.name.partition(AS)
+    call = getattr(skuda, function.replace(operation.name, row, 1))
+    selected = {CHOICES[row]: word} if word else {}  # what a call says to run this form of its row
     for types in operation.combinations:
         arrays, options = problem(operation, types)
+        options |= selected
         given = {name: backend.array(array) for name, array in arrays.items()}
         whole = dict(zip(operation.outputs, outputs_of(call(**given, **options)), strict=True))
         for first, _ in operation.forms:

@@ -19,7 +19,7 @@ from .spans import ANY, Span, point
 PRECISION = 320  # bits in which definitions are evaluated: what cancels leaves enough
 NEXT_TO_ZERO = mpf(2) ** -4000  # in place of a zero whose sign matters
 UNDERFLOWN = mpf(2) ** -120
-SHORT = {"silu", "mish"}  # gradients that rows of half types make of short forms of exp, sigmoid and tanh
+SHORT = {"sigmoid", "silu", "mish"}  # gradients that rows of half types make of short forms of exp, sigmoid and tanh
 ENDS = 1 << 12  # no format has a number with an exponent beyond
 
 

@@ -291,7 +291,9 @@ class Declarations(Attributes):
         for name, element in named.items() if self.mixed else ():
             if element != "T" and all(DTYPES[word].kind == "float" for word in self.words(element)):
                 message = f"`{name}` is of type {element}, a float, where C may be an integer or boolean, as T is"
-                self.error(self.places.get(name, self.place), message, "declare it as `T`, or as integers")
+                attribute = self.meanings.get(name) == "an attribute"
+                help = "make it an input of one value, `T[]`, or an `i32`" if attribute else None
+                self.error(self.places.get(name, self.place), message, help or "declare it as `T`, or as integers")
 
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""

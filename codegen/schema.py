@@ -74,7 +74,8 @@ def _schema() -> dict:
             ),
             "attrs": table(
                 r"^.+$",
-                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction.",
+                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction. "
+                "A default is a number, `inf`, or a limit of a type: `highest(T)`.",
             ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",

@@ -23,7 +23,8 @@ ROW = """\
       y: T[*shape]
     # name: type = default
     # a letter such as Q is a number of that type, lowest(Q) and highest(Q) its limits; i32 is an integer, C a number in
-    # the compute type, `size` a length, `axis of c` an axis, `axes of d` any axes
+    # the compute type (`inf`, `lowest(T)` and `highest(T)` too), `size` a length, `axis of c` an axis,
+    # `axes of d` any axes
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0

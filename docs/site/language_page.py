@@ -186,7 +186,8 @@ def _constants() -> Iterator[str]:
     yield "## Numbers with names\n"
     rows = [(f"`{name}`", f"{value!r}") for name, value in CONSTANTS.items()]
     rows.append((f"`{SMALLEST}(S)`", "the least positive value of a type letter's type, subnormal where it has such"))
-    rows.append(("`lowest(Q)`, `highest(Q)`", "limits of a type, as defaults of attributes"))
+    rows.append(("`lowest(Q)`, `highest(Q)`", "finite limits of a letter's type, as defaults of attributes; those of "
+                 "numbers in C are `inf`, `-inf` and the limits of T"))
     yield from _table(("name", "value"), rows)
 
 

@@ -201,7 +201,7 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
         word = types.get(attribute.type, attribute.type)
         dtype = DTYPES[word]
         if value is None:
-            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
+            value = attribute.default_for(types)
         if value is None:
             wanted = "True or False" if dtype.kind == "bool" else f"a number ({word})"
             raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected {wanted}")

@@ -122,9 +122,9 @@ DEFINITIONS = {
     "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
     "fmin": lambda a, b: np.minimum(a, b),
     "fmax": lambda a, b: np.maximum(a, b),
-    "clamp": lambda input: np.minimum(np.maximum(input, 0), 1),
-    "clamp_min": lambda input: np.maximum(input, 0),
-    "clamp_max": lambda input: np.minimum(input, 0),
+    "clamp": lambda input: np.minimum(np.maximum(input, -0.5), 0.5),
+    "clamp_min": lambda input: np.maximum(input, -0.5),
+    "clamp_max": lambda input: np.minimum(input, 0.5),
     "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
     "addcmul": lambda input, a, b: input + a * b,
     "addcdiv": lambda input, a, b: input + a / b,
@@ -182,8 +182,10 @@ def definition_of(name: str):
     if stem in DEFINITIONS:
         return DEFINITIONS[stem], False
     if stem in functions.FORWARD:
-        attributes = PLANS[name, Direction.FORWARD].operation.attributes
-        return functions.defined(stem, {each.name: each.default for each in attributes if not each.names_axes}), False
+        operation = PLANS[name, Direction.FORWARD].operation
+        types = types_of(operation)
+        numbers = {each.name: each.default_for(types) for each in operation.attributes if not each.names_axes}
+        return functions.defined(stem, numbers | domains.bounds(operation)), False
     return getattr(FastPath(), stem, None), True
 
 
@@ -195,17 +197,23 @@ def test_operations_that_round_have_definitions():
     assert len(GRADIENTS) > 40
 
 
+def types_of(operation) -> dict[str, str]:
+    """The widest types that an operation has."""
+    return next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
+
+
 def select(name: str, direction: Direction, backend):
     """A plan of f64: two rows of five, ragged groups of three."""
     plan_class, space = PLANS[name, direction], PLANS[name, Direction.FORWARD].operation.space
     operation = plan_class.operation
-    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
+    types = types_of(operation)
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     for dim in operation.dims:
         along = (5,) if len(space) > 1 else (2, 5)
         fields[dim.name] = 5 if not dim.many else along if dim == space[-1] else (2,)
     own = {"q_min": Q_MIN, "q_max": Q_MAX, "group_size": 3}
     fields |= {attribute.name: own[attribute.name] for attribute in operation.attributes if attribute.name in own}
+    fields |= domains.bounds(operation)
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 

@@ -87,7 +87,7 @@ def _sizes(operation: Operation) -> dict[str, int | tuple[int, ...]]:
     """Sizes under which only the first axis of the output is longer than 1; every block is of one."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for index, dim in enumerate(operation.space):
-        length = len(VALUES) if index == 0 else 1
+        length = dim.size or (len(VALUES) if index == 0 else 1)
         sizes[dim.name] = (length,) if dim.many and index == 0 else () if dim.many else length
     for attribute in operation.attributes:
         if attribute.type == "size":

@@ -160,7 +160,7 @@ def checked_word(operation: Operation, letter: str, element, called: str) -> str
 
 def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
     """The descriptor's dimensions and block lengths, checked."""
-    sizes: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {**operation.fixed}
     for dim in operation.dims:
         value = getattr(descriptor, dim.name)
         extents = (value,) if is_integer(value) else value

@@ -18,7 +18,7 @@ class Dim(Record):
     """One entry of an operand's dimensions.
 
     Attributes:
-        name: the dimension.
+        name: the dimension; the digits of a number for one that has this size, as in `T[n, 4]`.
         many: `*name`, any number of axes.
         block: `name/block`: one entry for each block of that attribute's length along the dimension.
     """
@@ -32,6 +32,11 @@ class Dim(Record):
         """From its spelling in a row: `d`, `*outer` or `d/group_size`."""
         name, _, block = text.partition("/")
         return Dim(name.lstrip("*"), name.startswith("*"), block or None)
+
+    @property
+    def size(self) -> int | None:
+        """The size that it must have; None for one that the caller's shapes decide."""
+        return int(self.name) if self.name.isdigit() else None
 
     def __str__(self) -> str:
         return ("*" if self.many else "") + self.name + (f"/{self.block}" if self.block else "")

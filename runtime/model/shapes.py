@@ -71,7 +71,8 @@ class Shapes:
         Two `*name`s are split by the number of axes that one of them is known to have (`ranks`), else by `axis`.
 
         Raises:
-            InvalidProblem: the shape has too few axes, or the axis is none of them.
+            InvalidProblem: the shape has too few axes, or the axis is none of them, or a dimension of a given size has
+                another.
         """
         manies = [index for index, dim in enumerate(operand.dims) if dim.many]
         singles = len(operand.dims) - len(manies)
@@ -109,6 +110,12 @@ class Shapes:
                 start += lengths[index]
             else:
                 sizes[dim.name] = shape[start]
+                if dim.size is not None and shape[start] != dim.size:
+                    expected = ", ".join(map(str, operand.dims))
+                    raise InvalidProblem(
+                        f"{plan}: {operand.name} has shape {shape}, expected ({expected}): dimension {start} must be "
+                        f"{dim.size}, got {shape[start]}"
+                    )
                 start += 1
         return sizes
 

@@ -399,8 +399,10 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
-        shown = {dim.name for operand in operation.inputs for dim in operand.dims} | operation.fixed.keys()
-        if operation.shaped is None and not {dim.name for dim in operation.space} <= shown:
+        decided = [dim for dim in operation.space if dim.size is None]
+        arrays = [operand for operand in operation.inputs if not operand.scalar]
+        shown = ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
+        if operation.shaped is None and decided not in shown:
             self.error(
                 self.place,
                 "no input has the dimensions of the output",

@@ -69,7 +69,7 @@ def _schema() -> dict:
             },
             "inputs": table(
                 operand,
-                "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block; "
+                "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block, `4` a size; "
                 "after `= number` what it is where a call leaves it out.",
             ),
             "attrs": table(

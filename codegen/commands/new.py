@@ -17,7 +17,8 @@ ROW = """\
     # at most two letters beside S, the type of scales, and W, that of weights
     inputs:
       # name: Type[dimensions]
-      # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `[]` one value
+      # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `4` a dimension of
+      # that size, `[]` one value
       # `bias: T[c] = 0` may be left out, and is then that number: by a kernel of its own, without that operand
       x: T[*shape]
       y: T[*shape]

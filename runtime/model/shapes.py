@@ -26,6 +26,17 @@ class Shapes:
                 shape.append(size)
         return tuple(shape)
 
+    def sizes_by_axis(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> dict[int, int]:
+        """The axes of an operand whose size the row says, with that size. The array has the operand's axes alone."""
+        found: dict[int, int] = {}
+        axis = 0
+        for dim in operand.dims:
+            if dim.size is not None:
+                found[axis] = dim.size
+            size = sizes[dim.name]
+            axis += len(size) if isinstance(size, tuple) else 1
+        return found
+
     def classes(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> int:
         """Among how many elements an operand may name one, as a label does: those along the first position that has
         none of its dimensions. 0 where there is none.

@@ -88,7 +88,7 @@ def _select(
         **found.attributes,
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
-    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    backend = plan_class.on_cpu(descriptor) if first.device == CPU else BackendKind.CUDA
     plan = plan_class.select(descriptor, preference=backend)
     if found.axes is None:
         return plan

@@ -17,7 +17,7 @@ from skuda.arrays.libraries import FRAMEWORKS
 
 # From the lowest room to the highest; ARCHITECTURE.md says what is in each. Modules of the package itself are rooms.
 ROOMS = (
-    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "torch", "jax",
+    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "cpu", "plans", "frameworks", "torch", "jax",
     "onnx", "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"

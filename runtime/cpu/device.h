@@ -60,17 +60,19 @@ __attribute__((noinline)) inline double __fma_rd(double a, double b, double c) {
 inline float __fdiv_rn(float a, float b) { return a / b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __drcp_rn(double a) { return 1 / a; }
+// By a function for each rounding: gcc 12 takes int(rint(x)) made a float again for rint(x), which may be -0.
 inline int __float2int_rn(float x) {
   const float cut = x < 2147483520.f ? (x > -2147483648.f ? x : -2147483648.f) : 2147483520.f;  // NaN: the largest
-  const int found = int(__builtin_rintf(cut));
-  return x != x ? 0 : x >= 2147483648.f ? INT32_MAX : found;
+  const int found = __builtin_irintf(cut), large = x >= 2147483648.f ? INT32_MAX : found;
+  return x != x ? 0 : large;
 }
 inline int __double2int_rn(double x) {
   const double cut = x < 2147483647. ? (x > -2147483648. ? x : -2147483648.) : 2147483647.;
-  return x != x ? 0 : int(__builtin_rint(cut));
+  const int found = __builtin_irint(cut);
+  return x != x ? 0 : found;
 }
-inline long long __float2ll_rn(float x) { return (long long)__builtin_rintf(x); }
-inline long long __double2ll_rn(double x) { return (long long)__builtin_rint(x); }
+inline long long __float2ll_rn(float x) { return __builtin_llrintf(x); }
+inline long long __double2ll_rn(double x) { return __builtin_llrint(x); }
 inline float __double2float_rz(double x) {
   const float near = float(x);
   const bool above = std::fabs(double(near)) > std::fabs(x) && std::fabs(x) <= 1.7976931348623157e308;

@@ -45,6 +45,14 @@ def compiler() -> str | None:
     return shutil.which("g++") or shutil.which("c++")
 
 
+def version() -> str:
+    """The first line of what the compiler says of itself; empty where there is none."""
+    path = compiler()
+    if path is None:
+        return ""
+    return subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout.partition("\n")[0]
+
+
 @cache
 def kernel(package: str, source: str, entry: str) -> Kernel:
     """The function of an entry: some units of its work, with the arguments at an address.

@@ -35,6 +35,11 @@ CPU = table.Variant("cpu", Layout.STRIDED)
 _ON_HOST = {REFERENCE: BackendKind.REFERENCE, CPU: BackendKind.CPU}
 
 
+def host_variants(operation: Operation) -> tuple[table.Variant, ...]:
+    """What computes an operation on the CPU."""
+    return (CPU, REFERENCE) if table.on_cpu(operation) else (REFERENCE,)
+
+
 def on_host(backend: BackendKind) -> table.Variant | None:
     """What stands for the kernels of a backend on the CPU; None of CUDA, which has many."""
     return next((variant for variant, of in _ON_HOST.items() if of is backend), None)
@@ -76,7 +81,7 @@ class Catalog:
             make_sku(operation, types, variant): Entry(self, operation, types, variant)
             for operation in self.operations
             for types in operation.kernel_combinations()
-            for variant in (*table.variants(operation, types), *((CPU,) if table.on_cpu(operation) else ()), REFERENCE)
+            for variant in (*table.variants(operation, types), *host_variants(operation))
         }
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:

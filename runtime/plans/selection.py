@@ -62,6 +62,11 @@ def plan_for(
     return plan
 
 
+def forget() -> None:
+    """Drops the plans that are kept: the next calls select theirs anew."""
+    _PLANS.clear()
+
+
 def _in_key(value) -> tuple:
     """An attribute as a part of a key: of what is equal, numbers of several types and signed zeros differ."""
     return type(value), tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)

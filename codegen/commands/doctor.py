@@ -150,7 +150,8 @@ def _install(machine: gpus.Gpus, purpose: str) -> str:
 
 def _cache() -> Finding:
     folder = cubin_cache.cache_dir()
-    sizes = [path.stat().st_size for path in folder.iterdir() if path.suffix in (".cubin", ".so")] if folder.is_dir() else []
+    kept = [path for path in folder.iterdir() if path.suffix in (".cubin", ".so")] if folder.is_dir() else []
+    sizes = [path.stat().st_size for path in kept]
     entries = "1 entry" if len(sizes) == 1 else f"{len(sizes)} entries"
     return Finding("kernel cache", f"{folder}, {entries}, {sum(sizes) / 1e6:.1f} MB")
 

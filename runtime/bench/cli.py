@@ -48,7 +48,7 @@ def add_parser(subparsers) -> None:
     parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
     parser.add_argument("--host", action="store_true", help="only what a call costs the host")
     parser.add_argument(
-        "--cpu", action="store_true", help="only calls on the CPU, beside torch's; needs no GPU, but torch and a compiler"
+        "--cpu", action="store_true", help="only calls on the CPU, beside torch's; needs no GPU"
     )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
     parser.add_argument(

@@ -7,8 +7,8 @@ constexpr int BLOCK = 256;  // elements that a pass takes at once: loops over th
 template <bool FEW> struct kept_bits { using type = i64; };
 template <> struct kept_bits<true> { using type = i32; };
 
-// What blocks hold of a value V that is stored as an element E: of an integer no more bits than it keeps, so that vectors
-// have more of them.
+// What blocks hold of a value V that is stored as an element E: of an integer no more bits than it keeps, so that
+// vectors have more of them.
 template <typename E, typename V> struct kept { using type = V; };
 template <typename E> struct kept<E, i64> { using type = typename kept_bits<(storage<E>::bits <= 32)>::type; };
 template <typename E, typename V> using kept_t = typename kept<E, V>::type;
@@ -44,8 +44,8 @@ template <typename E, typename V> inline void load_block(V* __restrict to, const
   }
 }
 
-// Puts values in their places. Of a packed operand `first` is even, and a block ends with its line or is of whole pairs:
-// the nibble that pads an odd line becomes 0.
+// Puts values in their places. Of a packed operand `first` is even, and a block ends with its line or is of whole
+// pairs: the nibble that pads an odd line becomes 0.
 template <typename E, typename V>
 inline void store_block(const V* __restrict values, const Line<E>& line, i64 first, int count) {
   if constexpr (storage<E>::bits < 8) {

@@ -18,9 +18,10 @@ struct uint2 { unsigned x, y; };
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 
 // The overloads for float of what C has for double alone.
-using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil, std::copysign,
-    std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod, std::hypot, std::log10,
-    std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh, std::trunc;
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil,
+    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod,
+    std::hypot, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
+    std::tanh, std::trunc;
 inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename T> inline T min(T a, T b) { return b < a ? b : a; }
@@ -41,7 +42,15 @@ inline long long __double_as_longlong(double x) { return same_bits<long long>(x)
 
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
-// Rounded down: one before the nearest where that is above. The product is exact in double, and so is what its sum loses.
+// -fused(a, b, c): gcc takes the negative of a sum for a sum of negatives, which has another sign where it is 0.
+inline float negative_fused(float a, float b, float c) {
+  return __uint_as_float(__float_as_uint(__builtin_fmaf(a, b, c)) ^ 0x80000000u);
+}
+inline double negative_fused(double a, double b, double c) {
+  return same_bits<double>(same_bits<unsigned long long>(__builtin_fma(a, b, c)) ^ 1ull << 63);
+}
+// Rounded down: one before the nearest where that is above. The product is exact in double, and so is what its sum
+// loses.
 inline float __fmaf_rd(float a, float b, float c) {
   const double product = double(a) * double(b), x = c, sum = product + x;
   const double of_x = sum - product, lost = (product - (sum - of_x)) + (x - of_x);
@@ -93,8 +102,8 @@ inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b)
 
 // ---- PTX ----
 
-// NaN if either is; +0 is above -0. One condition a step: compilers make no vectors of several where one is the same for
-// all elements.
+// NaN if either is; +0 is above -0. One condition a step: compilers make no vectors of several where one is the same
+// for all elements.
 constexpr unsigned CANONICAL = 0x7fffffffu;
 inline float max_NaN_f32(float a, float b) {
   const unsigned x = __float_as_uint(a), y = __float_as_uint(b);

@@ -51,7 +51,8 @@ template <typename P, typename... R, int... r> struct SharedLinesOf<P, List<R...
   template <typename Role> bool blocked() const { return IS_BLOCK<Role> && space.block_axis == AXES - 1; }
 
   typename E::Given at(i64 index) const { return {one<R>(get<r>(lines), index)...}; }
-  template <typename Role> compute_t<typename Role::element> one(const Line<typename Role::element>& line, i64 index) const {
+  template <typename Role>
+  compute_t<typename Role::element> one(const Line<typename Role::element>& line, i64 index) const {
     return ::read<typename Role::element>(line.data, line.at(blocked<Role>() ? index / space.block.divisor : index));
   }
 };
@@ -61,7 +62,8 @@ template <typename P> using SharedLines = SharedLinesIn<P, typename OfRole<0, ty
 template <typename P, typename L, typename S> struct ResultLinesOf;
 template <typename P, typename... O, int... o> struct ResultLinesOf<P, List<O...>, Seq<o...>> {
   using E = Elementwise<P>;
-  using Values = Tuple<kept_t<typename O::element, formula_t<typename P::C, typename O::element>>[BLOCK]...>;
+  template <typename R> using Kept = kept_t<typename R::element, formula_t<typename P::C, typename R::element>>;
+  using Values = Tuple<Kept<O>[BLOCK]...>;
   Tuple<Line<typename O::element>...> lines;
 
   template <typename Args> ResultLinesOf(const Args& args, const Coordinates& start) {
@@ -72,7 +74,7 @@ template <typename P, typename... O, int... o> struct ResultLinesOf<P, List<O...
      ...);
   }
   template <typename V> static void set(Values& values, int lane, const V& value) {
-    ((get<o>(values)[lane] = kept_t<typename O::element, formula_t<typename P::C, typename O::element>>(get<o>(value))), ...);
+    ((get<o>(values)[lane] = Kept<O>(get<o>(value))), ...);
   }
   void store(const Values& values, i64 first, int count) const {
     (store_block(get<o>(values), get<o>(lines), first, count), ...);
@@ -82,13 +84,16 @@ template <typename P, typename L> using ResultLinesIn = ResultLinesOf<P, L, type
 template <typename P> using ResultLines = ResultLinesIn<P, typename P::Outputs>;
 
 template <typename P, int FAST>
-inline void compute(typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
-  for (int lane = begin; lane < end; ++lane) ResultLines<P>::set(to, lane, program.template of<FAST>(in.element(lane)));
+inline void compute(
+    typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
+  for (int lane = begin; lane < end; ++lane)
+    ResultLines<P>::set(to, lane, program.template of<FAST>(in.element(lane)));
 }
 
 // Elements that share a program, in the form that it and they allow.
 template <typename P>
-inline void compute_run(typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
+inline void compute_run(
+    typename ResultLines<P>::Values& to, const P& program, const ElementBlocks<P>& in, int begin, int end) {
   if (!program.fast()) return compute<P, GENERAL>(to, program, in, begin, end);
   if constexpr (RANGED<P>) {
     int within = 1;
@@ -118,8 +123,10 @@ template <typename P> void cpu_elementwise(const void* arguments, i64 begin, i64
       typename ResultLines<P>::Values values;
       in.load(first, count);
       if (E::HAS_RUNS && shared.changes) {
-        for (int lane = 0; lane < count; ++lane)
-          ResultLines<P>::set(values, lane, E::value(E::made(args, shared.at(first + lane), scalars), in.element(lane)));
+        for (int lane = 0; lane < count; ++lane) {
+          const P own = E::made(args, shared.at(first + lane), scalars);
+          ResultLines<P>::set(values, lane, E::value(own, in.element(lane)));
+        }
       } else {
         for (int done = 0; done < count;) {
           if (E::HAS_RUNS && first + done >= last) {

@@ -4,9 +4,9 @@
 #include "row_schedule.cuh"
 #include "blocks.h"
 
-constexpr int GROUPS = BLOCK / GROUP;           // of a block
-constexpr i64 HELD_BYTES = 1 << 20;             // of values that passes share, of rows taken together
-constexpr int TOGETHER = 16;                    // rows taken together where neighbours in memory belong to different ones
+constexpr int GROUPS = BLOCK / GROUP;  // of a block
+constexpr i64 HELD_BYTES = 1 << 20;    // of values that passes share, of rows taken together
+constexpr int TOGETHER = 16;           // rows taken together where neighbours in memory belong to different ones
 
 // Where the elements of a row lie in an operand: along up to INNER axes, the innermost of which is a Line.
 template <typename E> struct RowLine {
@@ -25,19 +25,19 @@ template <typename E> struct RowLine {
       done += some;
     }
   }
-  // Whether the elements of some rows lie beside each other: those of the next row one further.
+  // Whether the elements of TOGETHER rows lie beside each other: those of the next row one further.
   template <typename At> static bool beside(int count, const At& line) {
     const RowLine& start = line(0);
-    bool found = count > 1 && storage<E>::bits >= 8 && !IS_PLACE<E> && start.along->axes <= 1;
+    bool found = count == TOGETHER && storage<E>::bits >= 8 && !IS_PLACE<E> && start.along->axes <= 1;
     for (int row = 1; row < count; ++row) found = found && line(row).offset == start.offset + row;
     return found;
   }
   // Elements of rows beside each other, in the order of memory: `of` gives a row's.
-  template <int COUNT, typename Of> void each_beside(i64 first, int count, const Of& of) const {
+  template <typename Of> void each_beside(i64 first, int count, const Of& of) const {
     const i64 step = along->of[INNER - 1];
     for (int lane = 0; lane < count; ++lane) {
       storage_t<E>* const at = data + offset + (first + lane) * step;
-      for (int row = 0; row < COUNT; ++row) of(at[row], row, lane);
+      for (int row = 0; row < TOGETHER; ++row) of(at[row], row, lane);
     }
   }
   template <typename V> void load(V (&to)[BLOCK], i64 first, int count) const {
@@ -65,7 +65,8 @@ template <typename P, int... N, int... I> struct RowLinesOf<P, Seq<N...>, Seq<I.
     (set_output<I>(args, at), ...);
   }
   // The elements of a block of some rows, as far as a pass reads them.
-  template <u32 READS, typename Rows> static void load(Values* values, const Rows& rows, int count, i64 first, int some) {
+  template <u32 READS, typename Rows>
+  static void load(Values* values, const Rows& rows, int count, i64 first, int some) {
     (load_one<READS, N>(values, rows, count, first, some), ...);
   }
   template <u32 READS> static typename P::Element element(const Values& values, int lane) {
@@ -75,7 +76,8 @@ template <typename P, int... N, int... I> struct RowLinesOf<P, Seq<N...>, Seq<I.
  private:
   template <int K> void set_input(const RowArgs<P>& args, const RowSpace::Position& at) {
     const auto& input = args.template elements<K>();
-    get<K>(in) = {const_cast<storage_t<element_in<P, K>>*>(input.array), args.rows.offset(at, input.strides), &input.steps};
+    get<K>(in) = {
+        const_cast<storage_t<element_in<P, K>>*>(input.array), args.rows.offset(at, input.strides), &input.steps};
   }
   template <int K> void set_output(const RowArgs<P>& args, const RowSpace::Position& at) {
     if constexpr (RowRole<type_at<typename P::Outputs, K>>::elements) {
@@ -87,12 +89,13 @@ template <typename P, int... N, int... I> struct RowLinesOf<P, Seq<N...>, Seq<I.
   static void load_one(Values* values, const Rows& rows, int count, i64 first, int some) {
     if constexpr ((READS >> K & 1) != 0) {
       using E = element_in<P, K>;
-      if (count == TOGETHER && RowLine<E>::beside(count, [&](int row) -> const auto& { return get<K>(rows[row].lines.in); }))
-        get<K>(rows[0].lines.in).template each_beside<TOGETHER>(first, some, [&](const storage_t<E>& from, int row, int lane) {
+      const auto line = [&](int row) -> const auto& { return get<K>(rows[row].lines.in); };
+      if (RowLine<E>::beside(count, line))
+        line(0).each_beside(first, some, [&](const storage_t<E>& from, int row, int lane) {
           get<K>(values[row])[lane] = formula_t<C, E>(widen(from));
         });
       else
-        for (int row = 0; row < count; ++row) get<K>(rows[row].lines.in).load(get<K>(values[row]), first, some);
+        for (int row = 0; row < count; ++row) line(row).load(get<K>(values[row]), first, some);
     }
   }
   template <u32 READS, int K> static auto one(const Values& values, int lane) {
@@ -122,9 +125,11 @@ inline int accumulators_of(i64 length) {
 // The type of a value that a pass makes.
 template <typename... V> List<V...> types_in(const Tuple<V...>&);
 template <typename P, typename Pass, int I>
-using value_of = type_at<decltype(types_in(static_cast<const Pass*>(nullptr)->template of<true, 0>(
-                             *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
-                             *static_cast<bool*>(nullptr)))), I>;
+using value_of = type_at<
+    decltype(types_in(static_cast<const Pass*>(nullptr)->template of<true, 0>(
+        *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
+        *static_cast<bool*>(nullptr)))),
+    I>;
 
 // What a pass makes of a row: a reduction.
 template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Maker {
@@ -197,14 +202,16 @@ template <typename P, typename Pass, int N> struct Maker<P, Pass, N, false> {
   void begin_segment(int) {}
   void add(V (&)[BLOCK], i64, int, int) {}
   // `of` gives a row's values.
-  template <typename Rows, typename Of> static void store(const Rows& rows, int count, i64 first, int some, const Of& of) {
+  template <typename Rows, typename Of>
+  static void store(const Rows& rows, int count, i64 first, int some, const Of& of) {
     using E = element_out<P, O>;
-    if (count == TOGETHER && RowLine<E>::beside(count, [&](int row) -> const auto& { return get<O>(rows[row].lines.out); }))
-      get<O>(rows[0].lines.out).template each_beside<TOGETHER>(first, some, [&](storage_t<E>& to, int row, int lane) {
+    const auto line = [&](int row) -> const auto& { return get<O>(rows[row].lines.out); };
+    if (RowLine<E>::beside(count, line))
+      line(0).each_beside(first, some, [&](storage_t<E>& to, int row, int lane) {
         if constexpr (storage<E>::bits >= 8) to = narrow_to<E>::from(of(row)[lane]);
       });
     else
-      for (int row = 0; row < count; ++row) get<O>(rows[row].lines.out).store(of(row), first, some);
+      for (int row = 0; row < count; ++row) line(row).store(of(row), first, some);
   }
   void end_segment(int) {}
   void end(Shared&, bool) {}
@@ -233,7 +240,8 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
 
   template <bool FAST>
   static bool compute(
-      const Pass& pass, const typename Lines::Values& in, typename P::Held* held, int count, i64 first, Values& values) {
+      const Pass& pass, const typename Lines::Values& in, typename P::Held* held, int count, i64 first,
+      Values& values) {
     int usual = 1;
     for (int lane = 0; lane < count; ++lane) {
       bool own_usual = true;
@@ -256,8 +264,10 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
   };
   template <int K> static void store(Room& room, const RowState<P>* rows, int count, i64 first, int some) {
     if constexpr (!type_at<typename Pass::Makes, K>::reduces)
-      if constexpr (Maker<P, Pass, K>::stores)
-        Maker<P, Pass, K>::store(rows, count, first, some, [&](int row) -> const auto& { return get<K>(room.values[row]); });
+      if constexpr (Maker<P, Pass, K>::stores) {
+        const auto values = [&](int row) -> const auto& { return get<K>(room.values[row]); };
+        Maker<P, Pass, K>::store(rows, count, first, some, values);
+      }
   }
 
   static void run_block(
@@ -304,7 +314,8 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
   }
 };
 template <typename P, typename Pass> inline void run_pass(RowState<P>* rows, int count, int accumulators) {
-  if constexpr (Pass::Makes::size > 0) RunPass<P, Pass, typename Pass::Makes::Index>::run(rows, count, accumulators);
+  if constexpr (Pass::Makes::size > 0)
+    RunPass<P, Pass, typename Pass::Makes::Index>::run(rows, count, accumulators);
 }
 
 template <typename P, int O> inline void store_shared(const RowArgs<P>& args, const RowState<P>& row) {

@@ -1,8 +1,8 @@
 """Programs as C++ for the CPU.
 
-A program is the struct that `skuda generate` writes for CUDA. Here it gets other schedules: the headers of this folder
-in place of those of `runtime/cuda`, of which the arithmetic stays. What that asks of CUDA is in `device.h`: functions by
-their names, and instructions of PTX as calls.
+A program is the struct that `skuda generate` writes for CUDA. Here it gets other schedules: the headers of this
+folder in place of those of `runtime/cuda`, of which the arithmetic stays. What that asks of CUDA is in `device.h`:
+functions by their names, and instructions of PTX as calls.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def text_of(source: str, entry: str) -> str:
     seen = _OF_SCHEDULES - {"strided.cuh"}
     whole = _inlined(f'#include "device.h"\n#include "{header}"\n{source}', set(seen))
     return (
-        f"{called(whole)}\n"
+        f"{called(whole).replace('-fused(', 'negative_fused(')}\n"
         f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'
         f"  {entry}(arguments, begin, end);\n}}\n"
     )

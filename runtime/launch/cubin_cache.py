@@ -158,7 +158,7 @@ def folder() -> Path | None:
         f"kernel cache {chosen} {complaint}; kernels are kept for this process only. "
         "Set SKUDA_CACHE_DIR to a folder that only you can write to"
     )
-    return _temporaryfolder()
+    return _temporary_folder()
 
 
 def _complaint(folder: Path) -> str | None:
@@ -176,7 +176,7 @@ def _is_mine(status: os.stat_result) -> bool:
 
 
 @cache
-def _temporaryfolder() -> Path | None:
+def _temporary_folder() -> Path | None:
     """One private folder for the life of the process."""
     try:
         folder = tempfile.mkdtemp(prefix="skuda-")

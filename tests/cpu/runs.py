@@ -12,8 +12,6 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules import table
 
-MODES = tuple(table.RowMode)
-
 
 def cases_of(sku: KernelSku) -> Iterator[Case]:
     """The cases of GPU kernels of the operation and types: of each way that operands lie one kernel's."""
@@ -48,7 +46,7 @@ def faults(sku: KernelSku) -> Iterator[str]:
             if len(wrong):
                 first = wrong[:5]
                 yield (
-                    f"{sku.symbol} {dict(case.call.sizes)} {case.call.layouts[0][1]}: {len(wrong)} of {len(found)} bytes "
-                    f"of {operand.name} differ, first at {first.tolist()}: {found[first].tolist()}, expected "
+                    f"{sku.symbol} {dict(case.call.sizes)} {case.call.layouts[0][1]}: {len(wrong)} of {len(found)} "
+                    f"bytes of {operand.name} differ, first at {first.tolist()}: {found[first].tolist()}, expected "
                     f"{expected[first].tolist()}"
                 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cpu.runs import faults
 
 import skuda
+from cpu.runs import faults
 from skuda.cpu import kernels, library
 from skuda.errors import Unsupported
 from skuda.launch import registry

@@ -21,7 +21,7 @@ from skuda.schedules.axes import index_space
 from skuda.schedules.elementwise import ElementwiseKernels
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, outer_of
 from skuda.schedules.row_reduction import RowKernels
-from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, on_cpu, strided_lanes
+from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS, strided_lanes
 
 if TYPE_CHECKING:
     from skuda.plans.plan import Plan
@@ -29,15 +29,6 @@ if TYPE_CHECKING:
 PIECE = 1 << 14  # elements of a line that are a unit of work: elementwise.h
 ALONE = 1 << 16  # elements that one thread takes
 SHARES = 4  # of a thread, so that all end together
-
-
-def lacking(operation: Operation) -> str:
-    """Why the CPU has no kernel of an operation here; empty where it has."""
-    if not on_cpu(operation):
-        return "the CPU has no kernels of scans"
-    if library.compiler() is None:
-        return "kernels on the CPU need a C++ compiler (g++, or what CXX names), and none is there"
-    return ""
 
 
 class CpuElementwise(ElementwiseKernels):
@@ -72,7 +63,8 @@ class CpuRows(RowKernels):
         head = abi.ROW_SPACE.pack(
             rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
         )
-        return Geometry(CPU_ROWS, count, head, self.strides_of(operands, arrays, rows))
+        variant = CPU_SCANS if self.operation.analysis.scans else CPU_ROWS
+        return Geometry(variant, count, head, self.strides_of(operands, arrays, rows))
 
 
 def kernels_of(operation: Operation, types, sizes) -> KernelGeometry:

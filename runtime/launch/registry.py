@@ -30,19 +30,15 @@ if TYPE_CHECKING:
 # By what their names end with.
 _CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
 _KINDS = ("Plan", *_CLASSES)
-REFERENCE = table.Variant("reference", Layout.STRIDED)
-CPU = table.Variant("cpu", Layout.STRIDED)
-_ON_HOST = {REFERENCE: BackendKind.REFERENCE, CPU: BackendKind.CPU}
-
-
-def host_variants(operation: Operation) -> tuple[table.Variant, ...]:
-    """What computes an operation on the CPU."""
-    return (CPU, REFERENCE) if table.on_cpu(operation) else (REFERENCE,)
+ON_HOST = {
+    table.Variant("cpu", Layout.STRIDED): BackendKind.CPU,
+    table.Variant("reference", Layout.STRIDED): BackendKind.REFERENCE,
+}
 
 
 def on_host(backend: BackendKind) -> table.Variant | None:
     """What stands for the kernels of a backend on the CPU; None of CUDA, which has many."""
-    return next((variant for variant, of in _ON_HOST.items() if of is backend), None)
+    return next((variant for variant, of in ON_HOST.items() if of is backend), None)
 
 
 class Catalog:
@@ -81,7 +77,7 @@ class Catalog:
             make_sku(operation, types, variant): Entry(self, operation, types, variant)
             for operation in self.operations
             for types in operation.kernel_combinations()
-            for variant in (*table.variants(operation, types), *host_variants(operation))
+            for variant in (*table.variants(operation, types), *ON_HOST)
         }
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
@@ -228,9 +224,9 @@ def make_sku(operation: Operation, types: Types, variant: table.Variant) -> Kern
         weight_element=types[WEIGHT] if WEIGHT in operation.kernel_letters else None,
         layout=layout,
         epilogue=None,
-        variant=variant.kernel if variant in _ON_HOST else table.variant_name(operation, types, variant),
+        variant=variant.kernel if variant in ON_HOST else table.variant_name(operation, types, variant),
         arch="any",
-        backend=_ON_HOST.get(variant, BackendKind.CUDA),
+        backend=ON_HOST.get(variant, BackendKind.CUDA),
         precision_guarantee=operation.guarantee(types),
     )
 

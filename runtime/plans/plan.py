@@ -147,8 +147,9 @@ class Plan:
             preference = BackendKind.CUDA if _cuda_available() else cls.on_cpu(descriptor)
         elif preference is BackendKind.CUDA and not _cuda_available():
             raise Unsupported(f"{cls.__name__}: no CUDA device here; `skuda doctor` says what is missing")
-        elif preference is BackendKind.CPU and (reason := _cpu().lacking(cls.operation)):
-            raise Unsupported(f"{cls.__name__}: {reason}")
+        elif preference is BackendKind.CPU and not _cpu().library.compiler():
+            needed = "kernels on the CPU need a C++ compiler, g++ or what CXX names; none is here"
+            raise Unsupported(f"{cls.__name__}: {needed}")
         return cls(descriptor, stream, preference)
 
     @classmethod
@@ -156,9 +157,7 @@ class Plan:
         """What computes a call on the CPU: a kernel where there is much to do and a C++ compiler, else NumPy."""
         sizes = sizes_of(cls.operation, descriptor, cls.__name__)
         most = max(count(cls.operation.shape_of(operand, sizes)) for operand in cls.operation.operands)
-        if most < LEAST_ON_CPU or _cpu().lacking(cls.operation):
-            return BackendKind.REFERENCE
-        return BackendKind.CPU
+        return BackendKind.CPU if most >= LEAST_ON_CPU and _cpu().library.compiler() else BackendKind.REFERENCE
 
     @classmethod
     def without(cls, name: str) -> type[Plan]:

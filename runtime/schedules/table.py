@@ -45,6 +45,7 @@ TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
 CPU_ELEMENTWISE = Variant("cpu_elementwise", Layout.STRIDED)
 CPU_ROWS = Variant("cpu_rows", Layout.STRIDED)
+CPU_SCANS = Variant("cpu_scans", Layout.STRIDED)
 STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
 
 
@@ -378,11 +379,6 @@ def schedule_of(variant: Variant) -> Schedule:
     return SCHEDULES.get(f"{variant.kernel}{variant.suffix}") or (SCHEDULES | ON_CPU)[variant.kernel]
 
 
-def on_cpu(operation: Operation) -> bool:
-    """Whether the CPU has a schedule for an operation. It has none for scans."""
-    return not operation.analysis.scans
-
-
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
     """The NVRTC name expression of a variant's kernel."""
     return schedule_of(variant).entry(operation, types, variant)
@@ -590,5 +586,6 @@ ON_CPU = {
     for row in (
         Schedule("cpu_elementwise", "any strides", "elementwise.h", "cpu", abi.STRIDED_ARGUMENTS),
         Schedule("cpu_rows", "programs with reductions", "rows.h", "cpu", abi.ROW_ARGUMENTS),
+        Schedule("cpu_scans", "programs with scans", "scans.h", "cpu", abi.ROW_ARGUMENTS),
     )
 }

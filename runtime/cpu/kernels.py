@@ -39,8 +39,8 @@ class CpuElementwise(ElementwiseKernels):
         operands = [self.operation.operands[index] for index in arrays]
         axes = index_space(self.operation, self.sizes, operands, [layouts.strides[i] for i in arrays], self.packed)
         found = strided.strided(self, arrays, axes)
-        last = axes[-1].extent if axes else 1
-        lines = found.head[0] // -(-last // strided_lanes(self.operation, self.types))
+        units, _, last = found.head[:3]
+        lines = units // -(-last // strided_lanes(self.operation, self.types))
         return found.but(variant=CPU_ELEMENTWISE, grid=lines * -(-last // PIECE))
 
 

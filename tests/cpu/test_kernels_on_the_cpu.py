@@ -189,9 +189,10 @@ def test_zeros_keep_their_signs(monkeypatch):
     selection.forget()
 
 
-def test_the_address_of_a_packed_output_is_its_own(monkeypatch):
-    """Two elements to a byte: the one that pads an odd line is 0."""
-    x = rows(700, 255)
+@pytest.mark.parametrize("shape", [(700, 255), (1 << 17, 1)])
+def test_two_elements_to_a_byte(monkeypatch, shape):
+    """The one that pads an odd line is 0."""
+    x = rows(*shape)
     selection.forget()
     found, expected = both(monkeypatch, lambda: skuda.quantize_per_tensor(x, 0.02, dtype="s4"))
     selection.forget()

@@ -28,7 +28,8 @@ class Special:
 
 
 def special_values(plan: type[Plan], function) -> Special | None:
-    """The outputs at special values of the first real input of the output's shape; None where there is none.
+    """The outputs at special values of the first real input of the output's shape; None where there is none, or where
+    the row fixes the size of a dimension, so that values would not stand alone.
 
     Args:
         plan: of the operation.
@@ -37,7 +38,7 @@ def special_values(plan: type[Plan], function) -> Special | None:
     operation = plan.operation
     types = operation.combinations[0]
     probed = _probed(operation, types)
-    if probed is None or operation.analysis.stages:
+    if probed is None or operation.analysis.stages or operation.fixed:
         return None
     sizes = _sizes(operation)
     attributes = _attributes(operation)
@@ -87,7 +88,7 @@ def _sizes(operation: Operation) -> dict[str, int | tuple[int, ...]]:
     """Sizes under which only the first axis of the output is longer than 1; every block is of one."""
     sizes: dict[str, int | tuple[int, ...]] = {}
     for index, dim in enumerate(operation.space):
-        length = dim.size or (len(VALUES) if index == 0 else 1)
+        length = len(VALUES) if index == 0 else 1
         sizes[dim.name] = (length,) if dim.many and index == 0 else () if dim.many else length
     for attribute in operation.attributes:
         if attribute.type == "size":

@@ -14,6 +14,7 @@ from host import emulator
 from problems import Call, lay_out, plan_class_of
 
 import skuda
+from skuda.codegen.cli import main
 from skuda.codegen.describe import DescribedProgram
 from skuda.codegen.spec import loads
 from skuda.codegen.stubs import Stub
@@ -116,6 +117,12 @@ def test_the_stub_has_no_field_for_it():
     row = next(row for row in loads(SPEC, "spec.yaml").rows if row.forward.operation.name == "turned")
     described = DescribedProgram(row.forward)
     assert Stub(described, described).descriptor == ["n: Sizes", "element: Element | None = None"]
+
+
+@pytest.mark.parametrize("name", ["turned", "corners", "channels"])
+def test_the_command_line_shows_it(ours, name, capsys):
+    assert main(["show", name, "--catalog", PACKAGE]) == 0
+    assert re.search(r"T\[\*\w+, [34]", capsys.readouterr().out)
 
 
 def test_gradients_and_tracing(ours):

@@ -118,6 +118,15 @@ class Operation(Record, TypeCombinations, Shapes):
         return dict(self.optional)
 
     @cached_property
+    def broadcast(self) -> tuple[int, ...]:
+        """Where the inputs are that broadcast against each other: those with all dimensions, of a forward pass that has
+        several. Those of a gradient do not, nor where one may hold two codes to a byte."""
+        found = tuple([index for index, operand in enumerate(self.inputs) if operand.dims and operand.dims == self.space])
+        if len(found) < 2 or self.direction is Direction.BACKWARD:
+            return ()
+        return () if any(self.may_be_packed(self.inputs[index].element) for index in found) else found
+
+    @cached_property
     def row(self) -> str:
         """Name of the row that it is a direction, a form or a stage of."""
         return row_of(self.source.removesuffix(".cu"))

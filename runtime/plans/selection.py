@@ -17,6 +17,7 @@ from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 
 if TYPE_CHECKING:
+    from skuda.model.operation import Operand
     from skuda.plans.axis_views import AxisViewPlan, ChosenAxes
 
 _PLANS: dict[tuple, Plan] = {}
@@ -42,7 +43,7 @@ def plan_for(
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     key = (
         plan_class,
-        tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
+        tuple((v.storage, v.shape) if isinstance(v, View) else type(v) for v in values),
         tuple(map(_in_key, attributes)),
         dtypes,
         input_dtype,
@@ -232,15 +233,20 @@ def _agree(operation: Operation, values, types, sizes) -> bool:
 
 
 def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
-    """Element types from the arrays; a number in place of a scale counts as one of the compute type."""
+    """Element types from the arrays; a number in place of a scale counts as one of the compute type, and one that
+    broadcasts as one of its kind where no array shows its type."""
     seen: dict[str, str] = {}
-    numbers = []
-    for operand, value in zip(operation.inputs, values, strict=True):
+    numbers: list[Operand] = []
+    kinds: dict[str, str] = {}
+    for index, (operand, value) in enumerate(zip(operation.inputs, values, strict=True)):
         letter = operand.element
         if letter not in operation.types and letter != COMPUTE:
             continue  # its element is fixed; the plan checks it
         if not isinstance(value, View):
-            numbers.append(operand)
+            if index in operation.broadcast:
+                kinds[operand.name] = "bool" if isinstance(value, bool) else "int" if is_integer(value) else "float"
+            else:
+                numbers.append(operand)
             continue
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
         if letter != operation.told:
@@ -257,7 +263,7 @@ def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict
     for letter, dtype in zip(operation.asked, dtypes):  # where no letter is asked for, there is no keyword either
         if dtype is not None:
             seen[letter] = dtype
-    return operation.resolve(seen, plan, numbers)
+    return operation.resolve(seen, plan, numbers, kinds)
 
 
 def checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:

@@ -111,9 +111,9 @@ def with_axes(view: View, axes: tuple[int, ...]) -> View:
 
 def broadcast_to(view: View, shape: tuple[int, ...]) -> View:
     """The view in a shape that NumPy broadcasts it to: with stride 0 along what it repeats."""
-    if view.shape == shape:
-        return view
     added = len(shape) - len(view.shape)
+    if not added and view.shape == shape:
+        return view
     repeated = [own == 1 and extent != 1 for own, extent in zip(view.shape, shape[added:], strict=True)]
     strides = [0 if again else stride for again, stride in zip(repeated, view.strides, strict=True)]
     return _with(view, shape, (0,) * added + tuple(strides))

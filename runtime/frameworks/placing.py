@@ -19,7 +19,7 @@ class Placing(Record):
     Attributes:
         rank: axes of the operation's space.
         axes: of each dimension the axes that it is, as the arrays of the call have them.
-        ranks: of each operand by name, how many axes its array has.
+        ranks: of each operand by name, how many axes its array has; of inputs that broadcast, after that.
         words: element types by type letter, C among them.
         values: of the attributes that formulas use, and the lengths of blocks.
         shape: of an array with all dimensions, where a call says it and no input shows it; or that of what codes of 4
@@ -58,6 +58,7 @@ def placing(call: Call, describe: Callable[[Any, str], View | int | float]) -> P
         axes[dim.name] = tuple(order[start : start + counts[dim.name]])
         start += counts[dim.name]
     ranks = {o.name: len(getattr(view, "shape", ())) for o, view in zip(operation.inputs, views, strict=True)}
+    ranks |= {operation.inputs[index].name: rank for index in operation.broadcast}  # numbers among them
     ranks |= {o.name: len(shape) for o, shape in zip(operation.outputs, shapes, strict=True)}
     blocks = {each: found.sizes[each] for each in found.blocks}
     return Placing(rank, axes, ranks, found.types, attributes | blocks, call.shape, found.sizes)

@@ -121,7 +121,8 @@ class Operation(Record, TypeCombinations, Shapes):
     def broadcast(self) -> tuple[int, ...]:
         """Where the inputs are that broadcast against each other: those with all dimensions, of a forward pass that has
         several. Those of a gradient do not, nor where one may hold two codes to a byte."""
-        found = tuple([index for index, operand in enumerate(self.inputs) if operand.dims and operand.dims == self.space])
+        whole = [operand.dims == self.space != () for operand in self.inputs]
+        found = tuple([index for index, has_all in enumerate(whole) if has_all])
         if len(found) < 2 or self.direction is Direction.BACKWARD:
             return ()
         return () if any(self.may_be_packed(self.inputs[index].element) for index in found) else found

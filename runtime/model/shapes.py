@@ -63,8 +63,8 @@ class Shapes:
         places = self.broadcast
         if not places:
             return False
-        shape = getattr(values[places[0]], "shape", None)
-        return shape is None or any([getattr(values[index], "shape", None) != shape for index in places])
+        shapes = [getattr(values[index], "shape", None) for index in places]
+        return None in shapes or not all([same_shape(shape, shapes[0]) for shape in shapes])
 
     def binds_after(self, operand: Operand) -> tuple[bool, bool]:
         """A key that sorts operands so that each can be bound by what those before it have shown."""
@@ -119,6 +119,11 @@ class Shapes:
                 sizes[dim.name] = shape[start]
                 start += 1
         return sizes
+
+
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are the same. Symbols in shapes of several lengths are not compared, which would bind them."""
+    return len(a) == len(b) and tuple(a) == tuple(b)
 
 
 def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:

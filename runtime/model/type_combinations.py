@@ -160,7 +160,8 @@ class TypeCombinations:
 
     def _distance(self, types: Types, kinds: Mapping[str, str], by_name: Mapping[str, Operand]) -> int:
         """How far the types of some operands are from the kinds of numbers; furthest where they cannot hold them."""
-        apart = [_KINDS.index(DTYPES[self.word(by_name[name], types)].kind) - _KINDS.index(kinds[name]) for name in kinds]
+        words = {name: self.word(by_name[name], types) for name in kinds}
+        apart = [_KINDS.index(DTYPES[words[name]].kind) - _KINDS.index(kind) for name, kind in kinds.items()]
         return max([each if each >= 0 else len(_KINDS) for each in apart])
 
     def _nearest(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:

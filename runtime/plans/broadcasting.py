@@ -29,10 +29,10 @@ def shape_of_all(operation: Operation, shapes: Sequence[tuple | None], name: str
         InvalidProblem: two shapes do not fit each other.
         NotAnArray: all are numbers.
     """
-    known = [(operation.inputs[index].name, shapes[index]) for index in operation.broadcast if shapes[index] is not None]
+    names = {index: operation.inputs[index].name for index in operation.broadcast}
+    known = [(each, shapes[index]) for index, each in names.items() if shapes[index] is not None]
     if not known:
-        names = " and ".join(operation.inputs[index].name for index in operation.broadcast)
-        raise NotAnArray(f"{name}: expected an array among {names}, got numbers only")
+        raise NotAnArray(f"{name}: expected an array among {' and '.join(names.values())}, got numbers only")
     found = broadcast_shape([shape for _, shape in known])
     if found is None:
         for index, (other, shape) in enumerate(known):

@@ -134,7 +134,7 @@ def resolve(plan_class: type[Plan], values, attributes, dtypes, input_dtype, sha
     blocks = {each: block_length(attributes[each], f"{name}: {each}") for each in sized}
     if input_dtype is None:
         input_dtype = _word_of_bytes(operation, values, dtypes, shape, axis, blocks, name)
-    types = _types(operation, values, dtypes, input_dtype, name)
+    types = types_of(operation, values, dtypes, input_dtype, name)
     sizes, axes = _bound(operation, values, types, shape, axis, name)
     _check_lengths(operation, sizes | blocks, axes)
     return Resolved(types, sizes | blocks, blocks, attributes, axes)
@@ -205,7 +205,7 @@ def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, na
     fitting = []
     for word in words:
         try:
-            types = _types(operation, values, dtypes, word, name)
+            types = types_of(operation, values, dtypes, word, name)
             sizes, _ = _bound(operation, values, types, shape, axis, name)
         except SkudaError:
             continue
@@ -232,7 +232,7 @@ def _agree(operation: Operation, values, types, sizes) -> bool:
     return True
 
 
-def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
+def types_of(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
     """Element types from the arrays; a number in place of a scale counts as one of the compute type, and one that
     broadcasts as one of its kind where no array shows its type."""
     seen: dict[str, str] = {}

@@ -37,9 +37,9 @@ def expanded(operator: Operator, call: Call) -> Call:
         SkudaError: two shapes do not fit each other, or a number is none of the type that the tensors have.
     """
     operation, name = call.plan_class.operation, call.plan_class.__name__
-    inputs = list(call.inputs)
-    if not _differ([inputs[index] for index in operation.broadcast]):
+    if not _differ([call.inputs[index] for index in operation.broadcast]):
         return call
+    inputs = list(call.inputs)
     numbers = [index for index in operation.broadcast if not isinstance(inputs[index], torch.Tensor)]
     shapes = [value.shape if isinstance(value, torch.Tensor) else None for value in inputs]
     shape = shape_of_all(operation, shapes, name)

@@ -125,7 +125,14 @@ class Operation(Record, TypeCombinations, Shapes):
         found = tuple([index for index, has_all in enumerate(whole) if has_all])
         if len(found) < 2 or self.direction is Direction.BACKWARD:
             return ()
-        return () if any(self.may_be_packed(self.inputs[index].element) for index in found) else found
+        return () if any(self._holds_packed(self.inputs[index].element) for index in found) else found
+
+    def _holds_packed(self, element: str) -> bool:
+        """`may_be_packed` of a type letter or a word, without making all choices of types."""
+        options = self.types.get(element)
+        if options is not None:
+            return any(map(self._holds_packed, options))
+        return element in DTYPES and DTYPES[element].packed
 
     @cached_property
     def row(self) -> str:

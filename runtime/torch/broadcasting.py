@@ -37,19 +37,19 @@ def expanded(operator: Operator, call: Call) -> Call:
         SkudaError: two shapes do not fit each other, or a number is none of the type that the tensors have.
     """
     operation, name = call.plan_class.operation, call.plan_class.__name__
-    if not _differ([call.inputs[index] for index in operation.broadcast]):
+    if not _differ([call.inputs[index] for index in operator.broadcast]):
         return call
     inputs = list(call.inputs)
-    numbers = [index for index in operation.broadcast if not isinstance(inputs[index], torch.Tensor)]
+    numbers = [index for index in operator.broadcast if not isinstance(inputs[index], torch.Tensor)]
     shapes = [value.shape if isinstance(value, torch.Tensor) else None for value in inputs]
     shape = shape_of_all(operation, shapes, name)
     if numbers:
         dtypes = _dtypes(call.plan_class, _said(call), call.dtypes, call.input_dtype)
-        array = next(inputs[index] for index in operation.broadcast if index not in numbers)
+        array = next(inputs[index] for index in operator.broadcast if index not in numbers)
         for index in numbers:
             called = f"{name}: {operation.inputs[index].name}"
             inputs[index] = _element(array, inputs[index], dtypes[index], called)
-    for index in operation.broadcast:
+    for index in operator.broadcast:
         if not same_shape(inputs[index].shape, shape):
             inputs[index] = inputs[index].expand(shape)
     return _with_inputs(call, inputs)
@@ -63,13 +63,13 @@ def aligned(operator: Operator, values: list, dims: list, size: int) -> tuple[li
         dims: of each value that axis; None of others.
         size: of the batch.
     """
-    places = [operator.inputs[index] for index in operator.operation.broadcast]
+    places = [operator.inputs[index] for index in operator.broadcast]
     shapes = [_without(values[place].shape, dims[place]) for place in places]
     if all([same_shape(shape, shapes[0]) for shape in shapes]):
         return values, dims
     values, dims = list(values), list(dims)
     of_inputs: list = [None] * len(operator.inputs)
-    for index, shape in zip(operator.operation.broadcast, shapes, strict=True):
+    for index, shape in zip(operator.broadcast, shapes, strict=True):
         of_inputs[index] = shape
     target = shape_of_all(operator.operation, of_inputs, operator.plan_class.__name__)
     for place, shape in zip(places, shapes, strict=True):

@@ -32,7 +32,7 @@ def carry(call: Call):
     outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
     arrays = [*call.inputs, *outs]
     broadcast = call.plan_class.operation.broadcast
-    exact = [value for index, value in enumerate(arrays) if index not in broadcast or not broadcasting.is_number(value)]
+    exact = [value for at, value in enumerate(arrays) if at not in broadcast or not broadcasting.is_number(value)]
     if any(map(is_tracked, outs)) or not all(map(_is_carried, exact)):
         return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]

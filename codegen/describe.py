@@ -291,7 +291,8 @@ def _operand_meaning(operand: Operand, operation: Operation) -> str:
         meaning = "one value: a number, or an array of one element (read on the device, no synchronisation)"
     elif operand.name in together:
         others = " and ".join(name for name in together if name != operand.name)
-        meaning = f"array, any strides, or a number; broadcasts with {others}"
+        number = "a boolean" if operand.element == "bool" else "a number"
+        meaning += f", or {number}; broadcasts with {others}"
     elif lacks and (operation.axis is not None or any(not dim.many for dim in operation.space)):
         meaning += "; may have the axes that it lacks, with one element each"
     if operand.name in operation.numbers:

@@ -102,8 +102,10 @@ def _broadcast(value, program: Program, index: int, view: View | int | float, ca
     """
     shape, storage = program.shapes[index], program.storages[index]
     if not isinstance(view, View):
-        element = element_of(view, program.plan.words[index], called)  # a tracer's: of the right kind at least
-        value = value.astype(storage) if isinstance(value, jax.Array) else element
+        is_traced = isinstance(value, jax.Array)  # then the view is a number of its kind
+        called += ", a number that JAX traces," if is_traced else ""
+        element = element_of(view, program.plan.words[index], called)
+        value = value.astype(storage) if is_traced else element
     return value if value.shape == shape else jnp.broadcast_to(value, shape)
 
 

@@ -118,6 +118,23 @@ class Operation(Record, TypeCombinations, Shapes):
         return dict(self.optional)
 
     @cached_property
+    def broadcast(self) -> tuple[int, ...]:
+        """Where the inputs are that broadcast against each other: those with all dimensions, of a forward pass that has
+        several. Those of a gradient do not, nor where one may hold two codes to a byte."""
+        whole = [operand.dims == self.space != () for operand in self.inputs]
+        found = tuple([index for index, has_all in enumerate(whole) if has_all])
+        if len(found) < 2 or self.direction is Direction.BACKWARD:
+            return ()
+        return () if any(self._holds_packed(self.inputs[index].element) for index in found) else found
+
+    def _holds_packed(self, element: str) -> bool:
+        """`may_be_packed` of a type letter or a word, without making all choices of types."""
+        options = self.types.get(element)
+        if options is not None:
+            return any(map(self._holds_packed, options))
+        return element in DTYPES and DTYPES[element].packed
+
+    @cached_property
     def row(self) -> str:
         """Name of the row that it is a direction, a form or a stage of."""
         return row_of(self.source.removesuffix(".cu"))

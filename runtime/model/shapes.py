@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from skuda.errors import InvalidProblem, shown
@@ -69,6 +69,14 @@ class Shapes:
             shape += extents if block is None else [-(-extent // sizes[block]) for extent in extents]
         return tuple(shape), tuple(axes)
 
+    def differ(self, values: Sequence) -> bool:
+        """Whether inputs that broadcast have several shapes, or some are numbers: what has no shape."""
+        places = self.broadcast
+        if not places:
+            return False
+        shapes = [getattr(values[index], "shape", None) for index in places]
+        return None in shapes or not all([same_shape(shape, shapes[0]) for shape in shapes])
+
     def binds_after(self, operand: Operand) -> tuple[bool, bool]:
         """A key that sorts operands so that each can be bound by what those before it have shown."""
         several = sum(dim.many for dim in operand.dims) > 1
@@ -129,6 +137,24 @@ class Shapes:
                     )
                 start += 1
         return sizes
+
+
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are the same. Symbols in shapes of several lengths are not compared, which would bind them."""
+    return len(a) == len(b) and tuple(a) == tuple(b)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that NumPy broadcasts some shapes to; None where they do not fit each other. Extents may be symbols."""
+    rank = max(map(len, shapes))
+    found = [1] * rank
+    for shape in shapes:
+        for axis, extent in enumerate(shape, rank - len(shape)):
+            if found[axis] == 1:
+                found[axis] = extent
+            elif extent != found[axis] and extent != 1:
+                return None
+    return tuple(found)
 
 
 def packed_shape(shape: tuple[int, ...], word: str) -> tuple[int, ...]:

@@ -66,6 +66,21 @@ def test_a_model_says_the_sizes_that_a_row_fixes():
         run(made, [X[:, :3], X[0, :3]])
 
 
+def test_arrays_of_several_shapes_and_numbers():
+    row, column = X[0], X[:, :1]
+    for name, inputs in (
+        ("mul", (X, row)), ("sub", (1.5, X)), ("addcmul", (row, column, X)), ("addcmul", (row, column, row)),
+        ("where", (X > 0, row, 0.0)), ("masked_softmax", (X, row > 0)), ("mse_loss", (row, X)),
+        ("cross_entropy_of_probabilities", (row, abs(X))),
+    ):  # fmt: skip
+        made = model(name, *inputs)
+        onnx.checker.check_model(made)
+        taken = [np.asarray(each, None if isinstance(each, np.ndarray) else np.float32) for each in inputs]
+        (found,) = run(made, taken)
+        assert near(getattr(skuda, name)(*inputs), found, False).all(), name
+    assert not [node for node in function("mul", X, X).node if node.op_type == "Expand"]
+
+
 @pytest.mark.parametrize("opset", [18, 19, 20, 22])
 def test_other_opsets_give_the_same(opset):
     for name, options in (("dynamic_quantize_per_group", {"group_size": 4, "dtype": "s4"}), ("argmax", {"axis": 0}),

@@ -248,6 +248,8 @@ class Printer:
             return self.said
         shapes = [self.emit("Shape", self._loaded[o.name]) for o in self.operation.inputs if not o.scalar
                   and not any(dim.block for dim in o.dims)]  # fmt: skip
+        if fixed := {self.placing.axes[name][0]: size for name, size in self.operation.fixed.items()}:
+            shapes.append(self.whole([fixed.get(axis, 1) for axis in range(self.placing.rank)]))
         return self.emit("Max", *shapes)
 
     def extent(self, name: str) -> Any:

@@ -110,6 +110,8 @@ def rule(
         sizes: of dimensions and blocks.
     """
     name = key[0]
+    if name in operation.fixed:  # a part would have another size
+        return Rule(False)
     whole = [text.partition("/")[2] for text in operation.analysis.whole if text.partition("/")[0] == name]
     units = [each.unit for own in axes.values() for each in own if each is not None and each.key == key]
     multiple = lcm(*units, *[sizes[block] for block in whole if block])

@@ -190,7 +190,7 @@ def checked_word(operation: Operation, letter: str, element, called: str) -> str
 
 def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
     """The descriptor's dimensions and block lengths, checked."""
-    sizes: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {**operation.fixed}
     for dim in operation.dims:
         value = getattr(descriptor, dim.name)
         extents = (value,) if is_integer(value) else value
@@ -231,7 +231,7 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
         word = types.get(attribute.type, attribute.type)
         dtype = DTYPES[word]
         if value is None:
-            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
+            value = attribute.default_for(types)
         if value is None:
             wanted = "True or False" if dtype.kind == "bool" else f"a number ({word})"
             raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected {wanted}")

@@ -224,7 +224,7 @@ class Operation(Record, TypeCombinations, Shapes):
         """The output whose shape a call says (`shape=`), as it has a dimension that no input shows; None where inputs
         show all of them.
         """
-        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None}
+        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None} | self.fixed.keys()
         whole = (operand for operand in self.outputs if operand.dims == self.space)
         return next((operand for operand in whole if not {dim.name for dim in operand.dims} <= shown), None)
 
@@ -234,9 +234,14 @@ class Operation(Record, TypeCombinations, Shapes):
         found: dict[str, Dim] = {}
         for operand in self.operands:
             for dim in operand.dims:
-                if dim.block is None:
+                if dim.block is None and dim.size is None:
                     found.setdefault(dim.name, dim)
         return tuple(found.values())
+
+    @cached_property
+    def fixed(self) -> dict[str, int]:
+        """The dimensions that must have a size, by their names: the 4 of `T[n, 4]`."""
+        return {dim.name: dim.size for operand in self.operands for dim in operand.dims if dim.size is not None}
 
     def guarantee(self, types: Types) -> PrecisionGuarantee:
         """What a kernel of these types promises."""

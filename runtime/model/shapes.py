@@ -26,6 +26,17 @@ class Shapes:
                 shape.append(size)
         return tuple(shape)
 
+    def sizes_by_axis(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> dict[int, int]:
+        """The axes of an operand whose size the row says, with that size. The array has the operand's axes alone."""
+        found: dict[int, int] = {}
+        axis = 0
+        for dim in operand.dims:
+            if dim.size is not None:
+                found[axis] = dim.size
+            size = sizes[dim.name]
+            axis += len(size) if isinstance(size, tuple) else 1
+        return found
+
     def classes(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> int:
         """Among how many elements an operand may name one, as a label does: those along the first position that has
         none of its dimensions. 0 where there is none.
@@ -79,7 +90,8 @@ class Shapes:
         Two `*name`s are split by the number of axes that one of them is known to have (`ranks`), else by `axis`.
 
         Raises:
-            InvalidProblem: the shape has too few axes, or the axis is none of them.
+            InvalidProblem: the shape has too few axes, or the axis is none of them, or a dimension of a given size has
+                another.
         """
         manies = [index for index, dim in enumerate(operand.dims) if dim.many]
         singles = len(operand.dims) - len(manies)
@@ -117,6 +129,12 @@ class Shapes:
                 start += lengths[index]
             else:
                 sizes[dim.name] = shape[start]
+                if dim.size is not None and shape[start] != dim.size:
+                    expected = ", ".join(map(str, operand.dims))
+                    raise InvalidProblem(
+                        f"{plan}: {operand.name} has shape {shape}, expected ({expected}): dimension {start} must be "
+                        f"{dim.size}, got {shape[start]}"
+                    )
                 start += 1
         return sizes
 

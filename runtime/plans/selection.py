@@ -90,7 +90,7 @@ def _select(
     operation = plan_class.operation
     found = resolve(plan_class, values, attributes, dtypes, input_dtype, shape)
     descriptor = plan_class.descriptor_type(
-        **{name: size for name, size in found.sizes.items() if name not in found.blocks},
+        **{dim.name: found.sizes[dim.name] for dim in operation.dims},
         **found.attributes,
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
@@ -151,7 +151,7 @@ def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple
     if operation.chooses_axes:
         from skuda.plans.axis_views import chosen  # a first call of others does not wait for it
 
-    sizes: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {**operation.fixed}
     ranks: dict[str, int] = {}
     known = [pair for pair in zip(operation.inputs, values, strict=True) if isinstance(pair[1], View)]
     if operation.shaped is not None:

@@ -1,4 +1,5 @@
-"""What two processes run: calls of every operation with DTensors, each beside the call on whole tensors.
+"""What two processes run: calls of every operation with DTensors, each beside the call on whole tensors, and training
+steps of a model that FSDP shards.
 
     python sharded_calls.py RANK FILE DEVICE [NAME ...]
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import sys
 
+import fsdp_steps
 import torch
 import torch.distributed as dist
 from operations import call_of, plans, same
@@ -160,6 +162,7 @@ def main(rank: int, file: str, device: str, names: list[str]) -> None:
     broadcast(mesh)
     a_layer(mesh)
     compiled_to_be_fused(mesh)
+    fsdp_steps.every_way(mesh)
     for name in names or plans():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()

@@ -104,6 +104,23 @@ def test_an_operation_that_the_session_defines():
     registry.forget(scaled.catalog)
 
 
+def test_a_dimension_of_a_fixed_size():
+    from skuda.launch import registry
+
+    turned = skuda.define(
+        name="turned_for_jax", inputs={"q": "T[*n, 4]"},
+        outputs={"y": "T[*n, 4] = q * to_real(position(4)) - sum(q * q, over=4)"},
+    )  # fmt: skip
+    q = np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = q * np.arange(4) - (q * q).sum(-1, keepdims=True)
+    assert same_bits(jax.jit(turned)(q), expected.astype(np.float32))
+    assert same_bits(jax.vmap(turned)(jnp.asarray(q)), expected.astype(np.float32))
+    assert same_bits(jax.grad(lambda q: turned(q).sum())(jnp.asarray(q)), (np.arange(4) - 8 * q).astype(np.float32))
+    with pytest.raises(InvalidProblem, match=r"q has shape \(4, 3\), expected .* dimension 1 must be 4, got 3"):
+        jax.jit(turned)(q.reshape(4, 3))
+    registry.forget(turned.catalog)
+
+
 def test_gradients_that_no_row_declares_are_derived():
     from skuda.launch import registry
 

@@ -50,6 +50,22 @@ def test_functions_stand_in_a_graph_of_ones_own():
     assert same(skuda.dequantize_per_token(codes, scale, dtype="f32"), found).all()
 
 
+def test_a_model_says_the_sizes_that_a_row_fixes():
+    made = {"y": "T[*n, 4] = x * 2", "z": "T[*n, 4] = x * to_real(position(4))"}
+    corners = skuda.define(inputs={"x": "T[*n]"}, outputs=made)
+    doubled = skuda.define(inputs={"x": "T[*n, 4]", "w": "T[4]"}, outputs={"y": "T[*n, 4] = 2 * x - w"})
+    for operation, arrays in ((corners, [X[:, 0]]), (corners.backward, [X[:, :4], X[:, 4:8]]),
+                              (doubled, [X[:, :4], X[0, :4]])):  # fmt: skip
+        ours, theirs = operation(*arrays), run(model(operation, *arrays), arrays)
+        for one, other in zip(ours if isinstance(ours, tuple) else (ours,), theirs, strict=True):
+            assert near(one, other, wide=False).all()
+    made = model(doubled, X[:, :4], X[0, :4])
+    infos = (*made.graph.input, *made.graph.output)
+    assert [each.type.tensor_type.shape.dim[-1].dim_value for each in infos] == [4] * 3
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="Got: 3 Expected: 4"):
+        run(made, [X[:, :3], X[0, :3]])
+
+
 def test_arrays_of_several_shapes_and_numbers():
     row, column = X[0], X[:, :1]
     for name, inputs in (

@@ -155,7 +155,6 @@ def run(sizes: list[int], sample: int = SAMPLE) -> dict[str, Any]:
         "date": date.today().isoformat(),
         "python": platform.python_version(),
         "processors": len(os.sched_getaffinity(0)),
-        "load": round(os.getloadavg()[0], 1),
         "arch": ARCH,
     }
     with tempfile.TemporaryDirectory() as folder:

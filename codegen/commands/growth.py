@@ -27,10 +27,8 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
         result: as tests/growth.py writes it.
     """
     catalogs = result["catalogs"]
-    load = result.get("load", 0)
-    beside = f" under a load of {load} from elsewhere" if load >= 1 else ""
     yield (
-        f"{result['date']}, {result['processors']} processors{beside}, Python {result['python']}, {result['arch']}. "
+        f"{result['date']}, {result['processors']} processors, Python {result['python']}, {result['arch']}. "
         f"skuda's own wheel: {result['project_wheel_bytes'] / 1e6:.2f} MB."
     )
     yield ""

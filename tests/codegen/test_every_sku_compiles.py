@@ -106,7 +106,7 @@ def at_least(sku: KernelSku) -> set[tuple]:
 ALWAYS = covering(SKUS, seen=at_least)
 EVERY = [*groups(ALWAYS), *groups([sku for sku in SKUS if sku not in {*ALWAYS}])]
 MARKED = [
-    pytest.param(group, id=name_of(group), marks=[] if {*group[1]} <= {*ALWAYS} else [pytest.mark.turns(8)])
+    pytest.param(group, id=name_of(group), marks=[] if {*group[1]} <= {*ALWAYS} else [pytest.mark.turns(12)])
     for group in EVERY
 ]
 

@@ -37,14 +37,14 @@ def find(symbol: str) -> KernelSku:
     return next(sku for sku in SKUS if sku.symbol == symbol)
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
     host = emulator.Host(COVERING[source], tmp_path)
     assert [fault for sku in COVERING[source] for fault in host.faults(sku)] == []
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("source", [source for source, skus in COVERING.items() if any(map(narrow, skus))])
 def test_bytes_without_conversions_of_fp8(source, tmp_path):
     chosen = [sku for sku in COVERING[source] if narrow(sku)]
@@ -52,7 +52,7 @@ def test_bytes_without_conversions_of_fp8(source, tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("source", COVERING)
 def test_what_is_expected_tells_right_from_wrong(source):
     """Most of it is finite, no limit of a code, and not all the same."""

@@ -17,7 +17,7 @@ DIFFERENCES = {
     "`select_last_index`": ("ArgMax ArgMin", "The first of equals is taken."),
     "more inputs": ("Clip Max Min", "Two operands, and bounds that are attributes."),
     "TypeError": ("Max Min", "Fewer operands than two."),
-    "values": ("Clip ThresholdedRelu", "Bounds that are left out are 0 and 1 here, a threshold is 0."),
+    "values": ("ThresholdedRelu", "A threshold that is left out is 0 here."),
     "`exclusive`": ("CumProd", "The row has the inclusive product alone."),
     "`reverse`": ("CumProd", "The row has the forward product alone."),
     "exclusive and reverse": ("CumSum", "A row for each alone."),

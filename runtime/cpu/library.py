@@ -58,18 +58,26 @@ def kernel(package: str, source: str, entry: str) -> Kernel:
     """The function of an entry: some units of its work, with the arguments at an address.
 
     Raises:
-        CompileError: the compiler refused it, or there is none.
+        CompileError: the compiler refused it, or there is none; or the disk keeps no library that may be executed.
     """
     text = text_of(registry.catalog_of(package).source(source), entry)
+    try:
+        function = ctypes.CDLL(str(_library(text, entry))).kernel
+    except OSError as error:
+        raise CompileError(f"{entry}: no library of it ({error})") from error
+    function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
+    function.restype = None
+    return function
+
+
+def _library(text: str, entry: str) -> Path:
+    """The library of a text: from disk when it is there, else compiled and put there."""
     key = _key(text)
     folder = cubin_cache.folder()
     path = folder and folder / f"{key.hex()}.so"
     if path is None or not _is_ours(path, key):
         path = _built(text, entry, key, path)
-    function = ctypes.CDLL(str(path)).kernel
-    function.argtypes = [ctypes.c_void_p, ctypes.c_longlong, ctypes.c_longlong]
-    function.restype = None
-    return function
+    return path
 
 
 def _key(text: str) -> bytes:

@@ -197,3 +197,12 @@ def test_two_elements_to_a_byte(monkeypatch, shape):
     found, expected = both(monkeypatch, lambda: skuda.quantize_per_tensor(x, 0.02, dtype="s4"))
     selection.forget()
     assert found.tobytes() == expected.tobytes()
+
+
+def test_a_disk_that_keeps_nothing_leaves_it_to_the_reference(anew, calls, monkeypatch, caplog):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(library.tempfile, "mkdtemp", full)
+    assert skuda.relu(rows(512, 512)).min() == 0
+    assert calls[0].backend is BackendKind.REFERENCE and "No space left on device" in caplog.text

@@ -244,6 +244,18 @@ def memory_of(at, array: np.ndarray | None, storage: np.dtype, around: int) -> n
     return memory
 
 
+def differing(found: np.ndarray, expected: np.ndarray, name: str) -> str:
+    """Which bytes of an operand's memory are not as expected; empty where all are."""
+    wrong = np.flatnonzero(found != expected)
+    first = wrong[:5]
+    return (
+        f"{len(wrong)} of {len(found)} bytes of {name} differ, first at {first.tolist()}: {found[first].tolist()}, "
+        f"expected {expected[first].tolist()}"
+        if len(wrong)
+        else ""
+    )
+
+
 def view(memory: np.ndarray, storage: np.dtype, at) -> np.ndarray:
     """The operand within the bytes of its memory."""
     if at is None:

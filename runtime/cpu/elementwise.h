@@ -4,8 +4,6 @@
 #include "reductions.cuh"
 #include "blocks.h"
 
-constexpr i64 PIECE = 1 << 14;  // elements of a line that are one unit of work; even, so that pairs stay together
-
 // The inputs of a program that have a value for each element.
 template <typename P, typename L, typename S> struct ElementBlocksOf;
 template <typename P, typename... I, int... i> struct ElementBlocksOf<P, List<I...>, Seq<i...>> {

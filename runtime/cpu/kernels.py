@@ -14,6 +14,7 @@ import numpy as np
 
 from skuda.arrays.views import View
 from skuda.cpu import library
+from skuda.cpu.source import PIECE
 from skuda.errors import Unsupported
 from skuda.model.operation import Operation
 from skuda.schedules import strided
@@ -26,7 +27,6 @@ from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS, strided_
 if TYPE_CHECKING:
     from skuda.plans.plan import Plan
 
-PIECE = 1 << 14  # elements of a line that are a unit of work: elementwise.h
 ALONE = 1 << 16  # elements that one thread takes
 SHARES = 4  # of a thread, so that all end together
 

@@ -14,6 +14,8 @@ from pathlib import Path
 from skuda.launch import compiler
 from skuda.schedules.table import ON_CPU, SCHEDULES
 
+PIECE = 1 << 14  # elements of a line that are one unit of an elementwise program's work; even: pairs stay together
+
 _FOLDER = Path(__file__).parent
 _INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
 # asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
@@ -31,8 +33,8 @@ def text_of(source: str, entry: str) -> str:
         entry: a schedule of the CPU with its program, as in `cpu_rows<softmax_program<f32>>`.
     """
     header = ON_CPU[entry.partition("<")[0]].header
-    seen = _OF_SCHEDULES - {"strided.cuh"}
-    whole = _inlined(f'#include "device.h"\n#include "{header}"\n{source}', set(seen))
+    head = f'#include "device.h"\nconstexpr long long PIECE = {PIECE};\n#include "{header}"\n'
+    whole = _inlined(head + source, _OF_SCHEDULES - {"strided.cuh"})
     return (
         f"{called(whole).replace('-fused(', 'negative_fused(')}\n"
         f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'

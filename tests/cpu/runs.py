@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
-from values import POISON, UNTOUCHED, Case, cases, memory_of, view
+from values import POISON, UNTOUCHED, Case, cases, differing, memory_of, view
 
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -42,11 +41,5 @@ def faults(sku: KernelSku) -> Iterator[str]:
             expected = memory_of(
                 layouts.get(operand.name), filled.expected[operand.name], DTYPES[word].storage, UNTOUCHED
             )
-            wrong = np.flatnonzero(found != expected)
-            if len(wrong):
-                first = wrong[:5]
-                yield (
-                    f"{sku.symbol} {dict(case.call.sizes)} {case.call.layouts[0][1]}: {len(wrong)} of {len(found)} "
-                    f"bytes of {operand.name} differ, first at {first.tolist()}: {found[first].tolist()}, expected "
-                    f"{expected[first].tolist()}"
-                )
+            if said := differing(found, expected, operand.name):
+                yield f"{sku.symbol} {dict(case.call.sizes)} {case.call.layouts[0][1]}: {said}"

@@ -1,4 +1,6 @@
 // What the kernels ask of CUDA, for a C++ compiler of the CPU. PTX instructions are functions with `_` for each dot.
+// runtime/cpu/device.h says the same for calls on the CPU, in steps that become vectors. Neither includes the other: where
+// one is wrong, kernels here and kernels there differ.
 #pragma once
 #include <cmath>
 #include <cstdint>

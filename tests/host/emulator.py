@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 from problems import ArrayLayout, Call, calls, is_alternative
-from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
+from values import POISON, UNTOUCHED, Case, Problem, cases, differing, memory_of, view
 
 from skuda.arrays.views import view_of
 from skuda.cpu.source import called
@@ -126,13 +126,8 @@ class Host:
         for name, actual in found.items():
             _, storage, at = arrays[name]
             expected = memory_of(at, filled.expected[name], storage, UNTOUCHED)
-            wrong = np.flatnonzero(actual != expected)
-            if len(wrong):
-                first = wrong[:5]
-                yield (
-                    f"{len(wrong)} of {len(actual)} bytes of {name} differ, first at {first.tolist()}: "
-                    f"{actual[first].tolist()}, expected {expected[first].tolist()}"
-                )
+            if said := differing(actual, expected, name):
+                yield said
 
     def run(self, plan: Plan, arrays: Mapping[str, tuple], found: dict[str, np.ndarray], variant=None) -> Iterator[str]:
         """What kernels touch that is not theirs. What the outputs' memory holds then is added to `found`.

@@ -436,15 +436,16 @@ def _never(**_) -> bool:
 
 
 def _counts_apart(node: Node) -> Iterator[Node]:
-    """The counts in a value that a stage might need without reducing over the same."""
+    """The counts in a value that a stage might need without reducing over the same: those that stand beside no
+    reductions, beside reductions over something else, or where there is a value for each element that they count."""
+    overs = {each.text for argument in node.args for each in argument.outermost_reductions()}
+    inside = node.op.startswith(REDUCE)
+    for argument in node.args:
+        if argument.reductions():
+            yield from _counts_apart(argument)
+            continue
+        for count in argument.counts():
+            if inside or overs != {count.text} or node.dims & {*Over.of(count.text).dims}:
+                yield count
     if node.op == COUNT:
         yield node
-        return
-    args = node.args
-    if node.op == "/" and args[0].op.startswith(REDUCE) and (args[1].op, args[1].text) == (COUNT, args[0].text):
-        args = args[:1]
-    over = {reduction.text for reduction in args[2].reductions()} if node.guard is not None else set()
-    if over and over == {node.guard.text} and not args[1].names():
-        args = args[2:]
-    for argument in args:
-        yield from _counts_apart(argument)

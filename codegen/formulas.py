@@ -320,6 +320,7 @@ class Formulas(Declarations):
         overs = {r.text: {*r.text.split(", ")} for r in reductions}
         nested = [{*r.text.split(", ")}.union(*(overs[i.text] for i in r.args[0].reductions())) for r in reductions]
         fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values(), *nested)]
+        fitting += [{*r.dims} for r in reductions if r.args[0].reductions()]
         for operand in outputs:
             if {dim.name for dim in operand.dims} not in fitting or any(dim.block for dim in operand.dims):
                 shown = " and ".join(f"`over={_shown(r)}`" for r in {r.text: r for r in reductions}.values())

@@ -29,7 +29,8 @@ def is_staged(program: Program) -> bool:
     if program.scans:  # kernels of scans take rows that lie in any way
         return False
     if len(overs) == 1 and not program.split_reductions:
-        return not _in_rows(program.operation, overs.pop())
+        over = overs.pop()
+        return not _in_rows(program.operation, over) or bool(_within(program.operation, over))
     return len(overs) > 1
 
 
@@ -113,6 +114,14 @@ def _in_rows(op: Operation, over: str) -> bool:
     return "/" in over or set(names) <= named or (set(names) == set(last) and len(names) < len(op.space))
 
 
+def _within(op: Operation, over: str) -> set[str]:
+    """The inputs that rows along several dimensions have entries of, along some of these alone: a block that holds rows
+    would read them one by one, and elementwise kernels do not."""
+    along = set(Over.of(over).dims)
+    shared = {o.name: along & {dim.name for dim in o.dims} for o in op.inputs}
+    return {name for name, dims in shared.items() if dims and dims < along}
+
+
 class _Splitter:
     """Yields the stages of a program, each as soon as it is known."""
 
@@ -139,11 +148,14 @@ class _Splitter:
         overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
         over, ready = next((over, ready) for over in overs if (ready := self._ready(waiting, over)))
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
-        rows = self._in_rows(over)
+        rows, within = self._in_rows(over), _within(self.op, over)
+        own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
+        apart = {o.name for o in self.op.outputs if {dim.name for dim in o.dims} - own}  # of more than is reduced
         outputs = []
-        for name in self.left:
+        for name in (each for each in self.left if each not in apart):
             needed = self._needed(name)
-            if needed <= set(ready) and (rows or not needed or name not in full):
+            whole = rows and not self.left[name].names() & within
+            if needed <= set(ready) and (whole or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
         values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
@@ -191,7 +203,9 @@ class _Splitter:
         overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
         assert len(overs) <= 1
         over = next(iter(overs), "")
-        kept = tuple(dim for dim in op.space if not over or dim.name not in Over.of(over).dims)
+        read = set().union(*(node.names() for node in (*formulas.values(), *values))) - formulas.keys()
+        dims = {dim.name for o in (*op.inputs, *self.made) if o.name in read for dim in o.dims}
+        kept = tuple(dim for dim in op.space if dim.name in dims and (not over or dim.name not in Over.of(over).dims))
         names: dict[Node, Node] = {}
         for node in values:
             name = f"{HANDED_ON}{self.values + len(names)}"

@@ -53,31 +53,56 @@ def group_norm(input, weight=None, bias=None, *, eps, T, W=""):
 
 def _instance_norm_backward(d_output, input, weight, eps, T, W) -> tuple[list, Span, Span]:
     """(of the input, of the weight, of the bias): the gradient of each standardized row, times the weight; the sum of
-    dy * h over all rows, h being the standardized row, and that of dy."""
+    dy * h along each row and then over these, h being the standardized row, and that of dy."""
     form = compute_format(T)
-    of_input, products = [], []
+    of_input, of_weight, of_bias = [], [], []
     for gradient, row in zip(d_output, input, strict=True):
-        slope, h = rows.standardized_gradient(_points(gradient, T), _points(row, T), eps, form)
+        dy = _points(gradient, T)
+        slope, h = rows.standardized_gradient(dy, _points(row, T), eps, form)
         of_input.append(_weighted(slope, _parameter(weight, W), None, form))
-        products += [spans.multiply(*pair, form) for pair in zip(_points(gradient, T), h, strict=True)]
-    return of_input, spans.total(products, form), spans.total(_points(_joined(d_output), T), form)
+        of_weight.append(spans.total(_products(dy, h, form), form))
+        of_bias.append(spans.total(dy, form))
+    return of_input, spans.total(of_weight, form), spans.total(of_bias, form)
 
 
 def _group_norm_backward(d_output, input, weight, eps, T, W) -> tuple[list, list[Span], list[Span]]:
-    """The same of groups: the gradient of each standardized group by dy * weight; a sum for each channel."""
+    """The same of groups: r * (g - mean(g) - h * mean(g * h)) with r the inverse deviation of a group, h the group
+    standardized and g = dy * weight, where means are those over channels of the means of each channel, weighted."""
     form = compute_format(T)
     channels = len(input[0]) if input else 0
-    of_input = []
-    products, gradients = [[] for _ in range(channels)], [[] for _ in range(channels)]
+    weights = [_parameter(each, W) for each in weight or [None] * channels]
+    of_input, products, gradients = [], [[] for _ in range(channels)], [[] for _ in range(channels)]
     for gradient, group in zip(d_output, input, strict=True):
         dy = [_points(each, T) for each in gradient]
-        of_output = [_weighted(each, _parameter(w, W), None, form) for each, w in zip(dy, weight or [None] * channels)]
-        slope, h = rows.standardized_gradient(_joined(of_output), _points(_joined(group), T), eps, form)
-        of_input.append(_split(slope, channels))
-        for index, normal in enumerate(_split(h, channels)):
-            products[index] += [spans.multiply(*pair, form) for pair in zip(dy[index], normal, strict=True)]
-            gradients[index] += dy[index]
+        h, r = rows.standardized_by(_points(_joined(group), T), eps, form)
+        h = _split(h, channels)
+        parts = [_products(*pair, form) for pair in zip(dy, h, strict=True)]
+        shares = [_mean([_scaled(_mean(x, form), w, form) for x, w in zip(of, weights)], form) for of in (dy, parts)]
+        of_input.append([
+            [_slope(_scaled(g, w, form), y, r, shares, form) for g, y in zip(*pair, strict=True)]
+            for *pair, w in zip(dy, h, weights, strict=True)
+        ])  # fmt: skip
+        for index in range(channels):
+            products[index].append(spans.total(parts[index], form))
+            gradients[index].append(spans.total(dy[index], form))
     return of_input, *([spans.total(each, form) for each in sums] for sums in (products, gradients))
+
+
+def _slope(g: Span, h: Span, r: Span, shares: Sequence[Span], form) -> Span:
+    rest = spans.subtract(spans.subtract(g, shares[0], form), spans.multiply(h, shares[1], form), form)
+    return spans.multiply(r, rest, form)
+
+
+def _scaled(value: Span, weight: Span | None, form) -> Span:
+    return value if weight is None else spans.multiply(value, weight, form)
+
+
+def _products(a: Sequence[Span], b: Sequence[Span], form) -> list[Span]:
+    return [spans.multiply(*pair, form) for pair in zip(a, b, strict=True)]
+
+
+def _mean(values: Sequence[Span], form) -> Span:
+    return spans.divide(spans.total(values, form), point(integer(len(values), form)), form)
 
 
 # ---- of batches: a call is about a channel ----
@@ -99,8 +124,8 @@ def _of_statistics(values: Sequence[int], mean: int, variance: int, eps: int, T:
 
 @oracle(over=("outer", "inner"))
 def batch_norm_training(input, running_mean, running_var, weight=None, bias=None, *, momentum, eps, T, W=""):
-    """(the output, the mean, the variance, each statistic moved by the momentum): the running variance to the variance
-    whose divisor is one less."""
+    """(the output, the mean, the variance, each statistic moved by the momentum): the running mean to the mean as the sum
+    gives it, the running variance to the variance whose divisor is one less."""
     form, values = compute_format(T), _joined(input)
     output = _weighted(rows.standardize(values, eps, element=T), _parameter(weight, W), _parameter(bias, W), form)
     mean = rows.middle(_points(values, T), form)
@@ -108,12 +133,17 @@ def batch_norm_training(input, running_mean, running_var, weight=None, bias=None
     variance, unbiased = (spans.divide(squares, point(integer(max(len(values) - k, 0), form)), form) for k in (0, 1))
     moved = [
         _moved(*(point(decode(each, form)) for each in (state, momentum)), seen, form)
-        for state, seen in ((running_mean, mean), (running_var, unbiased))
+        for state, seen in ((running_mean, _mean(_points(values, T), form)), (running_var, unbiased))
     ]
     return _split(output, len(input)), mean, variance, *moved
 
 
 def _moved(state: Span, momentum: Span, seen: Span, form) -> Span:
+    """state + momentum * (seen - state); of a state that is not finite what was seen, of what is not finite the state."""
+    if seen is spans.ANY or not (seen.finite or seen.exact):
+        return spans.ANY
+    if not seen.finite or not state.finite:
+        return seen if seen.finite else state
     return spans.add(state, spans.multiply(momentum, spans.subtract(seen, state, form), form), form)
 
 
@@ -121,7 +151,7 @@ def _batch_norm_backward(d_output, input, running_mean, running_var, weight, eps
     form, dy = compute_format(T), _points(_joined(d_output), T)
     h, r = _of_statistics(_joined(input), running_mean, running_var, eps, T)
     of_input = _weighted([spans.multiply(each, r, form) for each in dy], _parameter(weight, W), None, form)
-    products = [spans.multiply(*pair, form) for pair in zip(dy, h, strict=True)]
+    products = _products(dy, h, form)
     return _split(of_input, len(input)), spans.total(products, form), spans.total(dy, form)
 
 
@@ -130,7 +160,7 @@ def _batch_norm_training_backward(d_output, input, mean, variance, weight, eps, 
     form, dy = compute_format(T), _points(_joined(d_output), T)
     h, r = _of_statistics(_joined(input), mean, variance, eps, T)
     of_input = _weighted(rows.gradient_of_standardized(dy, h, r, form), _parameter(weight, W), None, form)
-    products = [spans.multiply(*pair, form) for pair in zip(dy, h, strict=True)]
+    products = _products(dy, h, form)
     return _split(of_input, len(input)), spans.total(products, form), spans.total(dy, form)
 
 

@@ -174,10 +174,15 @@ def standardize_backward(d_output, row, eps: int, *, element) -> list[Span]:
 
 def standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
     """(the gradient, h)"""
+    h, r = standardized_by(x, eps, compute)
+    return gradient_of_standardized(g, h, r, compute), h
+
+
+def standardized_by(x, eps: int, compute) -> tuple[list[Span], Span]:
+    """(h, r)"""
     y = _centered(x, compute)
     r = _one_over_root(y, eps, compute)
-    h = [spans.multiply(each, r, compute) for each in y]
-    return gradient_of_standardized(g, h, r, compute), h
+    return [spans.multiply(each, r, compute) for each in y], r
 
 
 def gradient_of_standardized(g, h, r: Span, compute) -> list[Span]:

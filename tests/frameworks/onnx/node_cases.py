@@ -21,6 +21,7 @@ from skuda.frameworks.programs import plans
 OURS = {
     "And": "logical_and", "ArgMax": "argmax", "ArgMin": "argmin", "BitwiseAnd": "bitwise_and",
     "BitwiseNot": "bitwise_not",
+    "BatchNormalization": "batch_norm", "GroupNormalization": "group_norm", "InstanceNormalization": "instance_norm",
     "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Clip": "clamp", "CumProd": "cumprod", "CumSum": "cumsum",
     "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge",
     "HardSwish": "hardswish", "IsInf": "isinf", "IsNaN": "isnan",
@@ -96,6 +97,12 @@ def compare(case: Case) -> None:
             given = given[:1]
         if case.operator.endswith("Normalization") and "axis" in options:
             given, options = of_rows(given, options)
+        if case.operator == "BatchNormalization":
+            given = [given[0], *given[3:], *given[1:3]]
+            case.function = "batch_norm" + ("_training" if options.pop("training_mode", 0) else "")
+            operation = plans()[case.function].operation
+        if (groups := options.pop("num_groups", None)) is not None:
+            given = [in_groups(each, int(index == 0), groups) for index, each in enumerate(given)]
         if options.pop("fmod", 0):
             operation, case.function = plans()["fmod"].operation, "fmod"
         if case.operator == "QuantizeLinear" and len(given) > 2:
@@ -114,6 +121,7 @@ def compare(case: Case) -> None:
             given = [np.ascontiguousarray(each) for each in np.broadcast_arrays(*given)]
         made = getattr(skuda, case.function)(*given, **options)
         made, expected = np.asarray(made[0] if isinstance(made, tuple) else made), np.asarray(outputs[0])
+        made = made if groups is None else made.reshape(expected.shape)
         if made.dtype != expected.dtype:
             raise Differs(f"{made.dtype} for {expected.dtype}")
         if made.shape != expected.shape:
@@ -123,6 +131,11 @@ def compare(case: Case) -> None:
         rtol, atol = (0, 0) if exact else case.near
         if not np.allclose(*wide, rtol=rtol, atol=atol, equal_nan=not exact):
             raise Differs("values")
+
+
+def in_groups(array: np.ndarray, axis: int, groups: int) -> np.ndarray:
+    """Channels, the axis of an array that they are, in groups."""
+    return array.reshape(*array.shape[:axis], groups, -1, *array.shape[axis + 1 :])
 
 
 def of_rows(given: list, options: dict) -> tuple[list, dict]:

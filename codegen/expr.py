@@ -357,8 +357,8 @@ class _Reader(OperatorReader):
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
         intrinsic = FUNCTIONS[name]
-        if (real := forms.converted(name, values)) is not None:
-            return real
+        if (known := forms.converted(name, values) or forms.alike(name, values)) is not None:
+            return known
         for at, value in zip(node.args, values, strict=True):
             if value.kind == DIM:
                 self.want_number(at, value, f"`{name}`")

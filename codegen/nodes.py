@@ -68,12 +68,6 @@ class Node:
             found |= dict.fromkeys(argument.reductions())
         return [*found, self] if self.op.startswith(REDUCE) else list(found)
 
-    def outermost_reductions(self) -> list[Node]:
-        """Those that are inside of no other."""
-        if self.op.startswith(REDUCE):
-            return [self]
-        return [found for argument in self.args for found in argument.outermost_reductions()]
-
     def scans(self) -> list[Node]:
         """The scans among these."""
         return [each for each in self.reductions() if each.is_scan]

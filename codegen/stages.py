@@ -221,11 +221,13 @@ class _Splitter:
         self.made += made
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
+        counts = {count.text for node in formulas.values() for count in node.counts()} - {over}
         converts = any(node.op in CONVERSIONS for node in formulas.values())
         operation = analysed(
             operation,
             whole=whole_dims(formulas.values()),
             partial=(),
+            counted=Over.of(counts.pop()).dims if len(counts) == 1 else (),
             chained=bool(used & formulas.keys()),
             converts=converts,
             precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",

@@ -146,7 +146,8 @@ class _Splitter:
         if not waiting:
             return self._stage(number, [*self.left], [])
         overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
-        over, ready = next((over, ready) for over in overs if (ready := self._ready(waiting, over)))
+        every = [(over, ready) for over in overs if (ready := self._ready(waiting, over))]
+        over, ready = next((each for each in every if self._comes_first(waiting, *each)), every[0])
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
         rows, within = self._in_rows(over), _within(self.op, over)
         own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
@@ -173,6 +174,14 @@ class _Splitter:
             if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
                 ready.append(r)
         return ready
+
+    def _comes_first(self, waiting: list[Node], over: str, ready: list[Node]) -> bool:
+        """Whether reductions read less than an element for each that there is, and no others over the same wait: so one
+        kernel may do what is left."""
+        if any(r.text == over and r not in ready for r in waiting):
+            return False
+        dims = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
+        return dims < {dim.name for dim in self.op.space}
 
     def _needed(self, name: str) -> set[Node]:
         """The reductions that an output waits for, itself or by outputs that it names."""

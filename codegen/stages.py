@@ -151,7 +151,7 @@ class _Splitter:
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
         rows, within = self._in_rows(over), _within(self.op, over)
         own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
-        apart = {o.name for o in self.op.outputs if {dim.name for dim in o.dims} - own}  # of more than is reduced
+        apart = {o.name for o in self.op.outputs if not self._fits(o, own, {*Over.of(over).dims})}
         outputs = []
         for name in (each for each in self.left if each not in apart):
             needed = self._needed(name)
@@ -174,6 +174,12 @@ class _Splitter:
             if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
                 ready.append(r)
         return ready
+
+    def _fits(self, output: Operand, own: set[str], along: set[str]) -> bool:
+        """Whether an output can be made beside reductions of elements that have some dimensions: one value for each of
+        these, or for each row."""
+        dims = {dim.name for dim in output.dims}
+        return dims <= own and (not dims & along or output.dims == self.op.space)
 
     def _comes_first(self, waiting: list[Node], over: str, ready: list[Node]) -> bool:
         """Whether reductions read less than an element for each that there is, and no others over the same wait: so one

@@ -82,7 +82,6 @@ DEFAULTS |= {name: {"p": 2} for name in ("norm1", "norm2", "l2_normalize")}
 DEFAULTS |= {"l2_normalize": {"p": 2, "axis": 1}}
 DEFAULTS |= {name: {"training": False} for name in ("batch_norm", "batch_norm_training")}
 CLASSES = ("cross_entropy", "nll_loss")  # whose classes are the second axis there, the last here
-DEFAULTS |= {name: {"reduction": "mean"} for name in CLASSES}
 
 
 @dataclass
@@ -171,11 +170,6 @@ def call(name: str, sample, theirs):
     groups = given.pop("num_groups", None)
     if "normalized_shape" in given and tuple(given.pop("normalized_shape")) != shape_of_rows(given):
         raise Differs("rows of several axes without a weight")
-    keywords = {}
-    if "reduction" in given and operation.choice is None and given["reduction"] != "none":
-        keywords["reduction"] = given.pop("reduction")
-    if operation.choice is None:
-        given.pop("reduction", None)
     inputs = [operand.name for operand in operation.inputs]
     taken = {attribute.name for attribute in operation.attributes} | set(inputs) | set(operation.options)
     taken |= {operation.choice.name} if operation.choice else set()
@@ -229,8 +223,6 @@ def call(name: str, sample, theirs):
         made = getattr(skuda, operation.function)(**arrays, **given_now)
         made = made[0] if isinstance(made, tuple) else made
         made = made if groups is None else made.flatten(1, 2)
-        if keywords:
-            made = reduced(made, arrays, given_now, keywords["reduction"])
         return made
 
     def reference(*values):
@@ -262,13 +254,6 @@ def gradients_of(operation) -> set[str]:
     backward = plans().get(f"{operation.name}_backward")
     found = {} if backward is None else backward.operation.gradients
     return {name[2:] for name, index in found.items() if index is not None}
-
-
-def reduced(losses, arrays, given, reduction):
-    """Of losses by label, as torch divides them: by the number of labels that are not ignored."""
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / (arrays["target"] != given.get("ignore_index", -100)).sum()
 
 
 def shape_of_rows(given) -> tuple:

@@ -26,7 +26,8 @@ OURS = {
     "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge",
     "HardSwish": "hardswish", "IsInf": "isinf", "IsNaN": "isnan",
     "LeakyRelu": "leaky_relu", "Less": "lt", "LessOrEqual": "le", "LogSoftmax": "log_softmax", "Max": "maximum",
-    "Min": "minimum", "Not": "logical_not", "Or": "logical_or", "RMSNormalization": "rms_norm", "ReduceL1": "norm1",
+    "Min": "minimum", "NegativeLogLikelihoodLoss": "nll_loss", "SoftmaxCrossEntropyLoss": "cross_entropy",
+    "Not": "logical_not", "Or": "logical_or", "RMSNormalization": "rms_norm", "ReduceL1": "norm1",
     "LayerNormalization": "layer_norm", "ReduceL2": "norm2", "ReduceLogSumExp": "logsumexp", "ReduceMax": "amax",
     "ReduceMean": "mean", "ReduceMin": "amin", "ReduceProd": "prod", "ReduceSum": "sum", "Swish": "silu",
     "ThresholdedRelu": "threshold", "Xor": "logical_xor", "Mod": "remainder",
@@ -34,7 +35,7 @@ OURS = {
 }  # fmt: skip
 OTHER = ("Dropout", "Bernoulli", "OneHot", "Range", "Cast", "HardSigmoid", "Shrink", "Sum", "Mean")  # of other meaning
 NAMES = {"alpha": {"LeakyRelu": "negative_slope"}, "epsilon": "eps"}
-AXES = re.compile("Reduce|Arg|Cum|Softmax|LogSoftmax")
+AXES = re.compile("Reduce|Arg|Cum|(Log)?Softmax$")
 
 
 @dataclass
@@ -101,6 +102,9 @@ def compare(case: Case) -> None:
             given = [given[0], *given[3:], *given[1:3]]
             case.function = "batch_norm" + ("_training" if options.pop("training_mode", 0) else "")
             operation = plans()[case.function].operation
+        if case.function in ("nll_loss", "cross_entropy") and given[0].ndim > 1:  # classes are the second axis
+            given[0] = np.moveaxis(given[0], 1, -1)
+        options = {key: value.decode() if isinstance(value, bytes) else value for key, value in options.items()}
         if (groups := options.pop("num_groups", None)) is not None:
             given = [in_groups(each, int(index == 0), groups) for index, each in enumerate(given)]
         if options.pop("fmod", 0):
@@ -110,6 +114,7 @@ def compare(case: Case) -> None:
         if case.operator in ("QuantizeLinear", "DequantizeLinear") and len(given) > 2 and given[2].dtype.kind in "iu":
             given[2] = given[2].astype(np.int32)
         taken = {attribute.name for attribute in operation.attributes} | {*operation.options}
+        taken |= {operation.choice.name} if operation.choice is not None else set()
         options = {renamed(case.operator, key): value for key, value in options.items()}
         unknown = sorted(options.keys() - taken)
         if unknown:

@@ -399,7 +399,8 @@ class _Filling:
         known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % length
         limits = np.iinfo(self.dtype.storage)
         hostile = np.array([-100, -1, length, limits.min, limits.max])[self._bytes(3) % 5]
-        which = self._bytes(4) < _RARE if self.count > _SOME else np.full(self.count, self.unusual)
+        some = self.count > _SOME and all(output.dims for output in self.plan.operation.outputs)  # else all are one NaN
+        which = self._bytes(4) < _RARE if some else np.full(self.count, self.unusual)
         return np.where(which, hostile, known).astype(self.dtype.storage)
 
     def _codes(self) -> np.ndarray:

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from . import floats, rows, spans
 from .binding import oracle
-from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode
+from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode, integer
 from .function_slopes import of_sigmoid
 from .of_data import INTEGERS, either, fmod, mul, wrapped
 from .of_functions import exactly, of_gradient
@@ -350,6 +350,21 @@ def cast_to_integers(input, *, T, Q):
         return 0 if x.kind == "nan" else low if x.negative else high
     whole = x.magnitude.__floor__()
     return min(max(-whole if x.negative else whole, low), high)
+
+
+@oracle
+def cast_to_long(input, *, T):
+    return cast_to_integers(input, T=T, Q="i64")
+
+
+@oracle
+def cast_to_booleans(input, *, T):
+    return int(not decode(input, FORMATS[T]).zero) if T in FORMATS else int(input != 0)
+
+
+@oracle
+def cast_from_booleans(input, *, T):
+    return _stored(integer(input, FORMATS[T]), T) if T in FORMATS else input
 
 
 @oracle

@@ -139,7 +139,7 @@ def batch_norm_training(input, running_mean, running_var, weight=None, bias=None
 
 
 def _moved(state: Span, momentum: Span, seen: Span, form) -> Span:
-    """state + momentum * (seen - state); of a state that is not finite what was seen, of what is not finite the state."""
+    """state + momentum * (seen - state); what was seen where the state is not finite, the state where that is not."""
     if seen is spans.ANY or not (seen.finite or seen.exact):
         return spans.ANY
     if not seen.finite or not state.finite:

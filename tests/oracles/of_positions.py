@@ -177,7 +177,8 @@ class _Classes:
         - smoothing w / count."""
         form, zero = self.form, _whole(0, self.form)
         twice = zero if _is_zero(self.z) else self.product(_whole(2, form), self.z, self.lse)
-        factor = spans.add(self.product(self.kept, self.weights[target]), self.product(self.smoothing, self.mean_weight), form)
+        smoothed = self.product(self.smoothing, self.mean_weight)
+        factor = spans.add(self.product(self.kept, self.weights[target]), smoothed, form)
         factor = spans.add(factor, twice, form)
         found = []
         for v, (x, w) in enumerate(zip(self.row, self.weights, strict=True)):

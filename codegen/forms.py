@@ -64,7 +64,8 @@ def alike(name: str, values: Sequence[Node]) -> Node | None:
 def reduced(name: str, value: Node) -> Node | None:
     """An absent operand that a reduction leaves as it is, over whatever elements; else None."""
     same = value.op == "number" and value.place is _ABSENT and name in ("mean", "min", "max")
-    return value if same or (name == "prod" and _is_absent(value, 1)) or (name == "sum" and _is_absent(value, 0)) else None
+    neutral = {"prod": 1, "sum": 0}.get(name)
+    return value if same or (neutral is not None and _is_absent(value, neutral)) else None
 
 
 def _is_absent(node: Node, value: int) -> bool:

@@ -195,7 +195,8 @@ class Formulas(Declarations):
         how = "sum({}, over={}) / {}" if by and self.how == MEAN else f"{self.how}({{}}, over={{}})"
         divisor = self.divisor(operand)[1]
         asked = how.format(operand.name, over, divisor)
-        return replace(operand, dims=()), self.of_all(asked, {operand.name: value}, place), how.format(text, over, divisor)
+        value = self.of_all(asked, {operand.name: value}, place)
+        return replace(operand, dims=()), value, how.format(text, over, divisor)
 
     def of_all(self, formula: str, values: Mapping[str, Node], place: Place) -> Node | None:
         """A formula over dimensions, some values and the names of `let:`."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import skuda
 from skuda.codegen import output
 from skuda.codegen.commands import gpus
+from skuda.cpu import library
 from skuda.launch import cubin_cache, registry
 
 _NEWEST, _OLDEST = 13, 12  # CUDA majors that there is an extra for
@@ -40,7 +41,7 @@ def add_parser(subparsers) -> None:
         "doctor",
         help="what is installed here, what is missing, and how to get it",
         description="Say what is installed here and what is missing. The exit status is 1 where there is a "
-        "GPU that plans cannot use; without a GPU they run on the CPU reference, and it is 0.",
+        "GPU that plans cannot use; without a GPU they run on the CPU, and it is 0.",
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.set_defaults(handler=run)
@@ -70,6 +71,7 @@ def findings() -> list[Finding]:
         *_machine(machine),
         _cupy(machine),
         _nvrtc(machine),
+        _compiler(),
         _cache(),
         *map(_catalog, registry.catalogs()),
     ]
@@ -77,7 +79,7 @@ def findings() -> list[Finding]:
 
 def _machine(machine: gpus.Gpus) -> list[Finding]:
     if not machine.devices:
-        return [Finding("GPU", f"no GPU ({machine.problem}): plans run on the CPU reference")]
+        return [Finding("GPU", f"no GPU ({machine.problem}): plans run on the CPU")]
     names = [f"{index}: {name} ({arch})" for index, (name, arch) in enumerate(machine.devices)]
     found = [Finding("GPU", ", ".join(names))]
     old = machine.cuda is not None and _major(machine) < _OLDEST
@@ -126,6 +128,12 @@ def _nvrtc(machine: gpus.Gpus) -> Finding:
     return Finding("NVRTC", version)
 
 
+def _compiler() -> Finding:
+    """For the CPU: nothing is missing without one."""
+    found = f"{library.compiler()}, {library.version()}" if library.compiler() else ""
+    return Finding("C++ compiler", found or "none (g++, or what CXX names): large calls on the CPU are NumPy's")
+
+
 def _first_line(error: Exception) -> str:
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
@@ -142,7 +150,8 @@ def _install(machine: gpus.Gpus, purpose: str) -> str:
 
 def _cache() -> Finding:
     folder = cubin_cache.cache_dir()
-    sizes = [path.stat().st_size for path in folder.glob("*.cubin")] if folder.is_dir() else []
+    kept = [path for path in folder.iterdir() if path.suffix in (".cubin", ".so")] if folder.is_dir() else []
+    sizes = [path.stat().st_size for path in kept]
     entries = "1 entry" if len(sizes) == 1 else f"{len(sizes)} entries"
     return Finding("kernel cache", f"{folder}, {entries}, {sum(sizes) / 1e6:.1f} MB")
 

@@ -209,7 +209,7 @@ def _kernels(operation: Operation, given: dict[str, str]) -> list[str]:
         lines.append(f"{operand.name}: {word}, travels as {DTYPES[word].storage}{packed}")
     for own in operation.kernel_combinations():
         if all(types[letter] == word for letter, word in own.items()):
-            for variant in (*table.variants(operation, own), registry.REFERENCE):
+            for variant in (*table.variants(operation, own), *registry.ON_HOST):
                 sku = registry.make_sku(operation, own, variant)
                 lines.append(f"{sku.symbol} ({sku.backend.value}, {sku.layout.value})")
     return lines

@@ -47,6 +47,9 @@ def add_parser(subparsers) -> None:
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
     parser.add_argument("--host", action="store_true", help="only what a call costs the host")
+    parser.add_argument(
+        "--cpu", action="store_true", help="only calls on the CPU, beside torch's; needs no GPU"
+    )
     parser.add_argument("--json", metavar="FILE", type=Path, help="write everything that was measured")
     parser.add_argument(
         "--record", action="store_true",
@@ -85,6 +88,8 @@ def run(args: argparse.Namespace) -> int:
         raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
     if args.record and (args.elements or args.quick):
         raise InvalidProblem("--record is for all rows of operations: give none of --dtype and --quick with it")
+    if args.cpu:
+        return on_cpu(args)
     if args.record_file:
         return plot_of(args)
     cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
@@ -120,6 +125,27 @@ def run(args: argparse.Namespace) -> int:
         _draw(args.plot, result)
     print(f"{time.perf_counter() - begun:.0f} s in all")
     return int(not whole or any("error" in row for row in result.get("rows", ())))
+
+
+def on_cpu(args: argparse.Namespace) -> int:
+    """Measures calls on the CPU.
+
+    Raises:
+        InvalidProblem: another option than --json is given.
+        Unsupported: there is no C++ compiler.
+        MissingDependency: torch is not installed.
+    """
+    if args.host or args.operations or args.elements or args.plot or args.record or args.record_file:
+        raise InvalidProblem("--cpu measures calls on the CPU alone: give none but --json with it")
+    optional_module("torch", "measuring calls on the CPU", "torch")
+    from skuda.bench import cpu
+
+    result = cpu.measure()
+    print(cpu.text(result))
+    if args.json:
+        args.json.write_text(as_json(result), encoding="utf-8")
+        print(f"wrote {args.json}")
+    return 0
 
 
 def plot_of(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Quantize one weight: choose its scales and zero points, then call skuda on the GPU or the CPU reference."""
+"""Quantize one weight: choose its scales and zero points, then call skuda on the GPU or the CPU."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def backend(device: str = "auto", number: int | None = None) -> Backend:
         DeviceMismatch: `cuda` without a GPU that can be used.
     """
     if device == "cpu" or (device == "auto" and not cuda_available()):
-        return Backend("CPU reference (NumPy)", np.asarray, np.asarray, lambda: None, compiles=False)
+        return Backend("the CPU", np.asarray, np.asarray, lambda: None, compiles=False)
     if not cuda_available():
         raise DeviceMismatch(
             "device cuda: no GPU can be used (`skuda doctor` tells why); expected --device auto or cpu"

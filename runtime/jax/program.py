@@ -66,7 +66,7 @@ class Program:
     @cached_property
     def reference(self) -> Plan | AxisViewPlan:
         """What runs on the CPU, and knows types and shapes."""
-        return self._select(BackendKind.REFERENCE)
+        return self._select(None)
 
     @cached_property
     def cuda(self) -> Plan | AxisViewPlan:
@@ -110,8 +110,9 @@ class Program:
         """The arrays at addresses that stand for any that are aligned."""
         return self.views([_APART * (index + 1) for index in range(len(self.shapes))])
 
-    def _select(self, backend: BackendKind) -> Plan | AxisViewPlan:
-        plan = self.plan_class.select(self.plan_class.descriptor_type(**self.fields), preference=backend)
+    def _select(self, backend: BackendKind | None) -> Plan | AxisViewPlan:
+        descriptor = self.plan_class.descriptor_type(**self.fields)
+        plan = self.plan_class.select(descriptor, preference=backend or self.plan_class.on_cpu(descriptor))
         return plan if self.axes is None else with_axis_views(plan, self.axes, self.keepdims)
 
 

@@ -30,7 +30,7 @@ FORMAT = b"skuda-1\n"
 
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _NAME_LENGTH = struct.Struct("<I")
-_OURS = r"[0-9a-f]{64}\.cubin|\.[0-9a-f]{64}\.\w+\.tmp"
+_OURS = r"[0-9a-f]{64}\.(?:cubin|so)|\.[0-9a-f]{64}\.\w+\.tmp"
 # A symbolic link is refused, and a pipe in an entry's place must not make the call wait. Absent on Windows.
 _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -86,8 +86,8 @@ def cached_cubin(source: str, name: str, entry: str, arch: str, *, fresh: bool =
         CompileError, Unsupported, MissingDependency: as `compile_cubin`; never because of the disk.
     """
     key = _key(source, entry, arch)
-    folder = _folder()
-    path = folder and folder / f"{key.hex()}.cubin"
+    place = folder()
+    path = place and place / f"{key.hex()}.cubin"
     found = None if fresh or path is None else _read(path, key)
     if found is not None:
         return found
@@ -98,7 +98,7 @@ def cached_cubin(source: str, name: str, entry: str, arch: str, *, fresh: bool =
             _write(path, key, compiled.cubin, lowered)
         except OSError as error:
             _warn_once(
-                f"kernel cache {folder} cannot be written ({error.strerror}); every process compiles anew"
+                f"kernel cache {place} cannot be written ({error.strerror}); every process compiles anew"
             )
     return compiled.cubin, lowered
 
@@ -111,13 +111,8 @@ def _key(source: str, entry: str, arch: str) -> bytes:
 
 def _read(path: Path, key: bytes) -> tuple[bytes, str] | None:
     """The entry, or None when it is absent or fails a check."""
-    try:
-        with open(path, "rb", opener=lambda file, flags: os.open(file, flags | _OPEN_FLAGS)) as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or not _is_mine(status):
-                return None
-            content = file.read()
-    except OSError:
+    content = own_bytes(path)
+    if content is None:
         return None
     head, payload = FORMAT + key, content[len(FORMAT) + len(key) + _DIGEST_SIZE :]
     if content != head + hashlib.sha256(payload).digest() + payload:
@@ -125,6 +120,16 @@ def _read(path: Path, key: bytes) -> tuple[bytes, str] | None:
     (length,) = _NAME_LENGTH.unpack_from(payload)
     middle = _NAME_LENGTH.size + length
     return payload[middle:], payload[_NAME_LENGTH.size : middle].decode()
+
+
+def own_bytes(path: Path) -> bytes | None:
+    """What is in a file; None where there is none, or it is not a regular file of the user's."""
+    try:
+        with open(path, "rb", opener=lambda file, flags: os.open(file, flags | _OPEN_FLAGS)) as file:
+            status = os.fstat(file.fileno())
+            return file.read() if stat.S_ISREG(status.st_mode) and _is_mine(status) else None
+    except OSError:
+        return None
 
 
 def _write(path: Path, key: bytes, cubin: bytes, lowered: str) -> None:
@@ -139,7 +144,7 @@ def _write(path: Path, key: bytes, cubin: bytes, lowered: str) -> None:
         raise
 
 
-def _folder() -> Path | None:
+def folder() -> Path | None:
     """The folder to use: the chosen one if it can be trusted, else a temporary one, else None."""
     chosen = cache_dir()
     try:

@@ -86,6 +86,7 @@ class Launch(Launches):
         slots: the kernel's argument.
         blank: `slots.blank`, with nothing at the positions of numbers.
         positions: where in it each operand's pointer goes; those of a number follow.
+        source: the package of a catalog, and the name of a source in it.
         entries: the NVRTC name expressions of the kernels, in order.
         dependent: whether its first kernel waits by itself for the one in front of it, and may begin before that ends.
         loaded: the kernel by device, as far as it was wanted.
@@ -102,7 +103,7 @@ class Launch(Launches):
         self.entries = entries if geometry.finish is not None else entries[:1]
         is_split = isinstance(geometry.variant, table.SplitVariant)
         self.dependent = operation.analysis.stage > 1 and is_split
-        self._source = plan.package, operation.source
+        self.source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         order = abi.order(operation)
         self._single = tuple([operand in order.scalars for operand in plan.operation.operands])
@@ -146,7 +147,7 @@ class Launch(Launches):
         """The kernel ready to launch on a device; raises what `Kernel.on` does."""
         loaded = self.loaded.get(device)
         if loaded is None:
-            loaded = self.loaded[device] = registry.kernel(*self._source, self.entries[0]).on(device)
+            loaded = self.loaded[device] = registry.kernel(*self.source, self.entries[0]).on(device)
             if self.shared:
                 loaded.allow_shared(self.shared)
         return loaded
@@ -162,7 +163,7 @@ class Launch(Launches):
             if self.dependent:
                 loaded = [(launch_of(first), self.grid, self.block)]
             if self.geometry.finish is not None:
-                finish = registry.kernel(*self._source, self.entries[1]).on(device)
+                finish = registry.kernel(*self.source, self.entries[1]).on(device)
                 loaded.append((launch_of(finish), *self.geometry.finish))
         return loaded
 

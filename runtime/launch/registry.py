@@ -30,7 +30,15 @@ if TYPE_CHECKING:
 # By what their names end with.
 _CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
 _KINDS = ("Plan", *_CLASSES)
-REFERENCE = table.Variant("reference", Layout.STRIDED)
+ON_HOST = {
+    table.Variant("cpu", Layout.STRIDED): BackendKind.CPU,
+    table.Variant("reference", Layout.STRIDED): BackendKind.REFERENCE,
+}
+
+
+def on_host(backend: BackendKind) -> table.Variant | None:
+    """What stands for the kernels of a backend on the CPU; None of CUDA, which has many."""
+    return next((variant for variant, of in ON_HOST.items() if of is backend), None)
 
 
 class Catalog:
@@ -69,7 +77,7 @@ class Catalog:
             make_sku(operation, types, variant): Entry(self, operation, types, variant)
             for operation in self.operations
             for types in operation.kernel_combinations()
-            for variant in (*table.variants(operation, types), REFERENCE)
+            for variant in (*table.variants(operation, types), *ON_HOST)
         }
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
@@ -216,9 +224,9 @@ def make_sku(operation: Operation, types: Types, variant: table.Variant) -> Kern
         weight_element=types[WEIGHT] if WEIGHT in operation.kernel_letters else None,
         layout=layout,
         epilogue=None,
-        variant=variant.kernel if variant is REFERENCE else table.variant_name(operation, types, variant),
+        variant=variant.kernel if variant in ON_HOST else table.variant_name(operation, types, variant),
         arch="any",
-        backend=BackendKind.REFERENCE if variant is REFERENCE else BackendKind.CUDA,
+        backend=ON_HOST.get(variant, BackendKind.CUDA),
         precision_guarantee=operation.guarantee(types),
     )
 

@@ -18,9 +18,10 @@ from skuda.model.records import Record
 
 
 class BackendKind(enum.Enum):
-    """What executes a plan."""
+    """What executes a plan: a kernel on a GPU, one on the CPU by its C++ compiler, or NumPy."""
 
     CUDA = "cuda"
+    CPU = "cpu"
     REFERENCE = "reference"
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from skuda.arrays.libraries import PLAIN, device_of, library_of, mark_written, plain_library, stream_handle
 from skuda.arrays.views import CPU, View, as_numpy
-from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.errors import CompileError, InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
 from skuda.launch.prepared import (
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages
 
 
+LEAST_ON_CPU = 1 << 17  # elements: fewer take NumPy less time than a compiler
 _FEW_AXES = 4  # which kernels take however they lie
 _MADE = object()  # stands for a workspace that is to be made
 reference = staticmethod  # how plans mark their formula: an operation may be named like any function of Python
@@ -143,10 +144,20 @@ class Plan:
         if preference is not None and not isinstance(preference, BackendKind):
             raise InvalidProblem(f"{cls.__name__}: preference is {shown(preference)}, expected a BackendKind")
         if preference is None:
-            preference = BackendKind.CUDA if _cuda_available() else BackendKind.REFERENCE
+            preference = BackendKind.CUDA if _cuda_available() else cls.on_cpu(descriptor)
         elif preference is BackendKind.CUDA and not _cuda_available():
             raise Unsupported(f"{cls.__name__}: no CUDA device here; `skuda doctor` says what is missing")
+        elif preference is BackendKind.CPU and not _cpu().library.compiler():
+            needed = "kernels on the CPU need a C++ compiler, g++ or what CXX names; none is here"
+            raise Unsupported(f"{cls.__name__}: {needed}")
         return cls(descriptor, stream, preference)
+
+    @classmethod
+    def on_cpu(cls, descriptor) -> BackendKind:
+        """What computes a call on the CPU: a kernel where there is much to do and a C++ compiler, else NumPy."""
+        sizes = sizes_of(cls.operation, descriptor, cls.__name__)
+        most = max(count(cls.operation.shape_of(operand, sizes)) for operand in cls.operation.operands)
+        return BackendKind.CPU if most >= LEAST_ON_CPU and _cpu().library.compiler() else BackendKind.REFERENCE
 
     @classmethod
     def without(cls, name: str) -> type[Plan]:
@@ -223,9 +234,11 @@ class Plan:
         self._seen = RunOnce(self)
         self._fast_path: FastPath = refuse  # the one that served last
         self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their axis views if any
-        cuda = backend is BackendKind.CUDA
-        variant = table.variants(operation, self.types)[0] if cuda else registry.REFERENCE
-        self._sku = registry.make_sku(operation, self.types, variant)
+        self._sku = self._sku_of(backend)
+
+    def _sku_of(self, backend: BackendKind) -> KernelSku:
+        variant = registry.on_host(backend) or table.variants(self.operation, self.types)[0]
+        return registry.make_sku(self.operation, self.types, variant)
 
     def _seen_by_calls(self, each: tuple) -> tuple:
         """What kernels know of each operand, without positions."""
@@ -239,6 +252,8 @@ class Plan:
 
     def _make_kernels(self):
         """What says how a call is launched."""
+        if self.backend is BackendKind.CPU:
+            return _cpu().kernels_of(self.operation, self.types, self.sizes)
         if not self.operation.analysis.over:
             return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
         if self.operation.analysis.scans:
@@ -338,7 +353,9 @@ class Plan:
             stream_handle(stream)  # also where nothing is launched
         if self.numel == 0:
             return None
-        if self.backend is BackendKind.REFERENCE:
+        if self.backend is not BackendKind.CUDA:
+            if self.backend is BackendKind.CPU and self._run_on_cpu(checked):
+                return None
             if any(isinstance(value, View) and len(value.shape) > _FEW_AXES for value in checked):
                 self._check_layout(checked)
             self._run_reference(checked)
@@ -365,7 +382,7 @@ class Plan:
         Returns:
             Their fast path, `refuse` if there is none, None the first time.
         """
-        if self.numel == 0 or self.backend is BackendKind.REFERENCE:
+        if self.numel == 0 or self.backend is not BackendKind.CUDA:
             return refuse
         types = tuple(map(type, values))
         key = (*axis_views, *types)
@@ -405,6 +422,22 @@ class Plan:
         return args._values
 
     # ---- backends ----
+
+    def _run_on_cpu(self, checked: list) -> bool:
+        """Runs the kernels of the CPU; False where NumPy has to: operands that lie at odd bytes, or a compiler that
+        refuses, after which the plan is the reference's."""
+        if any(isinstance(view, View) and view.pointer % view.storage.itemsize for view in checked):
+            return False
+        try:
+            _cpu().run(self, checked)
+        except CompileError as error:
+            import logging
+
+            logging.getLogger("skuda").warning("%s: NumPy computes it from now on: %s", self.name, error)
+            self.backend = BackendKind.REFERENCE
+            self._sku = self._sku_of(self.backend)
+            return False
+        return True
 
     def _run_reference(self, checked: list) -> None:
         self._evaluate(self._arrays(checked))
@@ -456,6 +489,12 @@ class Plan:
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
         return self._kernels.geometry(layouts(self, checked))
+
+
+def _cpu():
+    from skuda.cpu import kernels  # a first call on a GPU does not wait for it
+
+    return kernels
 
 
 def _cuda_available() -> bool:

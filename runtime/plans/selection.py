@@ -62,6 +62,11 @@ def plan_for(
     return plan
 
 
+def forget() -> None:
+    """Drops the plans that are kept: the next calls select theirs anew."""
+    _PLANS.clear()
+
+
 def _in_key(value) -> tuple:
     """An attribute as a part of a key: of what is equal, numbers of several types and signed zeros differ."""
     return type(value), tuple(map(_in_key, value)) if isinstance(value, tuple) else told_apart(value)
@@ -88,7 +93,7 @@ def _select(
         **found.attributes,
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
-    backend = BackendKind.REFERENCE if first.device == CPU else BackendKind.CUDA
+    backend = plan_class.on_cpu(descriptor) if first.device == CPU else BackendKind.CUDA
     plan = plan_class.select(descriptor, preference=backend)
     if found.axes is None:
         return plan

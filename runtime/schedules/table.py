@@ -43,6 +43,9 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 GROUPS = Variant("groups", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
+CPU_ELEMENTWISE = Variant("cpu_elementwise", Layout.STRIDED)
+CPU_ROWS = Variant("cpu_rows", Layout.STRIDED)
+CPU_SCANS = Variant("cpu_scans", Layout.STRIDED)
 STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
 
 
@@ -373,7 +376,7 @@ def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
 
 def schedule_of(variant: Variant) -> Schedule:
     """The row of the table that a variant belongs to: that of its kernel and suffix, or that of its kernel."""
-    return SCHEDULES.get(f"{variant.kernel}{variant.suffix}") or SCHEDULES[variant.kernel]
+    return SCHEDULES.get(f"{variant.kernel}{variant.suffix}") or (SCHEDULES | ON_CPU)[variant.kernel]
 
 
 def entry(operation: Operation, types: Types, variant: Variant) -> str:
@@ -386,7 +389,8 @@ def entries(operation: Operation, types: Types, variant: Variant) -> tuple[str, 
     if variant is STAGES:
         return ()
     schedule = schedule_of(variant)
-    return tuple([SCHEDULES[name].entry(operation, types, variant) for name in (schedule.kernel, *schedule.then)])
+    rows = schedule, *[SCHEDULES[name] for name in schedule.then]
+    return tuple([row.entry(operation, types, variant) for row in rows])
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:
@@ -575,3 +579,13 @@ SCHEDULES = {
         ),
     )
 }  # fmt: skip
+
+# Those of the CPU, by kernel: headers of runtime/cpu.
+ON_CPU = {
+    row.kernel: row
+    for row in (
+        Schedule("cpu_elementwise", "any strides", "elementwise.h", "cpu", abi.STRIDED_ARGUMENTS),
+        Schedule("cpu_rows", "programs with reductions", "rows.h", "cpu", abi.ROW_ARGUMENTS),
+        Schedule("cpu_scans", "programs with scans", "scans.h", "cpu", abi.ROW_ARGUMENTS),
+    )
+}

@@ -416,7 +416,7 @@ def test_doctor_without_a_gpu(skuda_command, monkeypatch):
     monkeypatch.setattr(gpus, "find", lambda: gpus.Gpus((), None, None, "no NVIDIA driver"))
     status, out, _ = skuda_command("doctor")
     assert status == 0
-    assert "no GPU (no NVIDIA driver): plans run on the CPU reference" in out
+    assert "no GPU (no NVIDIA driver): plans run on the CPU" in out
     assert f"{len(registry.catalogs()[0].modules)} operations" in out
 
 

@@ -164,7 +164,7 @@ def test_the_command_prints_a_table_that_fits_60_columns(model, capsys, monkeypa
     assert command(model, "--device", "cpu", "--sentence", SENTENCES[0], "--sentence", SENTENCES[1]) == 0
     lines = capsys.readouterr().out.splitlines()
     first = " ".join(" ".join(lines[:2]).split())
-    assert first.startswith("model: 2 sentences, 17 tokens, 2 layers. Runs on: CPU reference (NumPy).")
+    assert first.startswith("model: 2 sentences, 17 tokens, 2 layers. Runs on: the CPU.")
     rows = {" ".join(line.split()[:2]): line.split()[2:] for line in lines}
     assert rows["per_token shape"] == ["dB", "%"] * 3
     assert rows["s8 error"] == "u8 error s4 error".split()

@@ -95,7 +95,7 @@ def test_the_command_writes_a_file_a_scheme_and_a_picture(tmp_path, capsys):
     assert command(*words) == 0
     first, second = tmp_path / "out.per_channel-s8.safetensors", tmp_path / "out.per_group-u4.safetensors"
     printed = capsys.readouterr().out
-    assert "CPU reference" in printed
+    assert "the CPU" in printed
     assert all(f"wrote {path}" in printed for path in (first, second, picture))
     assert leftovers(tmp_path, source, first, second, picture.parent) == []
     with Image.open(picture) as image:

@@ -24,6 +24,7 @@ from problems import ArrayLayout, Call, calls, is_alternative
 from values import POISON, UNTOUCHED, Case, Problem, cases, memory_of, view
 
 from skuda.arrays.views import view_of
+from skuda.cpu.source import called
 from skuda.launch import compiler, registry
 from skuda.launch.prepared import Launch
 from skuda.model.dtypes import DTYPES
@@ -48,8 +49,6 @@ _ARENA = 1 << 27  # bytes, of which few are touched
 _ZONE = 1 << 16  # bytes between operands
 _READ, _WRITE = 1, 2
 _BOUNDARY = 256  # bytes: every operand's memory starts on a multiple, as tests/problems.py has it
-# asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
-_ASKED = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
 # asm volatile("name [%0], %1, ...;" :: "r"(argument), ... : "memory"); or a loop that ends when it says so.
 _TOLD = re.compile(
     r'asm volatile\("(?:\{ \.reg \.pred \w+; \w+: )?([a-z][\w.:]*)[^"]*"(?:\s*"[^"]*")?\s*::(.*?):\s*"memory"\);',
@@ -286,8 +285,7 @@ def _hosted(text: str) -> str:
             f"{name}of_a_block& {name} = *static_cast<{name}of_a_block*>(shared_memory({name}position));"
         )
 
-    text = _ASKED.sub(lambda match: f"{match[2]} = {name_of(match[1])}({arguments_of(match[3])});", text)
-    text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", text)
+    text = _TOLD.sub(lambda match: f"{name_of(match[1])}({arguments_of(match[2])});", called(text))
     text = re.sub(r'asm volatile\("([a-z][\w.]*);"\);', lambda match: f"{name_of(match[1])}();", text)
     text = re.sub(r"AHEAD = \d+ << 20;", "AHEAD = 1 << 10;", text)
     dynamic = r"\1* const \2 = static_cast<\1*>(dynamic_shared_memory());"

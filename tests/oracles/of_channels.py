@@ -124,8 +124,8 @@ def _of_statistics(values: Sequence[int], mean: int, variance: int, eps: int, T:
 
 @oracle(over=("outer", "inner"))
 def batch_norm_training(input, running_mean, running_var, weight=None, bias=None, *, momentum, eps, T, W=""):
-    """(the output, the mean, the variance, each statistic moved by the momentum): the running mean to the mean as the sum
-    gives it, the running variance to the variance whose divisor is one less."""
+    """(the output, the mean, the variance, each statistic moved by the momentum): the running mean to the mean as the
+    sum gives it, the running variance to the variance whose divisor is one less."""
     form, values = compute_format(T), _joined(input)
     output = _weighted(rows.standardize(values, eps, element=T), _parameter(weight, W), _parameter(bias, W), form)
     mean = rows.middle(_points(values, T), form)

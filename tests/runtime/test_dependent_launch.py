@@ -11,6 +11,7 @@ import pytest
 
 from skuda.arrays.views import View, contiguous_strides
 from skuda.launch import compiler, dependent_launch, registry
+from skuda.model.sku import BackendKind
 from skuda.schedules.table import SCHEDULES
 
 
@@ -75,7 +76,7 @@ def test_a_launch_that_fails_says_so_and_gives_the_context_back(driver):
 def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
-    whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64))
+    whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64), None, BackendKind.REFERENCE)
     monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded: "dependent")
     kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
     monkeypatch.setattr(registry, "kernel", lambda *_: kernel)

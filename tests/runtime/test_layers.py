@@ -17,8 +17,8 @@ from skuda.arrays.libraries import FRAMEWORKS
 
 # From the lowest room to the highest; ARCHITECTURE.md says what is in each. Modules of the package itself are rooms.
 ROOMS = (
-    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "plans", "frameworks", "torch", "jax",
-    "onnx", "verification", "bench", "checkpoints", "demo", "__init__",
+    "errors", "names", "model", "arrays", "reference", "schedules", "launch", "cpu", "plans", "frameworks", "torch",
+    "jax", "onnx", "verification", "bench", "checkpoints", "demo", "__init__",
 )  # fmt: skip
 RUNTIME = Path(__file__).parents[2] / "runtime"
 CODEGEN = "skuda.codegen."  # no part of the runtime: reads formulas, of which functions of ONNX and of torch are made

@@ -162,7 +162,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
 def test_parts_join_to_the_sum_of_the_reference(kept, reduced, last):
     from skuda.generated import SumDescriptor, SumPlan
 
-    plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
+    plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)), preference=BackendKind.REFERENCE)
     x = np.random.default_rng(kept).normal(0, 1, (kept, reduced)).astype(np.float32)
     x = x if last == "reduced" else np.asfortranarray(x)
     addresses = np.arange(x.size).reshape(x.shape, order="C" if last == "reduced" else "F")
@@ -177,7 +177,7 @@ def test_rows_of_nothing_and_of_one_element_have_a_kernel():
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
     for rows in (0, 1):
-        whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(rows,), d=5))
+        whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(rows,), d=5), None, BackendKind.REFERENCE)
         plan = whole._kernels.plans[1]
         geometry = plan._geometry(
             [view_over(np.arange(np.prod(shape, dtype=int)).reshape(shape), np.dtype("f4")) for shape in plan.shapes]
@@ -197,7 +197,8 @@ def test_rows_of_nothing_and_of_one_element_have_a_kernel():
 def test_what_a_block_takes_along_rows(kept, reduced, grid, block, finishes):
     from skuda.generated import SumDescriptor, SumPlan
 
-    kernels = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))._kernels.split
+    plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)), preference=BackendKind.REFERENCE)
+    kernels = plan._kernels.split
     geometry = kernels._along_rows([], [], [], RowMode.WHOLE)
     assert (geometry.grid, geometry.block, geometry.finish is not None) == (grid, block, finishes)
 
@@ -207,7 +208,7 @@ def test_the_finishing_kernel_has_threads_for_all_parts():
 
     for kept in (1, 2, 31, 33, 4096):
         for reduced in (70_000, 1 << 20, 1 << 26, 1 << 31):
-            plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)))
+            plan = SumPlan.select(SumDescriptor(kept=(kept,), reduced=(reduced,)), preference=BackendKind.REFERENCE)
             kernels = plan._kernels.split
             for cut in (kernels._along, kernels._across):
                 geometry = kernels._launch(None, [], [], [], kept, cut, 0, 1, 1, cut.span)

@@ -1,0 +1,63 @@
+// Blocks of neighbours along an axis: how they come from memory, wherever their elements lie, and go there.
+#pragma once
+#include "lanes.cuh"
+
+constexpr int BLOCK = 256;  // elements that a pass takes at once: loops over them become vectors
+
+template <bool FEW> struct kept_bits { using type = i64; };
+template <> struct kept_bits<true> { using type = i32; };
+
+// What blocks hold of a value V that is stored as an element E: of an integer no more bits than it keeps, so that
+// vectors have more of them.
+template <typename E, typename V> struct kept { using type = V; };
+template <typename E> struct kept<E, i64> { using type = typename kept_bits<(storage<E>::bits <= 32)>::type; };
+template <typename E, typename V> using kept_t = typename kept<E, V>::type;
+
+// Where the elements of an operand lie along an axis. Of a packed operand offsets count nibbles, and `step` bytes from
+// one pair to the next.
+template <typename E> struct Line {
+  storage_t<E>* data;
+  i64 offset, step;
+
+  i64 at(i64 index) const {
+    if constexpr (storage<E>::bits < 8) return offset + (index >> 1) * 2 * step + (index & 1);
+    else return offset + index * step;
+  }
+};
+
+// Elements from `first` on as a formula takes them.
+template <typename E, typename V> inline void load_block(V* __restrict to, const Line<E>& line, i64 first, int count) {
+  if constexpr (IS_PLACE<E>) {
+    const i64 start = i64(u64(line.data) / sizeof(E)) + line.offset + first * line.step;
+    for (int i = 0; i < count; ++i) to[i] = V(start + i * line.step);
+  } else if constexpr (storage<E>::bits < 8) {
+    for (int i = 0; i < count; ++i) {
+      const i64 at = line.at(first + i);
+      to[i] = V(half_of<E>(line.data[at >> 1], at & 1));
+    }
+  } else if (line.step == 1) {
+    const storage_t<E>* const from = line.data + line.offset + first;
+    for (int i = 0; i < count; ++i) to[i] = V(widen(from[i]));
+  } else {
+    const storage_t<E>* const from = line.data + line.offset + first * line.step;
+    for (int i = 0; i < count; ++i) to[i] = V(widen(from[i * line.step]));
+  }
+}
+
+// Puts values in their places. Of a packed operand `first` is even, and a block ends with its line or is of whole
+// pairs: the nibble that pads an odd line becomes 0.
+template <typename E, typename V>
+inline void store_block(const V* __restrict values, const Line<E>& line, i64 first, int count) {
+  if constexpr (storage<E>::bits < 8) {
+    for (int i = 0; i < count; i += 2) {
+      const u32 low = half_code<E>(values[i]), high = i + 1 < count ? half_code<E>(values[i + 1]) : 0;
+      line.data[line.at(first + i) >> 1] = u8(low | high << 4);
+    }
+  } else if (line.step == 1) {
+    storage_t<E>* const to = line.data + line.offset + first;
+    for (int i = 0; i < count; ++i) to[i] = narrow_to<E>::from(values[i]);
+  } else {
+    storage_t<E>* const to = line.data + line.offset + first * line.step;
+    for (int i = 0; i < count; ++i) to[i * line.step] = narrow_to<E>::from(values[i]);
+  }
+}

@@ -1,0 +1,158 @@
+// What programs ask of CUDA, for a C++ compiler of the CPU: its functions by their names, and instructions of PTX as
+// functions with `_` for each dot. Nothing here branches on an element, so that loops over elements become vectors.
+#pragma once
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+
+#define __device__
+#define __global__
+#define __grid_constant__
+#define __noinline__ __attribute__((noinline))
+#define __launch_bounds__(...)
+#define __forceinline__ inline __attribute__((always_inline))
+
+struct uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+
+// The overloads for float of what C has for double alone.
+using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil,
+    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod,
+    std::hypot, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
+    std::tanh, std::trunc;
+inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
+inline double rsqrt(double x) { return 1 / std::sqrt(x); }
+template <typename T> inline T min(T a, T b) { return b < a ? b : a; }
+template <typename T> inline T max(T a, T b) { return a < b ? b : a; }
+
+template <typename To, typename From> inline To same_bits(From from) {
+  static_assert(sizeof(To) == sizeof(From));
+  To to;
+  memcpy(&to, &from, sizeof to);
+  return to;
+}
+inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
+inline float __int_as_float(int x) { return same_bits<float>(x); }
+inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
+inline int __float_as_int(float x) { return same_bits<int>(x); }
+inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
+inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
+
+inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
+// -fused(a, b, c): gcc takes the negative of a sum for a sum of negatives, which has another sign where it is 0.
+inline float negative_fused(float a, float b, float c) {
+  return __uint_as_float(__float_as_uint(__builtin_fmaf(a, b, c)) ^ 0x80000000u);
+}
+inline double negative_fused(double a, double b, double c) {
+  return same_bits<double>(same_bits<unsigned long long>(__builtin_fma(a, b, c)) ^ 1ull << 63);
+}
+// Rounded down: one before the nearest where that is above. The product is exact in double, and so is what its sum
+// loses.
+inline float __fmaf_rd(float a, float b, float c) {
+  const double product = double(a) * double(b), x = c, sum = product + x;
+  const double of_x = sum - product, lost = (product - (sum - of_x)) + (x - of_x);
+  const float near = float(sum);
+  const bool above = (double(near) > sum) | ((double(near) == sum) & (lost < 0));
+  const int bits = __float_as_int(near);
+  return __int_as_float(above ? (near > 0 ? bits - 1 : near < 0 ? bits + 1 : int(0x80000001u)) : bits);
+}
+__attribute__((noinline)) inline double __fma_rd(double a, double b, double c) {
+  volatile double x = a, y = b, z = c;  // none is known before the direction is set
+  fesetround(FE_DOWNWARD);
+  const volatile double found = std::fma(double(x), double(y), double(z));
+  fesetround(FE_TONEAREST);
+  return found;
+}
+inline float __fdiv_rn(float a, float b) { return a / b; }
+inline double __ddiv_rn(double a, double b) { return a / b; }
+inline double __drcp_rn(double a) { return 1 / a; }
+// By a function for each rounding: gcc 12 takes int(rint(x)) made a float again for rint(x), which may be -0.
+inline int __float2int_rn(float x) {
+  const float cut = x < 2147483520.f ? (x > -2147483648.f ? x : -2147483648.f) : 2147483520.f;  // NaN: the largest
+  const int found = __builtin_irintf(cut), large = x >= 2147483648.f ? INT32_MAX : found;
+  return x != x ? 0 : large;
+}
+inline int __double2int_rn(double x) {
+  const double cut = x < 2147483647. ? (x > -2147483648. ? x : -2147483648.) : 2147483647.;
+  const int found = __builtin_irint(cut);
+  return x != x ? 0 : found;
+}
+inline long long __float2ll_rn(float x) { return __builtin_llrintf(x); }
+inline long long __double2ll_rn(double x) { return __builtin_llrint(x); }
+inline float __double2float_rz(double x) {
+  const float near = float(x);
+  const bool above = std::fabs(double(near)) > std::fabs(x) && std::fabs(x) <= 1.7976931348623157e308;
+  return same_bits<float>(same_bits<unsigned>(near) - unsigned(above));
+}
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
+  return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));
+}
+inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
+  return unsigned(((unsigned long long)high << 32 | low) << (n & 31) >> 32);
+}
+inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
+inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+  return (unsigned long long)((unsigned __int128)a * b >> 64);
+}
+
+// ---- PTX ----
+
+// NaN if either is; +0 is above -0. One condition a step: compilers make no vectors of several where one is the same
+// for all elements.
+constexpr unsigned CANONICAL = 0x7fffffffu;
+inline float max_NaN_f32(float a, float b) {
+  const unsigned x = __float_as_uint(a), y = __float_as_uint(b);
+  unsigned found = a > b ? x : y;
+  found = a == b ? x & y : found;
+  found = a != a ? CANONICAL : found;
+  return __uint_as_float(b != b ? CANONICAL : found);
+}
+inline float min_NaN_f32(float a, float b) {
+  const unsigned x = __float_as_uint(a), y = __float_as_uint(b);
+  unsigned found = a < b ? x : y;
+  found = a == b ? x | y : found;
+  found = a != a ? CANONICAL : found;
+  return __uint_as_float(b != b ? CANONICAL : found);
+}
+inline float cvt_f32_f16(unsigned short bits) {
+#if defined(__FLT16_MAX__)
+  return float(same_bits<_Float16>(bits));
+#else
+  const unsigned size = bits & 0x7fffu, sign = (bits & 0x8000u) << 16;
+  const float small = float(size) * 0x1p-24f;
+  const unsigned large = (size << 13) + (size >= 0x7c00u ? 0x70000000u : 0x38000000u);
+  return __uint_as_float((size < 0x400u ? __float_as_uint(small) : large) | sign);
+#endif
+}
+inline unsigned short cvt_rn_f16_f32(float x) {
+  const unsigned bits = __float_as_uint(x), size = bits & 0x7fffffffu, sign = bits >> 16 & 0x8000u;
+  const unsigned normal = (size + 0xfffu + (size >> 13 & 1) - 0x38000000u) >> 13;
+  const float sum = __uint_as_float(size) + 0.5f;  // its last place is that of subnormal f16
+  const unsigned subnormal = __float_as_uint(sum) - 0x3f000000u;
+  const unsigned found = size < 0x38800000u ? subnormal : size >= 0x47800000u ? 0x7c00u : normal;
+  return (unsigned short)(x != x ? 0x7fffu : found | sign);
+}
+inline unsigned short cvt_rn_bf16_f32(float x) {
+  const unsigned bits = __float_as_uint(x);
+  return (unsigned short)(x != x ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
+}
+inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
+
+// What headers name and no program of the CPU reaches.
+struct Dim { int x; };
+extern Dim threadIdx, blockIdx, blockDim, gridDim;
+void __syncwarp();
+unsigned max_NaN_f16x2(unsigned, unsigned);
+unsigned min_NaN_f16x2(unsigned, unsigned);
+unsigned max_NaN_bf16x2(unsigned, unsigned);
+unsigned min_NaN_bf16x2(unsigned, unsigned);
+template <typename T> T __shfl_xor_sync(unsigned, T value, int);
+template <typename T> T __reduce_max_sync(unsigned, T value);
+template <typename T> T __reduce_min_sync(unsigned, T value);
+
+#define index device_index  // POSIX has a function of that name

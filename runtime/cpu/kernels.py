@@ -1,0 +1,116 @@
+"""How a call runs on the CPU: which schedule, with which arguments, by which threads."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from skuda.arrays.views import View
+from skuda.cpu import library
+from skuda.errors import Unsupported
+from skuda.model.operation import Operation
+from skuda.schedules import abi, strided
+from skuda.schedules.axes import index_space
+from skuda.schedules.elementwise import ElementwiseKernels
+from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, outer_of
+from skuda.schedules.row_reduction import RowKernels
+from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS, strided_lanes
+
+if TYPE_CHECKING:
+    from skuda.plans.plan import Plan
+
+PIECE = 1 << 14  # elements of a line that are a unit of work: elementwise.h
+ALONE = 1 << 16  # elements that one thread takes
+SHARES = 4  # of a thread, so that all end together
+
+
+class CpuElementwise(ElementwiseKernels):
+    """Lines of the last axis, in pieces."""
+
+    def geometry(self, layouts: Layouts) -> Geometry:
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        axes = index_space(self.operation, self.sizes, operands, [layouts.strides[i] for i in arrays], self.packed)
+        found = strided.strided(self, arrays, axes)
+        units, _, last = found.head[:3]
+        lines = units // -(-last // strided_lanes(self.operation, self.types))
+        return found.but(variant=CPU_ELEMENTWISE, grid=lines * -(-last // PIECE))
+
+
+class CpuRows(RowKernels):
+    """Rows, each by one thread."""
+
+    def __init__(self, operation, types, sizes):
+        super().__init__(operation, types, sizes)
+        self.split, self.workspace = None, 0
+
+    def geometry(self, layouts: Layouts) -> Geometry:
+        if self.packed and (reason := self.bytes_shared()):
+            raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
+        count = prod([axis.extent for axis in rows.axes])
+        blocks = abi.AXES if rows.blocks is None else abi.AXES - len(rows.axes) + rows.blocks
+        outer = outer_of([axis.extent for axis in rows.axes])
+        head = abi.ROW_SPACE.pack(
+            rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
+        )
+        variant = CPU_SCANS if self.operation.analysis.scans else CPU_ROWS
+        return Geometry(variant, count, head, self.strides_of(operands, arrays, rows))
+
+
+def kernels_of(operation: Operation, types, sizes) -> KernelGeometry:
+    """What says how a call is launched on the CPU."""
+    return (CpuRows if operation.analysis.over else CpuElementwise)(operation, types, sizes)
+
+
+def run(plan: Plan, checked: Sequence[View | int | float]) -> None:
+    """Computes a plan's outputs.
+
+    Raises:
+        CompileError: the compiler refused a kernel; nothing is written then.
+    """
+    launch = plan.launch_for(checked)
+    scratch = np.empty(launch.workspace, np.uint8)
+    steps = []
+    for each, filled in launch.launches(checked, scratch.ctypes.data):
+        function = library.kernel(*each.source, each.entries[0])
+        steps.append((function, each.slots.pack(filled)[0], each.grid))
+    elements = max([prod(shape) for shape in plan.shapes])
+    for function, memory, units in steps:
+        _share(function, ctypes.addressof(memory), units, elements)
+
+
+def _share(function: library.Kernel, arguments: int, units: int, elements: int) -> None:
+    """Some units of work, by one thread or by all."""
+    shares = min(units, threads() * SHARES) if elements >= ALONE else 1
+    if shares <= 1:
+        function(arguments, 0, units)
+        return
+    ends = [units * share // shares for share in range(shares + 1)]
+    for done in [_pool().submit(function, arguments, *each) for each in zip(ends, ends[1:])]:
+        done.result()
+
+
+@cache
+def threads() -> int:
+    """How many CPUs the process may use."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    return len(affinity(0)) if affinity else os.cpu_count() or 1
+
+
+@cache
+def _pool() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads(), "skuda")
+
+
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)

@@ -1,0 +1,67 @@
+"""Programs as C++ for the CPU.
+
+A program is the struct that `skuda generate` writes for CUDA. Here it gets other schedules: the headers of this
+folder in place of those of `runtime/cuda`, of which the arithmetic stays. What that asks of CUDA is in `device.h`:
+functions by their names, and instructions of PTX as calls.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from pathlib import Path
+
+from skuda.launch import compiler
+from skuda.schedules.table import ON_CPU, SCHEDULES
+
+_FOLDER = Path(__file__).parent
+_INCLUDE = re.compile(r'#include "(\w+\.(?:cuh|h))"')
+# asm("name %0, %1, ...;" : "=f"(result) : "f"(argument), ...);
+_INSTRUCTION = re.compile(r'asm\("([a-z][\w.:]*) %0[^"]*"\s*:\s*"=\w"\((.*?)\)\s*:\s*(.*?)\);', re.DOTALL)
+_ARGUMENT = re.compile(r'"\w"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)')
+# What a source includes for the schedules of a GPU.
+_OF_SCHEDULES = {row.header for row in SCHEDULES.values()} | {"elementwise.cuh", "scan.cuh"}
+
+
+def text_of(source: str, entry: str) -> str:
+    """C++ with one function, `kernel(arguments, begin, end)`: some units of an entry's work.
+
+    Args:
+        source: of a program, as the catalog has it.
+        entry: a schedule of the CPU with its program, as in `cpu_rows<softmax_program<f32>>`.
+    """
+    header = ON_CPU[entry.partition("<")[0]].header
+    seen = _OF_SCHEDULES - {"strided.cuh"}
+    whole = _inlined(f'#include "device.h"\n#include "{header}"\n{source}', set(seen))
+    return (
+        f"{called(whole).replace('-fused(', 'negative_fused(')}\n"
+        f'extern "C" void kernel(const void* arguments, long long begin, long long end) {{\n'
+        f"  {entry}(arguments, begin, end);\n}}\n"
+    )
+
+
+def called(text: str) -> str:
+    """A text in which instructions of PTX that give one value are calls of functions, with `_` for each dot."""
+
+    def call(match: re.Match) -> str:
+        arguments = ", ".join(_ARGUMENT.findall(match[3]))
+        return f"{match[2]} = {re.sub('[.:]', '_', match[1])}({arguments});"
+
+    return _INSTRUCTION.sub(call, text)
+
+
+def _inlined(text: str, seen: set[str]) -> str:
+    """A text with the headers that it includes, each once."""
+
+    def header(match: re.Match) -> str:
+        if match[1] in seen:
+            return ""
+        seen.add(match[1])
+        return _inlined(_header(match[1]), seen)
+
+    return _INCLUDE.sub(header, text.replace("#pragma once", ""))
+
+
+@cache
+def _header(name: str) -> str:
+    return (_FOLDER / name).read_text(encoding="utf-8") if name.endswith(".h") else compiler.headers()[name]

@@ -1,0 +1,199 @@
+"""Kernels of the CPU give the reference's bits: for every operation, in the ways that operands of GPU kernels lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skuda
+from cpu.runs import faults
+from skuda.cpu import kernels, library
+from skuda.errors import Unsupported
+from skuda.launch import registry
+from skuda.model.sku import BackendKind
+from skuda.plans import plan, selection
+
+SKUS = [sku for sku in registry.skus() if sku.backend is BackendKind.CPU]
+
+
+def one_each() -> list[str]:
+    """Of each function a kernel: the first has its first element types, the next one its next."""
+    members: dict[str, list[str]] = {}
+    for sku in SKUS:
+        members.setdefault(registry.entry_of(sku).operation.function, []).append(sku.symbol)
+    return [symbols[7 * index % len(symbols)] for index, symbols in enumerate(members.values())]
+
+
+@pytest.mark.turns(48)
+@pytest.mark.parametrize("symbol", one_each())
+def test_bytes(symbol):
+    assert list(faults(registry.sku_of_symbol(symbol))) == []
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """Plans that calls select anew, in this test and after it."""
+    selection.forget()
+    made = []
+    select = plan.Plan.__init__
+
+    def noted(self, *args):
+        select(self, *args)
+        made.append(self)
+
+    monkeypatch.setattr(plan.Plan, "__init__", noted)
+    yield made
+    selection.forget()
+
+
+def both(monkeypatch, call):
+    """What a call gives by a kernel of the CPU, and by the reference."""
+    found = call()
+    monkeypatch.setattr(plan, "LEAST_ON_CPU", 1 << 62)
+    selection.forget()
+    return found, call()
+
+
+def rows(*shape: int) -> np.ndarray:
+    return np.random.default_rng(7).standard_normal(shape).astype(np.float32)
+
+
+def test_large_calls_take_it_and_small_ones_do_not(calls, monkeypatch):
+    large, small = rows(300, 500), rows(30, 50)
+    found, expected = both(monkeypatch, lambda: skuda.softmax(large))
+    assert [each.backend for each in calls] == [BackendKind.CPU, BackendKind.REFERENCE]
+    assert calls[0].sku.symbol == "softmax_f32__cpu" and calls[0].workspace_size == 0
+    assert found.tobytes() == expected.tobytes()
+    monkeypatch.undo()
+    calls.clear()
+    skuda.softmax(small)
+    assert all(each.backend is BackendKind.REFERENCE for each in calls)
+
+
+def test_threads_share_what_is_much(monkeypatch):
+    monkeypatch.setattr(kernels, "threads", lambda: 3)
+    kernels._pool.cache_clear()
+    x = rows(1000, 131)
+    try:
+        found, expected = both(monkeypatch, lambda: skuda.layer_norm(x, x[0], x[1]))
+    finally:
+        kernels._pool.cache_clear()
+        selection.forget()
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_a_call_of_several_kernels(calls, monkeypatch):
+    x = rows(600, 256)
+    found, expected = both(monkeypatch, lambda: skuda.rms_norm_backward(x, x, x[0]))
+    assert BackendKind.CPU in {each.backend for each in calls}
+    assert all(one.tobytes() == other.tobytes() for one, other in zip(found, expected, strict=True))
+
+
+def test_views_and_outputs_of_the_caller(monkeypatch):
+    x = rows(400, 800)[::2, ::-3].T
+    out = np.empty((x.shape[1], x.shape[0]), np.float32).T
+    selection.forget()
+    found, expected = both(monkeypatch, lambda: skuda.gelu(x, out=out).copy())
+    selection.forget()
+    assert found.tobytes() == expected.tobytes()
+
+
+def test_elements_at_odd_addresses(calls):
+    memory = np.zeros(4 * (1 << 17) + 1, np.uint8)
+    x = memory[1:].view(np.float32)
+    assert (skuda.relu(x) == 0).all() and calls[0].backend is BackendKind.CPU
+
+
+def test_a_child_of_fork_has_threads_of_its_own():
+    import os
+
+    x = rows(512, 512)
+    expected = skuda.exp(x)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if skuda.exp(x).tobytes() == expected.tobytes() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# ---- compilers and libraries ----
+
+
+@pytest.fixture
+def anew(monkeypatch, tmp_path):
+    """No library is known, and none is kept."""
+    monkeypatch.setenv("SKUDA_CACHE_DIR", str(tmp_path / "cache"))
+    for known in (library.kernel, library.compiler):
+        known.cache_clear()
+    selection.forget()
+    yield tmp_path / "cache"
+    for known in (library.kernel, library.compiler):
+        known.cache_clear()
+    selection.forget()
+
+
+def test_without_a_compiler_the_reference_serves(anew, calls, monkeypatch):
+    monkeypatch.setenv("CXX", "")
+    assert library.compiler() is None
+    assert skuda.relu(rows(512, 512)).min() == 0
+    assert calls[0].backend is BackendKind.REFERENCE
+    descriptor = skuda.ReluDescriptor(shape=(4,))
+    with pytest.raises(Unsupported, match="^ReluPlan: kernels on the CPU need a C\\+\\+ compiler"):
+        skuda.ReluPlan.select(descriptor, preference=BackendKind.CPU)
+
+
+def test_a_compiler_that_refuses_is_told_of_once(anew, calls, monkeypatch, caplog):
+    monkeypatch.setattr(library, "OPTIONS", ("--no-such-option",))
+    x = rows(512, 512)
+    for _ in range(2):
+        assert skuda.relu(x).min() == 0
+    assert calls[0].backend is BackendKind.REFERENCE and calls[0].sku.backend is BackendKind.REFERENCE
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["ReluPlan"]
+    assert list(anew.iterdir()) == []
+
+
+def test_a_library_is_kept_and_believed_only_whole(anew, monkeypatch):
+    x = rows(512, 512)
+    skuda.relu(x)
+    (kept,) = anew.iterdir()
+    assert kept.suffix == ".so"
+    compiled = []
+    monkeypatch.setattr(library, "_compile", lambda *args, inner=library._compile: compiled.append(inner(*args)))
+    library.kernel.cache_clear()
+    skuda.relu(x)
+    assert compiled == []
+    whole = kept.read_bytes()
+    kept.unlink()
+    kept.write_bytes(whole[:100] + b"?" + whole[101:])
+    library.kernel.cache_clear()
+    assert skuda.relu(x).min() == 0
+    assert len(compiled) == 1 and kept.read_bytes()[100:101] != b"?"
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_long_scans(calls, monkeypatch, reverse):
+    x = rows(3, 70_003)
+    call = skuda.cumsum_reverse if reverse else skuda.cumsum
+    found, expected = both(monkeypatch, lambda: call(x))
+    assert calls[0].backend is BackendKind.CPU and found.tobytes() == expected.tobytes()
+
+
+def test_zeros_keep_their_signs(monkeypatch):
+    """Compilers take the negative of a sum for a sum of negatives, and a float of a rounded integer for the float."""
+    x = rows(3, 70_003)
+    x[:, ::5], x[:, 1::5] = 0.0, -0.0
+    for call in (skuda.l2_normalize, lambda x: skuda.fake_quantize_per_tensor(x * 0.01, 0.05)):
+        selection.forget()
+        with monkeypatch.context() as patch:
+            found, expected = both(patch, lambda call=call: call(x))
+        assert found.tobytes() == expected.tobytes()
+    selection.forget()
+
+
+@pytest.mark.parametrize("shape", [(700, 255), (1 << 17, 1)])
+def test_two_elements_to_a_byte(monkeypatch, shape):
+    """The one that pads an odd line is 0."""
+    x = rows(*shape)
+    selection.forget()
+    found, expected = both(monkeypatch, lambda: skuda.quantize_per_tensor(x, 0.02, dtype="s4"))
+    selection.forget()
+    assert found.tobytes() == expected.tobytes()

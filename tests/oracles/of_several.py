@@ -376,3 +376,22 @@ def cast_saturate(input, *, U):
 @oracle
 def cast_wrap(input, *, U):
     return wrapped(input, U)
+
+
+@oracle
+def fma(a, b, c, *, T):
+    """Exactly, then rounded to the compute type."""
+    x, y, z = _values(T, a, b, c)
+    if "nan" in (x.kind, y.kind, z.kind) or "inf" in (x.kind, y.kind) or x.zero or y.zero or z.kind == "inf":
+        if "inf" not in (x.kind, y.kind) and z.kind == "inf":
+            return _stored(z, T) if "nan" not in (x.kind, y.kind) else _stored(NAN, T)
+        form = compute_format(T)
+        return _stored(floats.add(floats.multiply(x, y, form), z, form), T)
+    total = x.signed * y.signed + z.signed
+    return _stored(floats.rounded(Value("finite", total < 0, abs(total)), compute_format(T)), T)
+
+
+@oracle
+def fma_backward(d_output, a, b, *, T):
+    form, (g, x, y) = compute_format(T), _values(T, d_output, a, b)
+    return _stored(floats.multiply(g, y, form), T), _stored(floats.multiply(g, x, form), T), _stored(g, T)

@@ -52,6 +52,7 @@ EXCEPTIONS = {
     "group_norm": (3, "the sum of d_output * input, and that of input * input"),
     "batch_norm": (3, "the sum of d_output * input, and that of d_output"),
     "batch_norm_training": (3, "the sum of d_output * input, and that of input * input"),
+    "cross_entropy": (3, "the mean of weights, and d_output times weights of both signs"),
     "var": (2, "the sum of inputs of both signs"),
     "l2_normalize": (3, "the sum of d_output * input, and that of input * input"),
     "norm2": (3, "d_output / output, of which a zero is a multiple"),

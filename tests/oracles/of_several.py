@@ -364,7 +364,12 @@ def cast_to_booleans(input, *, T):
 
 @oracle
 def cast_from_booleans(input, *, T):
-    return _stored(integer(input, FORMATS[T]), T) if T in FORMATS else input
+    return _stored(integer(input, FORMATS[T]), T)
+
+
+@oracle
+def cast_booleans_to_integers(input):
+    return int(input)
 
 
 @oracle

@@ -129,6 +129,7 @@ OTHER_FORMS = {
     **dict.fromkeys(("rsqrt", "atan", "softplus", "softsign", "hardswish", "softshrink"), OVERFLOWS),
     **dict.fromkeys(("div", "fmod", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "geglu_tanh"), OVERFLOWS),
     **dict.fromkeys(("instance_norm", "group_norm"), "sums along a channel of a sample come first"),
+    "gumbel_softmax": "the declared gradient is that of the softmax, also where the output is hard",
     "batch_norm_training": "the declared gradient reads the statistics, and takes none of theirs",
     "xlogy": "the declared gradient is 0 where the first is 0 and the logarithm infinite, as torch's",
 }

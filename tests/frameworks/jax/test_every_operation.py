@@ -165,4 +165,12 @@ def test_vmap_gives_what_a_loop_gives(plan):
         each = [drawn.run({name: array[..., entry] for name, array in stacked.items()}) for entry in range(SIZE)]
         for position, output in enumerate(outputs):
             wanted = expected([np.stack([entry[position] for entry in each])])[0]
-            assert same_bits(output, wanted), (batched, position)
+            assert same_bits(of_one_nan(output), of_one_nan(wanted)), (batched, position)
+
+
+def of_one_nan(array) -> np.ndarray:
+    """The elements with the same bits for each NaN: on a CPU, XLA joins arrays of bf16 by way of f32."""
+    array = np.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return array
+    return np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array)

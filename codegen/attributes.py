@@ -19,6 +19,7 @@ _ATTRIBUTE = re.compile(
     r"(?:=\s*(?P<default>.+?)\s*)?"
 )
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+INFINITIES = ("inf", "-inf")  # what no bound is, as the default of a real
 BOOL_WORD = "bool"  # the type of an attribute that is true or false
 REDUCTION = "reduction"  # the type of an attribute that chooses how outputs are reduced
 REDUCERS = ("mean", "sum")  # those of its words that reduce
@@ -118,9 +119,13 @@ class Attributes(TypeLetters):
         value: int | float | str | None = None
         if default is not None:
             at = text.at(match.start("default"), len(default))
-            limits = {f"lowest({kind})": "lowest", f"highest({kind})": "highest"}
-            if of_codes and default in limits:
-                value = limits[default]
+            # C follows T alone, so its limits are those of T.
+            letter = kind if of_codes or kind == "i32" else "T" if real and self.of_floats("T") else None
+            limits = [f"lowest({letter})", f"highest({letter})"] if letter is not None else []
+            if default in limits:
+                value = default
+            elif kind == COMPUTE and default in INFINITIES:
+                value = float(default)
             elif kind == "axes" and default == ALL:
                 value = ALL
             elif kind == BOOL_WORD:
@@ -128,8 +133,8 @@ class Attributes(TypeLetters):
                 if default not in ("true", "false"):
                     self.error(at, f"`{default}` is not a default for `{kind}`", "use true or false")
             elif not NUMBER.fullmatch(default) or len(default) > 40:
-                choices = f"a number, {' or '.join(limits)}" if of_codes else "a number"
-                choices += f" or `{ALL}`" if kind == "axes" else ""
+                words = [*(INFINITIES if kind == COMPUTE else ()), *limits, *([f"`{ALL}`"] if kind == "axes" else [])]
+                choices = ", ".join(["a number", *words[:-1]]) + "".join(f" or {word}" for word in words[-1:])
                 self.error(at, f"`{default}` is not a default for `{kind}`", f"use {choices}")
             elif real:
                 value = float(default)

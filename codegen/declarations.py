@@ -19,7 +19,7 @@ from skuda.model.operation import COMPUTE, Attribute, Dim, Operand
 
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
 _INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
-_DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?")
+_DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?|[1-9][0-9]{0,8}")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 
 
@@ -192,7 +192,7 @@ class Declarations(Attributes):
             word = part.strip()
             if not _DIM.fullmatch(word):
                 at = text.at(start + len(part) - len(part.lstrip()), max(len(word), 1))
-                self.error(at, f"`{word}` is not a dimension", "use `d`, `*name` or `d/block`")
+                self.error(at, f"`{word}` is not a dimension", "use `d`, `*name`, `d/block`, or a size such as `4`")
                 return None
             if iskeyword(Dim.of(word).name):
                 at = text.at(start + len(part) - len(part.lstrip()), len(word))
@@ -201,7 +201,9 @@ class Declarations(Attributes):
             dims.append(Dim.of(word))
             start += len(part) + 1
         if len({dim.name for dim in dims}) != len(dims):
-            self.error(text.place, f"`{name.value}` has a dimension twice")
+            numbers = any(dim.size is not None for dim in dims)
+            help = "two sizes that are the same number are one dimension; give one a name" if numbers else None
+            self.error(text.place, f"`{name.value}` has a dimension twice", help)
             return None
         if sum(dim.many for dim in dims) > 2:
             self.error(
@@ -290,7 +292,9 @@ class Declarations(Attributes):
         for name, element in named.items() if self.mixed else ():
             if element != "T" and all(DTYPES[word].kind == "float" for word in self.words(element)):
                 message = f"`{name}` is of type {element}, a float, where C may be an integer or boolean, as T is"
-                self.error(self.places.get(name, self.place), message, "declare it as `T`, or as integers")
+                attribute = self.meanings.get(name) == "an attribute"
+                help = "make it an input of one value, `T[]`, or an `i32`" if attribute else None
+                self.error(self.places.get(name, self.place), message, help or "declare it as `T`, or as integers")
 
     def values(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...]) -> dict[str, Node]:
         """The names that a formula may use, typed."""

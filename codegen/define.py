@@ -143,12 +143,7 @@ class DefinedFunction:
         signature = self._described.signature
         for attribute in self._described.operation.attributes:
             if attribute.default is not None and not attribute.names_axes:
-                default = (
-                    f"{attribute.default}({attribute.type})"
-                    if isinstance(attribute.default, str)
-                    else attribute.default
-                )
-                signature = re.sub(rf"\b{attribute.name}=None", f"{attribute.name}={default}", signature)
+                signature = re.sub(rf"\b{attribute.name}=None", f"{attribute.name}={attribute.default}", signature)
         return f"{self.__name__}({signature})"
 
     def __repr__(self):

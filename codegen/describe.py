@@ -286,8 +286,13 @@ def _operand_meaning(operand: Operand, operation: Operation) -> str:
     meaning = "array, any strides"
     own = {dim.name for dim in operand.dims}
     lacks = [dim.name in own for dim in operation.space].count(False)
+    together = [operation.inputs[index].name for index in operation.broadcast]
     if operand.scalar:
         meaning = "one value: a number, or an array of one element (read on the device, no synchronisation)"
+    elif operand.name in together:
+        others = " and ".join(name for name in together if name != operand.name)
+        number = "a boolean" if operand.element == "bool" else "a number"
+        meaning += f", or {number}; broadcasts with {others}"
     elif lacks and (operation.axis is not None or any(not dim.many for dim in operation.space)):
         meaning += "; may have the axes that it lacks, with one element each"
     if operand.name in operation.numbers:

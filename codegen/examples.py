@@ -44,7 +44,7 @@ def _given(operation: Operation) -> list[Operand]:
 def small_sizes(operation: Operation) -> dict[str, int | tuple[int, ...]]:
     """An extent of each dimension and each block. An axis that the call has to name is the last one."""
     axis = operation.axis
-    sizes = {dim.name: _OUTER if dim.many else _LENGTH for dim in operation.dims}
+    sizes = operation.fixed | {dim.name: _OUTER if dim.many else _LENGTH for dim in operation.dims}
     sizes |= {attribute.name: _BLOCK for attribute in operation.attributes if attribute.type == "size"}
     many = [dim.name for dim in operation.space if dim.many]
     if axis is not None and axis.type == "axes":

@@ -49,7 +49,7 @@ class ReductionReader(Checks):
 
     def dimensions(self, node: ast.Tuple | ast.List, depth: int) -> Node:
         """`(n, d)`: several dimensions at once, whatever the order in which they are named."""
-        each = self.all(node.elts, depth)
+        each = [self.as_dimension(value) for value in self.all(node.elts, depth)]
         names = set().union(*(value.dims for value in each))
         for at, value in zip(node.elts, each, strict=True):
             if value.kind != DIM or not value.dims:
@@ -119,6 +119,7 @@ class ReductionReader(Checks):
         """What is reduced or scanned, and the dimensions that it is over."""
         self.wraps = self.asked and reduction.of_lowest_bits
         value, dim = self.all((node.args[0], over), depth, several=True)
+        dim = self.as_dimension(dim)
         self.want_dimension(over, dim, value, keyword)
         self.check_c(name, node, value.kind)
         kinds = (REAL,) if name == MEAN else reduction.kinds
@@ -137,7 +138,7 @@ class ReductionReader(Checks):
             raise self.refuse(node, f"`{COUNT}` takes `over=` alone", help)
         self.check_c(COUNT, node)
         self.check_over(over[0])
-        (dim,) = self.all(over, depth, several=True)
+        dim = self.as_dimension(*self.all(over, depth, several=True))
         self.want_dimension(over[0], dim, None)
         return Node(COUNT, (), REAL, text=dim.text, place=self.place(node))
 
@@ -152,7 +153,7 @@ class ReductionReader(Checks):
             self.check_hidden(of)
             help = suggestion(of.id, dims, f"dimensions: {', '.join(dims)}")
             raise self.refuse(of, f"no operand has the dimension `{of.id}`", help)
-        (dim,) = self.all((of,), depth, several=True)
+        dim = self.as_dimension(*self.all((of,), depth, several=True))
         if dim.kind != DIM or not dim.dims:
             help = f"an index is along a dimension: {', '.join(dims)}" if dims else None
             if isinstance(of, ast.Name) and of.id in dim.dims:
@@ -174,6 +175,12 @@ class ReductionReader(Checks):
             return None
         text = ", ".join(name for name in self.scope.dims if name in names)
         return replace(left, args=(left.args[0], replace(right, text=text)))
+
+    def as_dimension(self, value: Node) -> Node:
+        """A number that stands where a dimension does, as the dimension of that size; anything else as it is."""
+        if value.op != "number" or value.kind != INT or value.text not in self.scope.dims:
+            return value
+        return Node("name", (), DIM, frozenset({value.text}), text=value.text, place=value.place)
 
     def want_dimension(self, over: ast.expr, dim: Node, reduced: Node | None, keyword: str = "over=") -> None:
         if dim.kind == DIM and dim.dims:

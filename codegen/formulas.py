@@ -133,8 +133,9 @@ class Formulas(Declarations):
             operand = self.operand(name, text, match)
             dims = operand.dims if operand is not None else ()
             if section == "outputs" and operand is not None:
-                counted = {dim.name: dim for dim in dims if dim.name not in self.dims and _counts_along(dim, tail)}
-                self.dims |= counted  # which a call says the length of
+                own = [dim for dim in dims if dim.name not in self.dims]
+                counted = {dim.name: dim for dim in own if dim.size is not None or _counts_along(dim, tail)}
+                self.dims |= counted  # which the row or a call says the length of
                 values |= {name: Node("name", (), DIM, frozenset({name}), text=name) for name in counted}
             unknown = [dim for dim in dims if dim.name not in self.dims]
             for dim in unknown if all_inputs else ():

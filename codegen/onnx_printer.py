@@ -28,6 +28,7 @@ from skuda.errors import Unsupported
 from skuda.frameworks.placing import Placing
 from skuda.model.dtypes import DTYPES, DType
 from skuda.model.operation import COMPUTE, Operand
+from skuda.model.shapes import broadcast_shape, same_shape
 
 _SIGNS = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "<": "Less", "<=": "LessOrEqual", ">": "Greater"}
 _SIGNS |= {">=": "GreaterOrEqual", "==": "Equal", "and": "And", "or": "Or", "not": "Not", "neg": "Neg"}
@@ -90,6 +91,7 @@ class Printer:
         shape = placing.shape
         self.said = self.whole(shape) if isinstance(shape, (tuple, list)) else shape
         self._loaded = {operand.name: self.load(operand) for operand in self.operation.inputs}
+        self._loaded |= self._broadcast()
         self.intrinsics, self.reductions = Intrinsics(self, self._loaded), Reductions(self)
         self.operators = Operators(self)
 
@@ -149,6 +151,17 @@ class Printer:
             value = self.emit("Transpose", value, perm=[own.index(axis) for axis in order])
         missing = [axis for axis in range(self.placing.rank) if axis not in own]
         return self.emit("Unsqueeze", value, self.whole(missing))
+
+    def _broadcast(self) -> dict[str, Any]:
+        """The operands that broadcast and have several shapes, in one shape."""
+        found, given = {}, self.placing.given
+        for name, shape in given.items():
+            for other, wanted in given.items():
+                whole = broadcast_shape([shape, wanted])
+                if not same_shape(whole, shape):
+                    expanded, shape = found.get(name, self._loaded[name]), whole
+                    found[name] = self.emit("Expand", expanded, self.emit("Shape", self._loaded[other]))
+        return found
 
     def unpacked(self, value: Any, word: str, rank: int) -> Any:
         """Codes of 4 bits, two to a byte, as integers; element 2i is in the low nibble."""
@@ -235,6 +248,8 @@ class Printer:
             return self.said
         shapes = [self.emit("Shape", self._loaded[o.name]) for o in self.operation.inputs if not o.scalar
                   and not any(dim.block for dim in o.dims)]  # fmt: skip
+        if fixed := {self.placing.axes[name][0]: size for name, size in self.operation.fixed.items()}:
+            shapes.append(self.whole([fixed.get(axis, 1) for axis in range(self.placing.rank)]))
         return self.emit("Max", *shapes)
 
     def extent(self, name: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from itertools import groupby
+from math import isinf
 from pathlib import Path
 
 import jinja2
@@ -254,7 +255,7 @@ def _python(value) -> str:
         return f"Reduced({_python(value.how)}, {_python(value.element)})"
     if isinstance(value, dict):
         return "{" + ", ".join(f"{_python(key)}: {_python(item)}" for key, item in value.items()) + "}"
-    return repr(value)
+    return f'float("{value}")' if isinstance(value, float) and isinf(value) else repr(value)
 
 
 def _arguments(record: Record) -> Iterator[str]:

@@ -240,7 +240,7 @@ class RowReader(Formulas):
         said = self.said(inputs, outputs)
         for operand in outputs:
             for dim in operand.dims:
-                if dim.name not in whole | said:
+                if dim.name not in whole | said and dim.size is None:
                     message = f"no input of the backward pass has the dimension `{dim.name}`"
                     help = "use an input that has it: the shapes of what a formula uses give its output's"
                     self.error(self.place_of(operand, dim), message, help)
@@ -400,7 +400,10 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
-        if operation.shaped is None and not any(operand.dims == operation.space for operand in operation.inputs):
+        decided = [dim for dim in operation.space if dim.size is None]
+        arrays = [operand for operand in operation.inputs if not operand.scalar]
+        shown = ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
+        if operation.shaped is None and decided not in shown:
             self.error(
                 self.place,
                 "no input has the dimensions of the output",

@@ -69,12 +69,13 @@ def _schema() -> dict:
             },
             "inputs": table(
                 operand,
-                "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block; "
+                "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block, `4` a size; "
                 "after `= number` what it is where a call leaves it out.",
             ),
             "attrs": table(
                 r"^.+$",
-                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction.",
+                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction. "
+                "A default is a number, `inf`, or a limit of a type: `highest(T)`.",
             ),
             "requires": {
                 "description": "Conditions on attributes, checked when a plan is selected.",

@@ -37,33 +37,42 @@ class Stub:
         """The class of several outputs; None of one."""
         return f"{self.name}Results" if len(self.operation.outputs) > 1 else None
 
-    @property
-    def shown_by(self) -> str | None:
-        """The input whose class the outputs have: the first one, where all outputs have its element type."""
-        first = next(operand for operand in self.operation.inputs if not operand.scalar)
-        same = all(operand.element == first.element for operand in self.operation.outputs)
-        return first.name if same else None
-
     @cached_property
     def signatures(self) -> list[str]:
-        """Each overload: parameters and result."""
-        made = [("ArrayT", "ArrayT")] if self.shown_by else [("TensorT", "TensorT"), ("Array", "Any")]
+        """Each overload: parameters and result. The class of an input may be that of the outputs: of the first array,
+        or of a later one where numbers stand for those before it."""
+        inputs = self.operation.inputs
+        first = next(operand for operand in inputs if not operand.scalar)
+        several = [inputs[index] for index in self.operation.broadcast]
+        later = [each for each in several[1:] if first in several and each.name not in self.operation.numbers]
+        if self._shows(first):
+            made = [("ArrayT", "ArrayT", first)]
+        else:
+            made = [("TensorT", "TensorT", first), ("Array", "Any", first)]
+        made += [("ArrayT", "ArrayT", each) if self._shows(each) else ("Array", "Any", each) for each in later]
         if self.results is None:
-            return [self._signature(given, f"{given} | None = None", result) for given, result in made]
-        found = [self._signature(given, "None = None", f"{self.results}[{result}]") for given, result in made]
-        return [*found, self._signature("Array", "OutT", "OutT")]
+            return [self._signature(given, f"{given} | None = None", result, by) for given, result, by in made]
+        found = [self._signature(given, "None = None", f"{self.results}[{result}]", by) for given, result, by in made]
+        return [*found, *[self._signature("Array", "OutT", "OutT", each) for each in (first, *later)]]
 
-    def _signature(self, first: str, out: str, result: str) -> str:
-        """Parameters and result, where the first array is of some class.
+    def _shows(self, operand: Operand) -> bool:
+        """Whether all outputs have an input's element type."""
+        return all(output.element == operand.element for output in self.operation.outputs)
+
+    def _signature(self, kind: str, out: str, result: str, array: Operand) -> str:
+        """Parameters and result.
 
         Args:
-            first: that class.
+            kind: the class of an array.
             out: the type of `out`, and its default.
             result: the type of what comes back.
+            array: the input that has the class; before it are none but numbers.
         """
         op = self.operation
-        array = next(operand.name for operand in op.inputs if not operand.scalar)
-        known = {operand.name: first if operand.name == array else _operand(operand) for operand in op.inputs}
+        together = [op.inputs[index] for index in op.broadcast]
+        known = {operand.name: "Number" if operand in together else _operand(operand) for operand in op.inputs}
+        known |= {operand.name: "float" for operand in op.inputs[: op.inputs.index(array)] if operand in together}
+        known[array.name] = kind
         known |= {attribute.name: _attribute(op, attribute) for attribute in op.attributes}
         if op.choice is not None:
             words = ", ".join(f'"{word}"' for word in op.choice.words)

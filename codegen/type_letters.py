@@ -82,6 +82,10 @@ class TypeLetters(TreeReader):
             return INT, max(DTYPES[word].bits + (not DTYPES[word].signed) for word in words)
         return (BOOL, 0) if kinds == {"bool"} else (REAL, 0)
 
+    def of_floats(self, element: str) -> bool:
+        """Whether a letter stands for floats alone."""
+        return {DTYPES[word].kind for word in self.words(element)} == {"float"}
+
     def kinds_of_types(self) -> dict[str, str]:
         """Of what kind the values of each type letter are, and those of C."""
         return {letter: self.kind_of(letter)[0] for letter in (*self.types, COMPUTE)}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from math import copysign, isinf
+
+from skuda.model.operation import Operation
+
 DOMAINS = {
     "acosh": {"input": (1, 9)},
     "cast_to_integers": {"input": (-40, 200)},
@@ -28,3 +32,12 @@ ALIKE = frozenset(
 def domain(row: str, operand: str) -> tuple[float, float] | None:
     """The ends of an operand's domain; None where it may be any number."""
     return DOMAINS.get(row, {}).get(operand)
+
+
+def bounds(operation: Operation) -> dict[str, float]:
+    """Numbers for the attributes whose default is no bound: so that what is cut shows."""
+    return {
+        attribute.name: copysign(0.5, attribute.default)
+        for attribute in operation.attributes
+        if isinstance(attribute.default, float) and isinf(attribute.default)
+    }

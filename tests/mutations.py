@@ -572,6 +572,20 @@ MUTATIONS = (
         "True finds the plan of 1",
     ),
     Mutation(
+        "runtime/model/shapes.py",
+        "elif extent != found[axis] and extent != 1:",
+        "elif extent > found[axis] and extent != 1:",
+        where(CONFORMANCE + "test_broadcasting.py", "do_not_fit"),
+        "shapes broadcast that do not fit",
+    ),
+    Mutation(
+        "runtime/torch/gradients.py",
+        "call = expanded(operator, operator.call_of(values))",
+        "call = operator.call_of(values)",
+        where("tests/pytorch/test_broadcasting.py", "expanded_tensors"),
+        "gradients of operators are not reduced to the shapes of tensors",
+    ),
+    Mutation(
         "runtime/verification/texts.py",
         "    parts = [_code(text), *OPTIONS]",
         "    parts = [_code(text)]",

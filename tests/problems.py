@@ -12,6 +12,7 @@ from functools import cache
 from itertools import islice, product
 
 import numpy as np
+from domains import bounds
 
 from skuda.arrays.views import CPU, View
 from skuda.errors import Unsupported
@@ -100,7 +101,8 @@ class Call:
     apart: bool = False
 
     def plan(self, backend: BackendKind) -> Plan:
-        descriptor = self.plan_class.descriptor_type(**dict(self.sizes), **dict(self.elements))
+        fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
+        descriptor = self.plan_class.descriptor_type(**fixed)
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:

@@ -10,8 +10,11 @@ import pytest
 from catalogs import forget_catalog
 
 from skuda.codegen.cli import main
+from skuda.launch import registry
+from skuda.model.sku import Direction
 
 REPOSITORY = Path(__file__).resolve().parents[1]
+CATALOG = registry.catalogs()[0]
 PAGES = ("README.md", "docs/start.md")
 DOCS = [path.relative_to(REPOSITORY) for path in sorted((REPOSITORY / "docs").glob("*.md"))]
 
@@ -51,7 +54,7 @@ def test_the_examples_of_concepts_run_one_after_another():
     names: dict = {}
     for block in found[first:]:
         exec(block, names)
-    assert len(found[first:]) == 4
+    assert len(found[first:]) == 5
 
 
 def test_the_error_of_the_page_is_the_error(capsys, monkeypatch, tmp_path):
@@ -67,6 +70,27 @@ def test_readme_is_read_in_a_minute():
     assert len(text.split()) <= 900
     assert sum(line.startswith("|") for line in text.splitlines()) <= 30
     assert re.findall(r"!\[[^]]*\]\(([^)]*)\)", text) == ["docs/bench.png"]
+
+
+def test_the_catalog_of_readme_is_the_catalog():
+    """What a line of the table names is of its category, with as many others as it says."""
+    rows = {}
+    for plan in (plan for name in CATALOG.modules for plan in CATALOG.plans(name)):
+        operation = plan.operation
+        if operation.direction is Direction.FORWARD and operation.function == operation.row:
+            rows.setdefault(operation.category, set()).add(operation.name)
+    every = set().union(*rows.values())
+    section = read("README.md").partition("## What is in the catalog")[2]
+    table = re.findall(r"^\| (\w+) \| (.*) \|$", section, re.MULTILINE)
+    counted = 0
+    for heading, text in table:
+        named = set(re.findall(r"`(\w+)`", text))
+        assert named <= every, heading
+        if more := re.search(r" and (\d+) more", text):
+            counted += 1
+            own = next(names for names in rows.values() if named <= names)
+            assert len(own) == len(named) + int(more[1]), heading
+    assert len(table) == 9 and counted == 4
 
 
 def test_links_of_pages_at_the_root_lead_somewhere():

@@ -12,7 +12,7 @@ from zlib import crc32
 
 import ml_dtypes
 import numpy as np
-from domains import ALIKE, domain
+from domains import ALIKE, bounds, domain
 from problems import Call, calls, plan_class_of
 
 from skuda.launch import registry
@@ -106,9 +106,8 @@ class Case:
 
 @lru_cache(maxsize=48)  # kernels of the same types follow each other
 def _problem(plan_class: type[Plan], sizes: tuple, elements: tuple, unusual: bool) -> Problem:
-    plan = plan_class.select(
-        plan_class.descriptor_type(**dict(sizes), **dict(elements)), preference=BackendKind.REFERENCE
-    )
+    fields = {**dict(sizes), **dict(elements), **bounds(plan_class.operation)}
+    plan = plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
     known: dict[str, np.ndarray] = {}
     made = makers(plan)
     operations = [each.operation for each in (plan, *made) if each.operation.reduces]

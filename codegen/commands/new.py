@@ -17,13 +17,15 @@ ROW = """\
     # at most two letters beside S, the type of scales, and W, that of weights
     inputs:
       # name: Type[dimensions]
-      # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `[]` one value
+      # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `4` a dimension of
+      # that size, `[]` one value
       # `bias: T[c] = 0` may be left out, and is then that number: by a kernel of its own, without that operand
       x: T[*shape]
       y: T[*shape]
     # name: type = default
     # a letter such as Q is a number of that type, lowest(Q) and highest(Q) its limits; i32 is an integer, C a number in
-    # the compute type, `size` a length, `axis of c` an axis, `axes of d` any axes
+    # the compute type (`inf`, `lowest(T)` and `highest(T)` too), `size` a length, `axis of c` an axis,
+    # `axes of d` any axes
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0

@@ -28,7 +28,8 @@ class Special:
 
 
 def special_values(plan: type[Plan], function) -> Special | None:
-    """The outputs at special values of the first real input of the output's shape; None where there is none.
+    """The outputs at special values of the first real input of the output's shape; None where there is none, or where
+    the row fixes the size of a dimension, so that values would not stand alone.
 
     Args:
         plan: of the operation.
@@ -37,7 +38,7 @@ def special_values(plan: type[Plan], function) -> Special | None:
     operation = plan.operation
     types = operation.combinations[0]
     probed = _probed(operation, types)
-    if probed is None or operation.analysis.stages:
+    if probed is None or operation.analysis.stages or operation.fixed:
         return None
     sizes = _sizes(operation)
     attributes = _attributes(operation)

@@ -134,7 +134,8 @@ def _conversions() -> Iterator[str]:
 def _reductions() -> Iterator[str]:
     yield "## Reductions\n"
     yield "A reduction makes one value of many and is a value like any other. It says what it is over: `over=d`,"
-    yield "`over=(n, d)` for several dimensions at once, `over=d/group_size` for each block along d.\n"
+    yield "`over=(n, d)` for several dimensions at once, `over=d/group_size` for each block along d. The name of a"
+    yield "dimension of a fixed size, as in `T[*n, 4]`, is that number, as in `over=4`; another size is refused.\n"
     rows = [(f"`{name}(x, over=d)`", formulas.mathml(row.latex.format("d", "x"), "inline"), row.rule)
             for name, row in REDUCTIONS.items() if not isinstance(row, Scan)]  # fmt: skip
     rows.append((f"`{MEAN}(x, over=d)`", "", "the sum divided by the number of elements"))
@@ -186,7 +187,8 @@ def _constants() -> Iterator[str]:
     yield "## Numbers with names\n"
     rows = [(f"`{name}`", f"{value!r}") for name, value in CONSTANTS.items()]
     rows.append((f"`{SMALLEST}(S)`", "the least positive value of a type letter's type, subnormal where it has such"))
-    rows.append(("`lowest(Q)`, `highest(Q)`", "limits of a type, as defaults of attributes"))
+    rows.append(("`lowest(Q)`, `highest(Q)`", "finite limits of a letter's type, as defaults of attributes; those of "
+                 "numbers in C are `inf`, `-inf` and the limits of T"))
     yield from _table(("name", "value"), rows)
 
 

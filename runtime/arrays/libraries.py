@@ -6,6 +6,7 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
+from contextlib import nullcontext
 from functools import cache, cached_property
 from typing import Any
 
@@ -90,6 +91,10 @@ class Library:
         another stream gets the memory meanwhile."""
         raise NotImplementedError  # the CPU needs none
 
+    def element(self, value: np.ndarray, device, stream: int):
+        """The bits of one value in an array of integers on a CUDA ordinal, for what is enqueued as `scratch` says."""
+        raise NotImplementedError  # the CPU takes the value
+
     def wrote(self, arrays):
         """Tells the library that arrays of its own have been written without its knowledge."""
 
@@ -139,6 +144,16 @@ class _CuPy(Library):
             return self.empty((size,), np.dtype(np.uint8), device)
         with self._cupy.cuda.Device(device), self._cupy.cuda.Stream.from_external(_Stream(stream)):
             return self.empty((size,), np.dtype(np.uint8), device)
+
+    def element(self, value: np.ndarray, device, stream: int):
+        bits = _bits(value)
+        with self._cupy.cuda.Device(device), self._cupy.cuda.Stream.from_external(_Stream(stream)):
+            return self._cupy.full((), bits.item(), bits.dtype)
+
+
+def _bits(value: np.ndarray) -> np.ndarray:
+    """One value as an integer of as many bits, which every library can fill arrays with."""
+    return value.view(f"i{value.itemsize}")
 
 
 # What asks torch whether something but autograd follows a call, by the names that a fast path calls them by.
@@ -208,6 +223,13 @@ class _Torch(Library):
         cuda = self._torch.cuda
         with cuda.stream(cuda.ExternalStream(stream, device=device)):
             return self.empty((size,), np.dtype(np.uint8), device)
+
+    def element(self, value: np.ndarray, device, stream: int):
+        cuda, bits = self._torch.cuda, _bits(value)
+        current = stream == self.current_stream(device)
+        with nullcontext() if current else cuda.stream(cuda.ExternalStream(stream, device=device)):
+            dtype = torch_dtypes()[bits.dtype]
+            return self._torch.full((), bits.item(), dtype=dtype, device=self._torch.device("cuda", device))
 
 
 class _Stream:

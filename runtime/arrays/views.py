@@ -106,7 +106,21 @@ def with_axes(view: View, axes: tuple[int, ...]) -> View:
     """The view with these of its axes, in this order; any other has one element."""
     if axes == tuple(range(len(view.shape))):
         return view
-    shape, strides = tuple(view.shape[axis] for axis in axes), tuple(view.strides[axis] for axis in axes)
+    return _with(view, tuple(view.shape[axis] for axis in axes), tuple(view.strides[axis] for axis in axes))
+
+
+def broadcast_to(view: View, shape: tuple[int, ...]) -> View:
+    """The view in a shape that NumPy broadcasts it to: with stride 0 along what it repeats."""
+    added = len(shape) - len(view.shape)
+    if not added and view.shape == shape:
+        return view
+    repeated = [own == 1 and extent != 1 for own, extent in zip(view.shape, shape[added:], strict=True)]
+    strides = [0 if again else stride for again, stride in zip(repeated, view.strides, strict=True)]
+    return _with(view, shape, (0,) * added + tuple(strides))
+
+
+def _with(view: View, shape: tuple[int, ...], strides: tuple[int, ...]) -> View:
+    """A view of the same memory with another shape and other strides."""
     gapless, step = True, 1
     for extent, stride in zip(reversed(shape), reversed(strides)):
         gapless = gapless and (extent == 1 or stride == step)

@@ -2,7 +2,8 @@
 #pragma once
 #include "lanes.cuh"
 
-constexpr int BLOCK = 256;  // elements that a pass takes at once: loops over them become vectors
+constexpr int BLOCK = 256;   // elements that a pass takes at once: loops over them become vectors
+constexpr int AHEAD = 3072;  // bytes for which memory is asked early: blocks hide from the CPU that it reads a stream
 
 template <bool FEW> struct kept_bits { using type = i64; };
 template <> struct kept_bits<true> { using type = i32; };
@@ -37,6 +38,8 @@ template <typename E, typename V> inline void load_block(V* __restrict to, const
     }
   } else if (line.step == 1) {
     const storage_t<E>* const from = line.data + line.offset + first;
+    const char* const later = reinterpret_cast<const char*>(from + count) + AHEAD;
+    for (int i = 0; i < count * int(sizeof *from); i += 64) __builtin_prefetch(later + i);
     for (int i = 0; i < count; ++i) to[i] = V(widen(from[i]));
   } else {
     const storage_t<E>* const from = line.data + line.offset + first * line.step;

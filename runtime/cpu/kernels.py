@@ -16,10 +16,10 @@ from skuda.arrays.views import View
 from skuda.cpu import library
 from skuda.errors import Unsupported
 from skuda.model.operation import Operation
-from skuda.schedules import abi, strided
+from skuda.schedules import strided
 from skuda.schedules.axes import index_space
 from skuda.schedules.elementwise import ElementwiseKernels
-from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, outer_of
+from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts
 from skuda.schedules.row_reduction import RowKernels
 from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS, strided_lanes
 
@@ -54,17 +54,9 @@ class CpuRows(RowKernels):
     def geometry(self, layouts: Layouts) -> Geometry:
         if self.packed and (reason := self.bytes_shared()):
             raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
-        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        operands = [self.operation.operands[index] for index in arrays]
-        rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
-        count = prod([axis.extent for axis in rows.axes])
-        blocks = abi.AXES if rows.blocks is None else abi.AXES - len(rows.axes) + rows.blocks
-        outer = outer_of([axis.extent for axis in rows.axes])
-        head = abi.ROW_SPACE.pack(
-            rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
-        )
+        arrays, operands, rows = self.found_in(layouts)
         variant = CPU_SCANS if self.operation.analysis.scans else CPU_ROWS
-        return Geometry(variant, count, head, self.strides_of(operands, arrays, rows))
+        return Geometry(variant, rows.count, rows.head, self.strides_of(operands, arrays, rows))
 
 
 def kernels_of(operation: Operation, types, sizes) -> KernelGeometry:

@@ -7,6 +7,7 @@
 constexpr int GROUPS = BLOCK / GROUP;  // of a block
 constexpr i64 HELD_BYTES = 1 << 20;    // of values that passes share, of rows taken together
 constexpr int TOGETHER = 16;           // rows taken together where neighbours in memory belong to different ones
+constexpr int LINES_AHEAD = 32;        // of theirs, for which memory is asked before they are wanted
 
 // Where the elements of a row lie in an operand: along up to INNER axes, the innermost of which is a Line.
 template <typename E> struct RowLine {
@@ -37,6 +38,7 @@ template <typename E> struct RowLine {
     const i64 step = along->of[INNER - 1];
     for (int lane = 0; lane < count; ++lane) {
       storage_t<E>* const at = data + offset + (first + lane) * step;
+      __builtin_prefetch(at + LINES_AHEAD * step);
       for (int row = 0; row < TOGETHER; ++row) of(at[row], row, lane);
     }
   }

@@ -19,12 +19,13 @@ class Placing(Record):
     Attributes:
         rank: axes of the operation's space.
         axes: of each dimension the axes that it is, as the arrays of the call have them.
-        ranks: of each operand by name, how many axes its array has.
+        ranks: of each operand by name, how many axes its array has; of inputs that broadcast, after that.
         words: element types by type letter, C among them.
         values: of the attributes that formulas use, and the lengths of blocks.
         shape: of an array with all dimensions, where a call says it and no input shows it; or that of what codes of 4
             bits were packed from. Numbers, or a value of the graph. None where the call says none.
         sizes: the extent of each dimension, or extents of a `*name`; the length of each kind of block.
+        given: of each input that broadcasts by name, the shape of the caller's array; of a number ().
     """
 
     rank: int
@@ -34,6 +35,7 @@ class Placing(Record):
     values: Mapping[str, int | float]
     shape: Any = None
     sizes: Mapping[str, Any] = {}
+    given: Mapping[str, tuple] = {}
 
 
 def placing(call: Call, describe: Callable[[Any, str], View | int | float]) -> Placing:
@@ -48,6 +50,10 @@ def placing(call: Call, describe: Callable[[Any, str], View | int | float]) -> P
     """
     call, views, found = resolved_by(call, describe)
     operation, name = call.plan_class.operation, call.plan_class.__name__
+    given = {}
+    for index in operation.broadcast:
+        known = operation.inputs[index].name
+        given[known] = getattr(describe(call.inputs[index], f"{name}: {known}"), "shape", ())
     attributes = attributes_of(operation, SimpleNamespace(**found.attributes), found.types, name)
     shapes = [shape for shape, _ in made_by(call, describe)]
     counts = {each: len(size) if isinstance(size, tuple) else 1 for each, size in found.sizes.items()}
@@ -58,6 +64,7 @@ def placing(call: Call, describe: Callable[[Any, str], View | int | float]) -> P
         axes[dim.name] = tuple(order[start : start + counts[dim.name]])
         start += counts[dim.name]
     ranks = {o.name: len(getattr(view, "shape", ())) for o, view in zip(operation.inputs, views, strict=True)}
+    ranks |= {operation.inputs[index].name: rank for index in operation.broadcast}  # numbers among them
     ranks |= {o.name: len(shape) for o, shape in zip(operation.outputs, shapes, strict=True)}
     blocks = {each: found.sizes[each] for each in found.blocks}
-    return Placing(rank, axes, ranks, found.types, attributes | blocks, call.shape, found.sizes)
+    return Placing(rank, axes, ranks, found.types, attributes | blocks, call.shape, found.sizes, given)

@@ -86,6 +86,18 @@ def factors(
     return found
 
 
+def repeated(own: Axes, shape: Sequence[int], given: Sequence[int]) -> Axes:
+    """What the axes of an array are that is broadcast: it lacks the first ones, and has one element along others.
+
+    Args:
+        own: once it is broadcast.
+        shape: then.
+        given: its own shape.
+    """
+    first = len(shape) - len(given)
+    return tuple([None if extent == 1 != shape[axis] else own[axis] for axis, extent in enumerate(given, first)])
+
+
 def rule(
     operation: Operation, axes: Mapping[str, Axes], key: tuple[str, int], sizes: Mapping[str, int | tuple[int, ...]]
 ) -> Rule:
@@ -98,6 +110,8 @@ def rule(
         sizes: of dimensions and blocks.
     """
     name = key[0]
+    if name in operation.fixed:  # a part would have another size
+        return Rule(False)
     whole = [text.partition("/")[2] for text in operation.analysis.whole if text.partition("/")[0] == name]
     units = [each.unit for own in axes.values() for each in own if each is not None and each.key == key]
     multiple = lcm(*units, *[sizes[block] for block in whole if block])

@@ -63,20 +63,29 @@ def _evaluate(*arrays, text: str):
 
 
 def _lower(ctx, *operands, text: str, workspace: int = 0):
-    """A call of the handler; its results have the elements of the plan, which JAX may not have."""
+    """A call of the handler; its arrays have the elements of the plan, which JAX may not have."""
     program = program_of(text)
+    operands = [
+        operand if aval.dtype == storage else _converted(ctx, operand, aval.update(dtype=storage, weak_type=False))
+        for operand, aval, storage in zip(operands, ctx.avals_in, program.storages)
+    ]
+    wide = [aval.update(dtype=storage) for aval, storage in zip(ctx.avals_in, program.storages)]
     inputs = len(program.operation.inputs)
     parts = zip(program.shapes[inputs:], program.storages[inputs:], strict=True)
     stored = [jax.core.ShapedArray(*part) for part in parts]
     scratch = [jax.core.ShapedArray((workspace,), np.dtype(np.uint8))] if workspace else []
     rule = jax.ffi.ffi_lowering(handler.TARGET)
-    results = rule(ctx.replace(avals_out=[*stored, *scratch]), *operands, **{handler.ATTRIBUTE: text})
-    converted = []
-    for result, own, wanted in zip(results, stored, ctx.avals_out):
-        if own.dtype != wanted.dtype:
-            result = stablehlo.convert(mlir.aval_to_ir_type(ctx.module_context, wanted), result)
-        converted.append(result)
-    return converted
+    inside = ctx.replace(avals_in=wide, avals_out=[*stored, *scratch])
+    results = rule(inside, *operands, **{handler.ATTRIBUTE: text})
+    return [
+        result if own.dtype == wanted.dtype else _converted(ctx, result, wanted)
+        for result, own, wanted in zip(results, stored, ctx.avals_out)
+    ]
+
+
+def _converted(ctx, value, aval):
+    """A value of a program in the elements of another type."""
+    return stablehlo.convert(mlir.aval_to_ir_type(ctx.module_context, aval), value)
 
 
 def _lower_on_gpu(ctx, *operands, text: str):

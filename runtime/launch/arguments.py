@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from skuda.arrays.libraries import is_tracked
 from skuda.arrays.views import CPU, View, view_of, with_axes
-from skuda.errors import BufferTooSmall, DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand, shown
-from skuda.model.descriptor import is_integer, is_number, rounded_number
+from skuda.errors import BufferTooSmall, DeviceMismatch, ElementMismatch, InvalidProblem, MisalignedOperand
+from skuda.model.descriptor import as_element, is_number
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE
 from skuda.model.operation import Operand, count
 from skuda.model.sku import BackendKind
@@ -26,7 +26,7 @@ def check(plan: Plan, values: Sequence) -> list[View | int | float]:
     device = None
     for index, (operand, value) in enumerate(zip(operation.operands, values, strict=True)):
         if operand.scalar and index < len(operation.inputs) and is_number(value):
-            checked.append(_number(plan, operand, plan.words[index], value))
+            checked.append(as_element(value, plan.words[index], f"{plan.name}: {operand.name}"))
             continue
         view = value if type(value) is View else view_of(value, f"{plan.name}: {operand.name}")
         view = _checked_view(plan, operand, index, view)
@@ -78,20 +78,6 @@ def may_coincide(plan: Plan, other: int, index: int) -> bool:
     read, written = operation.operands[other], operation.operands[index]
     apart = plan.full[other] or (read.name in operation.analysis.updated and read.dims == written.dims)
     return apart and plan.words[other] == plan.words[index]
-
-
-def _number(plan: Plan, operand: Operand, word: str, value) -> int | float:
-    """A Python number as an operand of one value, rounded to its element."""
-    if DTYPES[word].kind == "int":
-        if not is_integer(value):
-            raise ElementMismatch(f"{plan.name}: {operand.name} is {shown(value)}, expected an integer ({word})")
-        if not DTYPES[word].lowest <= value <= DTYPES[word].highest:
-            raise InvalidProblem(f"{plan.name}: {operand.name} is {shown(value)}, which {word} cannot hold")
-        return int(value)
-    rounded = rounded_number(value, DTYPES[word])
-    if rounded is None:
-        raise InvalidProblem(f"{plan.name}: {operand.name} is {shown(value)}, which {word} cannot hold")
-    return rounded
 
 
 def _checked_view(plan: Plan, operand: Operand, index: int, view: View) -> View:

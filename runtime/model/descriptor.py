@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.errors import ElementMismatch, InvalidProblem, Unsupported, shown
 from skuda.model.dtypes import DTYPES, DType, word_of
 from skuda.model.operation import Operation, Types
 from skuda.model.records import Args, Record, Written
@@ -120,6 +120,11 @@ def is_number(value) -> bool:
     return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
 
 
+def is_element(value) -> bool:
+    """Whether it is a number or a boolean, and no array."""
+    return is_number(value) or isinstance(value, (bool, np.bool_))
+
+
 def is_integer(value) -> bool:
     """Whether an argument is one integer; a boolean is none."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
@@ -133,6 +138,31 @@ def rounded_number(value, dtype: DType) -> float | None:
     except OverflowError:
         return None
     return None if isinf(rounded) and is_integer(value) else rounded
+
+
+def as_element(value, word: str, called: str) -> int | float | bool:
+    """A number or a boolean as an element of some type, rounded to it; `called` is the plan and the argument.
+
+    Raises:
+        ElementMismatch: it is of another kind: a float for an integer, or what is no boolean for one.
+        InvalidProblem: it is beyond the type's range.
+    """
+    dtype = DTYPES[word]
+    is_boolean = isinstance(value, (bool, np.bool_))
+    if dtype.kind == "bool":
+        if not is_boolean:
+            raise ElementMismatch(f"{called} is {shown(value)}, expected True or False ({word})")
+        return bool(value)
+    value = int(value) if is_boolean else value
+    if dtype.kind == "int":
+        if not is_integer(value):
+            raise ElementMismatch(f"{called} is {shown(value)}, expected an integer ({word})")
+        rounded = int(value) if dtype.lowest <= value <= dtype.highest else None
+    else:
+        rounded = rounded_number(value, dtype)
+    if rounded is None:
+        raise InvalidProblem(f"{called} is {shown(value)}, which {word} cannot hold")
+    return rounded
 
 
 def types_of(operation: Operation, descriptor, plan: str) -> Types:
@@ -160,7 +190,7 @@ def checked_word(operation: Operation, letter: str, element, called: str) -> str
 
 def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tuple[int, ...]]:
     """The descriptor's dimensions and block lengths, checked."""
-    sizes: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {**operation.fixed}
     for dim in operation.dims:
         value = getattr(descriptor, dim.name)
         extents = (value,) if is_integer(value) else value
@@ -201,7 +231,7 @@ def attributes_of(operation: Operation, descriptor, types, plan: str) -> dict[st
         word = types.get(attribute.type, attribute.type)
         dtype = DTYPES[word]
         if value is None:
-            value = {"lowest": dtype.lowest, "highest": dtype.highest}.get(attribute.default, attribute.default)
+            value = attribute.default_for(types)
         if value is None:
             wanted = "True or False" if dtype.kind == "bool" else f"a number ({word})"
             raise InvalidProblem(f"{plan}: {attribute.name} is missing, expected {wanted}")

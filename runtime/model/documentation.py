@@ -80,7 +80,8 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
     if default == ALL:
         default = "None"
     elif isinstance(default, str):
-        default = f"the {default} of {attribute.type}"
+        limit, _, letter = default.removesuffix(")").partition("(")
+        default = f"the {limit}{' finite number' if operation.is_float(letter) else ''} of {letter}"
     return f"{text}; {default} if not given"
 
 

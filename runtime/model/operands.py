@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from skuda.model.dtypes import DTYPES
 from skuda.model.records import Record
 
 COMPUTE = "C"  # the type letter of the compute type
@@ -17,7 +18,7 @@ class Dim(Record):
     """One entry of an operand's dimensions.
 
     Attributes:
-        name: the dimension.
+        name: the dimension; the digits of a number for one that has this size, as in `T[n, 4]`.
         many: `*name`, any number of axes.
         block: `name/block`: one entry for each block of that attribute's length along the dimension.
     """
@@ -31,6 +32,11 @@ class Dim(Record):
         """From its spelling in a row: `d`, `*outer` or `d/group_size`."""
         name, _, block = text.partition("/")
         return Dim(name.lstrip("*"), name.startswith("*"), block or None)
+
+    @property
+    def size(self) -> int | None:
+        """The size that it must have; None for one that the caller's shapes decide."""
+        return int(self.name) if self.name.isdigit() else None
 
     def __str__(self) -> str:
         return ("*" if self.many else "") + self.name + (f"/{self.block}" if self.block else "")
@@ -81,8 +87,8 @@ class Attribute(Record):
     Attributes:
         name: argument name.
         type: a type letter (a number that this type can hold), `i32`, `bool`, `C`, `size`, `axis` or `axes`.
-        default: a number, True or False, "lowest" or "highest" (of the type), "all" (axes), or None where the caller
-            must say it.
+        default: a number, True or False, "lowest(Q)" or "highest(Q)" (of a letter's type), "all" (axes), or None where
+            the caller must say it.
         axis_of: for an axis or axes, the dimension whose axes they name.
     """
 
@@ -95,6 +101,17 @@ class Attribute(Record):
     def absent(self):
         """What stands for it in a call that does not say it."""
         return self.default if self.names_axes and self.default != ALL else None
+
+    def default_for(self, types: Mapping[str, str]) -> int | float | None:
+        """The number, or True or False, that it is in a call that does not say it; None where the caller must.
+
+        Args:
+            types: the word of each type letter.
+        """
+        if not isinstance(self.default, str):
+            return self.default
+        limit, _, letter = self.default.removesuffix(")").partition("(")
+        return getattr(DTYPES[types.get(letter, letter)], limit)
 
     @property
     def names_axes(self) -> bool:

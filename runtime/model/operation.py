@@ -118,6 +118,23 @@ class Operation(Record, TypeCombinations, Shapes):
         return dict(self.optional)
 
     @cached_property
+    def broadcast(self) -> tuple[int, ...]:
+        """Where the inputs are that broadcast against each other: those with all dimensions, of a forward pass that has
+        several. Those of a gradient do not, nor where one may hold two codes to a byte."""
+        whole = [operand.dims == self.space != () for operand in self.inputs]
+        found = tuple([index for index, has_all in enumerate(whole) if has_all])
+        if len(found) < 2 or self.direction is Direction.BACKWARD:
+            return ()
+        return () if any(self._holds_packed(self.inputs[index].element) for index in found) else found
+
+    def _holds_packed(self, element: str) -> bool:
+        """`may_be_packed` of a type letter or a word, without making all choices of types."""
+        options = self.types.get(element)
+        if options is not None:
+            return any(map(self._holds_packed, options))
+        return element in DTYPES and DTYPES[element].packed
+
+    @cached_property
     def row(self) -> str:
         """Name of the row that it is a direction, a form or a stage of."""
         return row_of(self.source.removesuffix(".cu"))
@@ -207,7 +224,7 @@ class Operation(Record, TypeCombinations, Shapes):
         """The output whose shape a call says (`shape=`), as it has a dimension that no input shows; None where inputs
         show all of them.
         """
-        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None}
+        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None} | self.fixed.keys()
         whole = (operand for operand in self.outputs if operand.dims == self.space)
         return next((operand for operand in whole if not {dim.name for dim in operand.dims} <= shown), None)
 
@@ -217,9 +234,14 @@ class Operation(Record, TypeCombinations, Shapes):
         found: dict[str, Dim] = {}
         for operand in self.operands:
             for dim in operand.dims:
-                if dim.block is None:
+                if dim.block is None and dim.size is None:
                     found.setdefault(dim.name, dim)
         return tuple(found.values())
+
+    @cached_property
+    def fixed(self) -> dict[str, int]:
+        """The dimensions that must have a size, by their names: the 4 of `T[n, 4]`."""
+        return {dim.name: dim.size for operand in self.operands for dim in operand.dims if dim.size is not None}
 
     def guarantee(self, types: Types) -> PrecisionGuarantee:
         """What a kernel of these types promises."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import prod
 
 from skuda.errors import InvalidProblem, shown
@@ -25,6 +25,17 @@ class Shapes:
             else:
                 shape.append(size)
         return tuple(shape)
+
+    def sizes_by_axis(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> dict[int, int]:
+        """The axes of an operand whose size the row says, with that size. The array has the operand's axes alone."""
+        found: dict[int, int] = {}
+        axis = 0
+        for dim in operand.dims:
+            if dim.size is not None:
+                found[axis] = dim.size
+            size = sizes[dim.name]
+            axis += len(size) if isinstance(size, tuple) else 1
+        return found
 
     def classes(self, operand: Operand, sizes: Mapping[str, int | tuple[int, ...]]) -> int:
         """Among how many elements an operand may name one, as a label does: those along the first position that has
@@ -58,6 +69,14 @@ class Shapes:
             shape += extents if block is None else [-(-extent // sizes[block]) for extent in extents]
         return tuple(shape), tuple(axes)
 
+    def differ(self, values: Sequence) -> bool:
+        """Whether inputs that broadcast have several shapes, or some are numbers: what has no shape."""
+        places = self.broadcast
+        if not places:
+            return False
+        shapes = [getattr(values[index], "shape", None) for index in places]
+        return None in shapes or not all([same_shape(shape, shapes[0]) for shape in shapes])
+
     def binds_after(self, operand: Operand) -> tuple[bool, bool]:
         """A key that sorts operands so that each can be bound by what those before it have shown."""
         several = sum(dim.many for dim in operand.dims) > 1
@@ -71,7 +90,8 @@ class Shapes:
         Two `*name`s are split by the number of axes that one of them is known to have (`ranks`), else by `axis`.
 
         Raises:
-            InvalidProblem: the shape has too few axes, or the axis is none of them.
+            InvalidProblem: the shape has too few axes, or the axis is none of them, or a dimension of a given size has
+                another.
         """
         manies = [index for index, dim in enumerate(operand.dims) if dim.many]
         singles = len(operand.dims) - len(manies)
@@ -109,8 +129,32 @@ class Shapes:
                 start += lengths[index]
             else:
                 sizes[dim.name] = shape[start]
+                if dim.size is not None and shape[start] != dim.size:
+                    expected = ", ".join(map(str, operand.dims))
+                    raise InvalidProblem(
+                        f"{plan}: {operand.name} has shape {shape}, expected ({expected}): dimension {start} must be "
+                        f"{dim.size}, got {shape[start]}"
+                    )
                 start += 1
         return sizes
+
+
+def same_shape(a: Sequence[int], b: Sequence[int]) -> bool:
+    """Whether two shapes are the same. Symbols in shapes of several lengths are not compared, which would bind them."""
+    return len(a) == len(b) and tuple(a) == tuple(b)
+
+
+def broadcast_shape(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape that NumPy broadcasts some shapes to; None where they do not fit each other. Extents may be symbols."""
+    rank = max(map(len, shapes))
+    found = [1] * rank
+    for shape in shapes:
+        for axis, extent in enumerate(shape, rank - len(shape)):
+            if found[axis] == 1:
+                found[axis] = extent
+            elif extent != found[axis] and extent != 1:
+                return None
+    return tuple(found)
 
 
 def packed_shape(shape: tuple[int, ...], word: str) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operands import COMPUTE, Operand
 
 Types = Mapping[str, str]
+_KINDS = ("bool", "int", "float")  # each holds those before it
 
 
 class TypeCombinations:
@@ -112,7 +113,9 @@ class TypeCombinations:
         """The letter of the first input that an array of uint8 may hold: `input_dtype=` says what that letter is."""
         return next((operand.element for operand in self.inputs if self.may_be_bytes(operand.element)), None)
 
-    def resolve(self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = ()) -> dict[str, str]:
+    def resolve(
+        self, seen: Mapping[str, str], plan: str, numbers: Sequence[Operand] = (), kinds: Mapping[str, str] = {}
+    ) -> dict[str, str]:
         """The preferred choice of types under which each named operand or letter has the word seen.
 
         Args:
@@ -120,12 +123,17 @@ class TypeCombinations:
             plan: what to call it in an error.
             numbers: operands that are Python numbers: a float one counts as an element of the compute type
                 where the operand may be that, and is rounded to what it may be elsewhere.
+            kinds: of operands by name, of which what kind of number (bool, int, float) each is: where the arrays leave
+                a choice, a type of that kind is preferred, then one of the next that holds it.
 
         Raises:
             Unsupported: there is none; the message names what each operand may be.
         """
         by_name = {operand.name: operand for operand in self.operands}
         fitting = [types for types in self.combinations if self._agree(types, seen, by_name)]
+        if kinds and fitting:
+            nearest = [self._distance(types, kinds, by_name) for types in fitting]
+            fitting = [types for types, distance in zip(fitting, nearest) if distance == min(nearest)]
         for types in fitting:
             if all(
                 DTYPES[self.word(operand, types)].kind != "float"
@@ -151,6 +159,12 @@ class TypeCombinations:
     def _agree(self, types: Types, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> bool:
         """Whether a choice of types is what has been seen of them."""
         return all(self._word_of(name, types, by_name) == word for name, word in seen.items())
+
+    def _distance(self, types: Types, kinds: Mapping[str, str], by_name: Mapping[str, Operand]) -> int:
+        """How far the types of some operands are from the kinds of numbers; furthest where they cannot hold them."""
+        words = {name: self.word(by_name[name], types) for name in kinds}
+        apart = [_KINDS.index(DTYPES[words[name]].kind) - _KINDS.index(kind) for name, kind in kinds.items()]
+        return max([each if each >= 0 else len(_KINDS) for each in apart])
 
     def _nearest(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:
         """Which operand cannot be what it is, and what it could be beside the others."""

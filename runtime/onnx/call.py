@@ -10,7 +10,7 @@ import numpy as np
 from skuda.arrays.views import View, view_of
 from skuda.errors import InvalidProblem
 from skuda.frameworks.placing import Placing, placing
-from skuda.model.descriptor import is_number
+from skuda.model.descriptor import is_element
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.records import Record
@@ -88,4 +88,4 @@ def _default(value: Any) -> Any:
 
 
 def _described(value: Any, name: str) -> View | int | float:
-    return value if isinstance(value, View) or is_number(value) else view_of(value, name)
+    return value if isinstance(value, View) or is_element(value) else view_of(value, name)

@@ -62,8 +62,10 @@ def function(
     """The formula of an operation as a function of standard operators, for inputs of certain types and axes.
 
     The function takes the inputs that are given, under their names in the row, and gives the outputs in the row's
-    order. Attributes are constants in it. It takes arrays of any extents that fit each other, with elements in each row
-    that is reduced. Codes of 4 bits are uint8, two to a byte, as everywhere.
+    order. A function cannot say that a dimension must have a size, as in `T[n, 4]`; the inputs of a `model` do.
+    Attributes are constants in it. It takes arrays of any extents that fit each other, with elements in each row that
+    is reduced; they broadcast along the axes along which the given ones do. Codes of 4 bits are uint8, two to a byte,
+    as everywhere.
 
     Args:
         operation: its name (`"rms_norm"`, `"rms_norm_backward"`), or its function (`skuda.rms_norm`).
@@ -111,7 +113,12 @@ def model(
     call = _selected(operation, inputs, options)
 
     def info(tensor: str, operand: str, word: str) -> Any:
-        extents = [f"{tensor}_{axis}" for axis in range(call.placing.ranks[operand])]
+        given = call.placing.given.get(operand) if operand in call.given else None
+        rank = call.placing.ranks[operand] if given is None else len(given)
+        own = next(each for each in call.operation.operands if each.name == operand)
+        alone = given is None and rank == len(call.operation.shape_of(own, call.placing.sizes))
+        known = call.operation.sizes_by_axis(own, call.placing.sizes) if alone else {}  # of axes of the operand alone
+        extents = [known.get(axis, f"{tensor}_{axis}") for axis in range(rank)]
         return helper.make_tensor_value_info(tensor, helper.np_dtype_to_tensor_dtype(DTYPES[word].storage), extents)
 
     words = {operand.name: call.operation.word(operand, call.placing.words) for operand in call.operation.operands}

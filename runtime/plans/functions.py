@@ -23,7 +23,7 @@ from skuda.arrays.libraries import (
 from skuda.arrays.views import CPU, View, view_of
 from skuda.errors import InvalidProblem, SkudaError, shown
 from skuda.launch.prepared import FastPath, Ready, Repeated, refuse
-from skuda.model.descriptor import is_number
+from skuda.model.descriptor import is_element, is_number
 from skuda.plans.plan import Plan
 from skuda.plans.selection import MOST, checked_flag, checked_shape, checked_words, plain, plan_for
 
@@ -115,8 +115,8 @@ def call(
 
     Args:
         plan_class: the operation's plan.
-        values: its inputs in call order: arrays, or numbers where one value is expected. Then the array (or tuple of
-            arrays) to write; None to allocate it in the first input array's library.
+        values: its inputs in call order: arrays, or numbers where one value is expected or inputs broadcast. Then the
+            array (or tuple of arrays) to write; None to allocate it in the first input array's library.
         attributes: its attributes in call order, `axis` among them; None takes the default, or all axes.
         stream: what to launch on; the current stream of that library if None.
         dtype: element type that no input shows, however it is named (see `dtypes.word_of`).
@@ -372,8 +372,15 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
 def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None):
     """A call on plain arrays, or on tensors that nothing follows."""
     views = _values(plan_class, inputs)
+    differ = plan_class.operation.differ(views)
+    if differ:
+        from skuda.plans.broadcasting import broadcast, with_elements  # which most calls do without
+
+        views, key = broadcast(plan_class.operation, views, plan_class.__name__), None
     plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
     first = next(value for value in views if isinstance(value, View))
+    if differ:
+        views = with_elements(plan, views, first, stream)
     library = library_of(first.owner)
     outputs = _outputs(plan, library, first.device, out)
     plan.execute((*views, *outputs), stream)
@@ -419,10 +426,16 @@ def _of_many(fast_path: FastPath, count: int) -> FastPath:
 
 def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     """The inputs as views and numbers."""
-    return [
-        value if operand.scalar and is_number(value) else view_of(value, f"{plan_class.__name__}: {operand.name}")
-        for operand, value in zip(plan_class.operation.inputs, inputs, strict=True)
-    ]
+    operation, name = plan_class.operation, plan_class.__name__
+    views: list[View | int | float] = []
+    for index, (operand, value) in enumerate(zip(operation.inputs, inputs, strict=True)):
+        if operand.scalar and is_number(value):
+            views.append(value)
+        elif index in operation.broadcast and is_element(value):
+            views.append(plain(value))
+        else:
+            views.append(view_of(value, f"{name}: {operand.name}"))
+    return views
 
 
 def _outputs(plan: Plan | AxisViewPlan, library, device: int, out) -> list:

@@ -11,18 +11,22 @@ from skuda.arrays.views import View
 from skuda.errors import InvalidProblem
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import packed_shape
+from skuda.plans.broadcasting import broadcast
 from skuda.plans.functions import Call, normalized
 from skuda.plans.selection import Resolved, resolve
 
 
 def resolved_by(call: Call, describe: Callable[[Any, str], View | int | float]) -> tuple[Call, list, Resolved]:
-    """The call with checked options, its inputs as `describe` has them, and what it means; the same as of `made_by`."""
+    """The call with checked options, its inputs as `describe` has them, in one shape those that broadcast, and what it
+    means; the same as of `made_by`."""
     call = normalized(call)
-    name = call.plan_class.__name__
+    operation, name = call.plan_class.operation, call.plan_class.__name__
     values = [
         describe(value, f"{name}: {operand.name}")
-        for operand, value in zip(call.plan_class.operation.inputs, call.inputs, strict=True)
+        for operand, value in zip(operation.inputs, call.inputs, strict=True)
     ]
+    if operation.differ(values):
+        values = broadcast(operation, values, name)
     return call, values, resolve(call.plan_class, values, call.attributes, call.dtypes, call.input_dtype, call.shape)
 
 

@@ -17,6 +17,7 @@ from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 
 if TYPE_CHECKING:
+    from skuda.model.operation import Operand
     from skuda.plans.axis_views import AxisViewPlan, ChosenAxes
 
 _PLANS: dict[tuple, Plan] = {}
@@ -42,7 +43,7 @@ def plan_for(
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
     key = (
         plan_class,
-        tuple((v.storage, v.shape) if isinstance(v, View) else None for v in values),
+        tuple((v.storage, v.shape) if isinstance(v, View) else type(v) for v in values),
         tuple(map(_in_key, attributes)),
         dtypes,
         input_dtype,
@@ -89,7 +90,7 @@ def _select(
     operation = plan_class.operation
     found = resolve(plan_class, values, attributes, dtypes, input_dtype, shape)
     descriptor = plan_class.descriptor_type(
-        **{name: size for name, size in found.sizes.items() if name not in found.blocks},
+        **{dim.name: found.sizes[dim.name] for dim in operation.dims},
         **found.attributes,
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
@@ -138,7 +139,7 @@ def resolve(plan_class: type[Plan], values, attributes, dtypes, input_dtype, sha
     blocks = {each: block_length(attributes[each], f"{name}: {each}") for each in sized}
     if input_dtype is None:
         input_dtype = _word_of_bytes(operation, values, dtypes, shape, axis, blocks, name)
-    types = _types(operation, values, dtypes, input_dtype, name)
+    types = types_of(operation, values, dtypes, input_dtype, name)
     sizes, axes = _bound(operation, values, types, shape, axis, name)
     _check_lengths(operation, sizes | blocks, axes)
     return Resolved(types, sizes | blocks, blocks, attributes, axes)
@@ -150,7 +151,7 @@ def _bound(operation: Operation, values, types, shape, axis, name: str) -> tuple
     if operation.chooses_axes:
         from skuda.plans.axis_views import chosen  # a first call of others does not wait for it
 
-    sizes: dict[str, int | tuple[int, ...]] = {}
+    sizes: dict[str, int | tuple[int, ...]] = {**operation.fixed}
     ranks: dict[str, int] = {}
     known = [pair for pair in zip(operation.inputs, values, strict=True) if isinstance(pair[1], View)]
     if operation.shaped is not None:
@@ -209,7 +210,7 @@ def _word_of_bytes(operation: Operation, values, dtypes, shape, axis, blocks, na
     fitting = []
     for word in words:
         try:
-            types = _types(operation, values, dtypes, word, name)
+            types = types_of(operation, values, dtypes, word, name)
             sizes, _ = _bound(operation, values, types, shape, axis, name)
         except SkudaError:
             continue
@@ -236,16 +237,21 @@ def _agree(operation: Operation, values, types, sizes) -> bool:
     return True
 
 
-def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
-    """Element types from the arrays; a number in place of a scale counts as one of the compute type."""
+def types_of(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict[str, str]:
+    """Element types from the arrays; a number in place of a scale counts as one of the compute type, and one that
+    broadcasts as one of its kind where no array shows its type."""
     seen: dict[str, str] = {}
-    numbers = []
-    for operand, value in zip(operation.inputs, values, strict=True):
+    numbers: list[Operand] = []
+    kinds: dict[str, str] = {}
+    for index, (operand, value) in enumerate(zip(operation.inputs, values, strict=True)):
         letter = operand.element
         if letter not in operation.types and letter != COMPUTE:
             continue  # its element is fixed; the plan checks it
         if not isinstance(value, View):
-            numbers.append(operand)
+            if index in operation.broadcast:
+                kinds[operand.name] = "bool" if isinstance(value, bool) else "int" if is_integer(value) else "float"
+            else:
+                numbers.append(operand)
             continue
         word = WORD_OF_STORAGE.get(value.storage, str(value.storage))
         if letter != operation.told:
@@ -262,7 +268,7 @@ def _types(operation: Operation, values, dtypes, input_dtype, plan: str) -> dict
     for letter, dtype in zip(operation.asked, dtypes):  # where no letter is asked for, there is no keyword either
         if dtype is not None:
             seen[letter] = dtype
-    return operation.resolve(seen, plan, numbers)
+    return operation.resolve(seen, plan, numbers, kinds)
 
 
 def checked_shape(plan_class: type[Plan], shape) -> tuple[int, ...] | None:

@@ -50,6 +50,20 @@ class Rows(Record):
         """Elements of a row."""
         return prod(axis.extent for axis in self.inner)
 
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return prod(axis.extent for axis in self.axes)
+
+    @property
+    def head(self) -> tuple[int, ...]:
+        """Slots of rows.cuh's RowSpace."""
+        blocks = AXES if self.blocks is None else AXES - len(self.axes) + self.blocks
+        outer = outer_of([axis.extent for axis in self.axes])
+        return abi.ROW_SPACE.pack(
+            rows=self.count, length=self.length, block_axis=blocks, last_length=self.last, outer=outer
+        )
+
     def steps(self, position: int) -> tuple[int, ...]:
         """Slots of row_moves.cuh's Along of an operand."""
         free = INNER - len(self.inner)
@@ -95,19 +109,11 @@ class RowKernels(KernelGeometry):
         split = self.split.geometry(layouts) if self.split else None
         if split is not None:
             return split
-        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        operands = [self.operation.operands[index] for index in arrays]
-        rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
+        arrays, operands, rows = self.found_in(layouts)
         along = [self.operation.runs_along(operand) for operand in operands]
         mode = self.mode_of(layouts, arrays, rows, along)
-        free = AXES - len(rows.axes)
-        count = prod(axis.extent for axis in rows.axes)
-        blocks = AXES if rows.blocks is None else free + rows.blocks
-        outer = outer_of([axis.extent for axis in rows.axes])
-        head = abi.ROW_SPACE.pack(
-            rows=count, length=rows.length, block_axis=blocks, last_length=rows.last, outer=outer
-        )
-        strides = self.strides_of(operands, arrays, rows)
+        head, strides = rows.head, self.strides_of(operands, arrays, rows)
+        count = rows.count
         variants = [variant for variant in self._variants if variant.mode is mode]
         variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
         alone = variant.keep and rows.length <= self._alone
@@ -116,6 +122,12 @@ class RowKernels(KernelGeometry):
             threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
             return Geometry(cluster, count * cluster.blocks, head, strides, threads, shared=shared)
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
+
+    def found_in(self, layouts: Layouts) -> tuple[list[int], list[Operand], Rows]:
+        """Which operands are arrays, and the rows in them."""
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        operands = [self.operation.operands[index] for index in arrays]
+        return arrays, operands, self.rows_of(operands, [layouts.strides[index] for index in arrays])
 
     def strides_of(
         self, operands: Sequence[Operand], arrays: Sequence[int], rows: Rows

@@ -9,10 +9,8 @@ from skuda.errors import Unsupported
 from skuda.model.operation import Operand, Operation, Types
 from skuda.model.scan_order import TILE_WARPS
 from skuda.model.sum_order import GROUP
-from skuda.schedules import abi
-from skuda.schedules.abi import AXES
 from skuda.schedules.axes import merged
-from skuda.schedules.geometry import Geometry, Layouts, outer_of
+from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.table import SCAN_SEGMENT, SCAN_THREADS, RowMode, ScanVariant, scan_variants
 
@@ -57,20 +55,13 @@ class ScanKernels(RowKernels):
         """The launch that serves operands which lie so."""
         if self.packed and (reason := self.bytes_shared()):
             raise Unsupported(f"{self.operation.class_name}Plan: {reason}")
-        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
-        operands = [self.operation.operands[index] for index in arrays]
-        rows = self.rows_of(operands, [layouts.strides[index] for index in arrays])
+        arrays, operands, rows = self.found_in(layouts)
         output = operands.index(self.operation.outputs[0])
         axes = sorted(rows.axes, key=lambda axis: -abs(axis.strides[output]))  # neighbours last: rows have no order
         rows = Rows(merged(axes, 1), rows.inner, rows.last, None)
         mode = self.mode_of(layouts, arrays, rows, [self.operation.runs_along(operand) for operand in operands])
         variant = self._variant(rows, mode, operands)
-        count = prod(axis.extent for axis in rows.axes)
-        head = abi.ROW_SPACE.pack(
-            rows=count, length=rows.length, block_axis=AXES, last_length=0,
-            outer=outer_of([axis.extent for axis in rows.axes]),
-        )  # fmt: skip
-        strides = self.strides_of(operands, arrays, rows)
+        count, head, strides = rows.count, rows.head, self.strides_of(operands, arrays, rows)
         if variant.parts:
             blocks = count * self._segments
             finish = blocks, SCAN_THREADS

@@ -14,6 +14,8 @@ from skuda.model.descriptor import is_number
 from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
 from skuda.plans.results import made_by
+from skuda.torch import broadcasting
+from skuda.torch.broadcasting import expanded
 from skuda.torch.described import described
 from skuda.torch.operators import operator_of
 
@@ -25,10 +27,13 @@ def carry(call: Call):
         SkudaError: arguments that do not fit, or a stream: torch's own is the one of what it follows.
     """
     if functions.tracing():
-        return operator_of(call.plan_class).apply(normalized(call))
+        operator = operator_of(call.plan_class)
+        return operator.apply(normalized(expanded(operator, call)))
     outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
     arrays = [*call.inputs, *outs]
-    if any(map(is_tracked, outs)) or not all(map(_is_carried, arrays)):
+    broadcast = call.plan_class.operation.broadcast
+    exact = [value for at, value in enumerate(arrays) if at not in broadcast or not broadcasting.is_number(value)]
+    if any(map(is_tracked, outs)) or not all(map(_is_carried, exact)):
         return NotImplemented  # and the full check says why
     tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
     library = library_of_plain(torch.Tensor)
@@ -43,13 +48,14 @@ def carry(call: Call):
             f"{name}: stream= is given where autograd, a transform or a mode of torch follows the call; "
             "use `with torch.cuda.stream(stream):`"
         )
-    call = normalized(call)
+    operator = operator_of(call.plan_class)
+    call = normalized(expanded(operator, call))
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
         made_by(call, described)  # the errors of a call that nothing follows
     try:
         if plain and call.out is None and not library.watched():  # autograd alone has to know
             return record(call.plan_class, (*call.inputs, None), Repeated(call.attributes, call.options))
-        return operator_of(call.plan_class).apply(call)
+        return operator.apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
         if isinstance(error, SkudaError) or not str(error).startswith(_SCHEMA):
             raise

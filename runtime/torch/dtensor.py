@@ -13,7 +13,7 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
-from skuda.frameworks.sharding import Axes, Rule, factors, rule
+from skuda.frameworks.sharding import Axes, Rule, factors, repeated, rule
 from skuda.plans.results import resolved_by
 from skuda.torch.described import described
 from skuda.torch.operators import Operator, operators
@@ -81,6 +81,9 @@ def placements(operator: Operator, arguments: tuple, parts: int, axes_of_mesh: i
             keeps.append(operand.name)
     order = None if found.axes is None else found.axes.order
     axes = factors(operation, found.sizes, found.types, order, keeps)
+    for index in operation.broadcast:
+        name = operation.inputs[index].name
+        axes[name] = repeated(axes[name], views[index].shape, call.inputs[index].shape)
     ways = [whole]
     for key in {factor.key: None for own in axes.values() for factor in own if factor is not None}:
         size = found.sizes[key[0]]

@@ -151,6 +151,11 @@ def _is_number(value) -> bool:
     return has_static_value(value)
 
 
+def _wide(parameter: torch.Tensor) -> torch.Tensor:
+    """What is learned in f32 at least, as operations take it: a module may be rounded to a half type."""
+    return parameter.float() if parameter.element_size() == 2 else parameter
+
+
 class LSQ(torch.nn.Module):
     """Fake quantization by a scale that is learned (learned step size quantization), to the same shape and type.
 
@@ -158,13 +163,20 @@ class LSQ(torch.nn.Module):
     multiplied by 1 / sqrt(n q_max), where n elements share it, so that it learns at the pace of weights. A step may
     make a scale negative or 0; the least that is used is `eps`.
 
+    FSDP would lose the scale that a first call sets: call the module before it is sharded, with the same batch in each
+    process, or load a state.
+
     Args:
         dtype: of the codes: a number of bits (signed), or as of `FakeQuantize`.
-        channels: how many scales there are; one for the tensor if None.
+        channels: how many scales there are; one for the tensor if None. `scale` and `zero_point` have shape [channels],
+            or [1].
         axis: along which channels lie.
         zero_point: whether a zero point is learned too; it begins at 0.
         grad_scaling: whether the gradients are multiplied so.
         eps: the least scale.
+
+    Raises:
+        InvalidProblem: in a first call whose parameters FSDP has sharded.
     """
 
     def __init__(
@@ -174,7 +186,7 @@ class LSQ(torch.nn.Module):
         super().__init__()
         self.q_min, self.q_max = code_range(dtype)
         self.channels, self.axis, self.grad_scaling, self.eps = channels, axis, grad_scaling, eps
-        shape = () if channels is None else (channels,)
+        shape = (1 if channels is None else channels,)  # not (), of which FSDP makes no parts
         self.scale = torch.nn.Parameter(torch.ones(shape, device=device))
         self.zero_point = torch.nn.Parameter(torch.zeros(shape, device=device)) if zero_point else None
         self.register_buffer("initialized", torch.tensor(False, device=device))
@@ -192,7 +204,7 @@ class LSQ(torch.nn.Module):
         else:  # an attribute would make a program for each length
             scale = _Slowed.apply(scale, factor)
             zero_point = None if zero_point is None else _Slowed.apply(zero_point, factor)
-        learned = [torch.clamp_min(scale, self.eps), *([] if zero_point is None else [zero_point])]
+        learned = [torch.clamp_min(_wide(scale), self.eps), *([] if zero_point is None else [_wide(zero_point)])]
         if self.channels is None:
             return skuda.learnable_fake_quantize_per_tensor(x, *learned, **options)
         return skuda.learnable_fake_quantize_per_channel(x, *learned, axis=self.axis, **options)
@@ -201,6 +213,11 @@ class LSQ(torch.nn.Module):
     def _begin(self, x: torch.Tensor) -> None:
         """The first scale, unless a state_dict had one."""
         if not bool(self.initialized):
+            if getattr(self, "_is_fsdp_managed_module", False):  # parameters are gathered copies, dropped afterwards
+                raise InvalidProblem(
+                    "LSQ: a first call sets the scale, which FSDP would lose; expected a call before the module is "
+                    "sharded, with the same batch in each process, or a state that is loaded"
+                )
             axes = [axis for axis in range(x.ndim) if self.channels is None or axis != self.axis % x.ndim]
             mean = x.abs().float().mean(dim=axes) if axes else x.abs().float()
             self.scale.copy_(torch.clamp_min(2 * mean / math.sqrt(self.q_max), self.eps))

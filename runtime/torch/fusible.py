@@ -21,7 +21,8 @@ from skuda.launch import registry
 from skuda.launch.prepared import Repeated
 from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
-from skuda.torch import formulas, transforms
+from skuda.torch import formulas
+from skuda.torch.broadcasting import expanded, promoted
 from skuda.torch.gradients import Gradient
 from skuda.torch.operators import Operator, operator_of, operators, register_operators
 
@@ -151,8 +152,8 @@ def _function(operator: Operator, overload, specs: Specs) -> Callable:
             return overload(*values)
         device = next(value for value in values if isinstance(value, torch.Tensor)).device.type
         if torch.is_autocast_enabled(device):
-            values = transforms.promoted(operator, values)
-        call = operator.call_of(tuple(values))
+            values = promoted(operator, values)
+        call = expanded(operator, operator.call_of(tuple(values)))
         with torch.autocast(device, enabled=False):
             recorded = Repeated(call.attributes, call.options)
             return gradient.function.apply(gradient.formula(call), recorded, *call.inputs)

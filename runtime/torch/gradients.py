@@ -26,6 +26,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE
 from skuda.plans import functions
 from skuda.plans.functions import KEEPDIMS, SHAPE
+from skuda.torch.broadcasting import expanded
 
 if TYPE_CHECKING:
     from skuda.torch.operators import Operator
@@ -269,7 +270,7 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
                 overload = operator.overloads[numbers, False]
                 return overload.redispatch(keyset & _after_autograd_keyset, *inputs, *values[count:])
 
-        call = operator.call_of(values)
+        call = expanded(operator, operator.call_of(values))
         with enable_single_level_autograd_function():
             return operator.gradient.function.apply(below, Repeated(call.attributes, call.options), *call.inputs)
 

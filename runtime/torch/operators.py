@@ -35,6 +35,7 @@ class Operator:
         name: of the operators, in their namespace.
         arguments: of the schema, in order.
         inputs, scalars: where the inputs are among the arguments, and those of them that are one value.
+        broadcast: where the inputs are that broadcast against each other.
         results: the class of several outputs; None of one.
         gradient: what autograd records.
         overloads: the operators, by whether they take numbers, and whether they are given what they write.
@@ -54,6 +55,7 @@ class Operator:
             for i, a in enumerate(self.arguments)
         ]
         self._options = {name: positions[name] for name in self.operation.options}
+        self.broadcast = self.operation.broadcast  # which torch.compile could not make
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
         self._said = [position for position in range(len(self.arguments)) if position not in self.inputs]
         self._last: tuple | None = None  # what the last call said beside its inputs, and its attributes and options

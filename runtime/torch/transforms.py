@@ -13,35 +13,13 @@ from skuda.arrays.libraries import CPU
 from skuda.arrays.views import View, contiguous_strides
 from skuda.errors import InvalidProblem
 from skuda.frameworks.batching import batched
-from skuda.model.operation import COMPUTE
 from skuda.plans.functions import Call
 from skuda.plans.results import resolved_by
+from skuda.torch.broadcasting import aligned, promoted
 from skuda.torch.described import described
 
 if TYPE_CHECKING:
     from skuda.torch.operators import Operator
-
-_BY_WIDTH = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-
-
-def promoted(operator: Operator, values: tuple) -> list:
-    """An operator's arguments under autocast: inputs of one type letter have the widest type that one of them had."""
-    operation, values = operator.operation, list(values)
-    letters = [operand.element for operand in operation.inputs]
-    for letter in dict.fromkeys(letters):
-        if letter not in operation.types and letter != COMPUTE:
-            continue
-        positions = [position for position, each in zip(operator.inputs, letters) if each == letter]
-        tensors = [values[position] for position in positions if isinstance(values[position], torch.Tensor)]
-        types = {tensor.dtype for tensor in tensors}
-        if len(types) > 1 and types <= {*_BY_WIDTH}:
-            halves = {torch.bfloat16, torch.float16} <= types
-            widest = torch.float32 if halves else next(dtype for dtype in _BY_WIDTH if dtype in types)
-            for position in positions:
-                if isinstance(values[position], torch.Tensor):
-                    values[position] = values[position].to(widest)
-    return values
-
 
 def autocast(operator: Operator, numbers: bool, out: bool, key: str) -> Callable:
     """What runs at an autocast key: inputs of one type letter get the widest type that one of them has.
@@ -66,6 +44,7 @@ def vmap(operator: Operator, numbers: bool, out: bool) -> Callable:
             dim if isinstance(value, torch.Tensor) else None
             for value, dim in zip_longest(values, in_dims[: len(values)])
         ]
+        values, dims = aligned(operator, values, dims, info.batch_size)
         count = len(operator.operation.outputs)
         if out and None in dims[-count:]:
             raise InvalidProblem(

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 import pytest
 from catalogs import forget_defined
-from domains import domain
+from domains import bounds, domain
 from trees import REPOSITORY
 
 import skuda
@@ -108,8 +108,8 @@ DIFFERENCES = {
     "relu6": ("at a bound, the declared gradient is 0, as torch's", {"input": [0, 6]}),
     "hardtanh": ("at a bound, the declared gradient is 0, as torch's", {"input": [-1, 1]}),
     "hardsigmoid": ("at a bound, the declared gradient is 0, as torch's", {"input": [-3, 3]}),
-    "clamp_min": ("at the bound, the declared gradient passes, as torch's", {"input": [0]}),
-    "clamp_max": ("at the bound, the declared gradient passes, as torch's", {"input": [0]}),
+    "clamp_min": ("at the bound, the declared gradient passes, as torch's", {"input": [-0.5]}),
+    "clamp_max": ("at the bound, the declared gradient passes, as torch's", {"input": [0.5]}),
     "step": ("the declared gradient of NaN is 0; its own is passed on by a derived one", {"input": [np.nan]}),
     "logit": ("outside of 0 and 1, where there is no value, the declared gradient is NaN", {"input": [-2]}),
 }
@@ -220,6 +220,7 @@ def plan_of(plan_class, types, extents):
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     fields |= {dim.name: extents[dim.name] for dim in operation.dims}
     fields |= {attribute.name: 2 for attribute in operation.attributes if attribute.type == "size"}
+    fields |= bounds(operation)
     return plan_class.select(plan_class.descriptor_type(**fields), preference=BackendKind.REFERENCE)
 
 

@@ -237,7 +237,7 @@ def test_operands_dimensions_and_attributes():
     assert operation.attributes == (
         Attribute("size", "size", 32),
         Attribute("axis", "axis", -1, axis_of="d"),
-        Attribute("low", "Q", "lowest"),
+        Attribute("low", "Q", "lowest(Q)"),
         Attribute("high", "Q", 7),
         Attribute("bias", "C", -0.001),
     )

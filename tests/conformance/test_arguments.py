@@ -174,7 +174,7 @@ def test_zero_point_that_no_i32_holds(backend, value):
 
 @pytest.mark.parametrize("name", ["a", "b"])
 def test_operands_of_lerp_must_agree(backend, name):
-    good, short = backend.array(np.ones((3, 4), np.float32)), backend.array(np.ones(4, np.float32))
+    good, short = backend.array(np.ones((3, 4), np.float32)), backend.array(np.ones(3, np.float32))
     other = backend.array(np.ones((3, 4), np.float16))
     out = backend.array(np.full((3, 4), SENTINEL, np.float32))
     for wrong, errors in ((short, InvalidProblem), (other, (ElementMismatch, Unsupported))):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
+from domains import bounds
 
 from skuda.launch import registry
 from skuda.model.operation import Direction
@@ -39,12 +40,15 @@ PLANS = {
 }
 
 
-def run(name: str, backend, x: np.ndarray, element: str) -> np.ndarray:
-    """Attributes have their defaults."""
+def run(name: str, backend, x: np.ndarray, element: str, limits: str | None = None) -> np.ndarray:
+    """Attributes have their defaults, of an element type that may be another."""
     plan_class = PLANS[name]
+    attributes = plan_class.operation.attributes
+    given = {each.name: each.default_for({"T": limits or element}) for each in attributes}
+    given |= bounds(plan_class.operation)
     fields = {field: element for field in plan_class.operation.element_fields.values()}
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
-    descriptor = plan_class.descriptor_type(**fields, shape=x.shape)
+    descriptor = plan_class.descriptor_type(**fields, **given, shape=x.shape)
     plan = plan_class.select(descriptor, preference=preference)
     made = [backend.array(np.zeros(shape, storage)) for shape, storage in plan.made]
     plan.execute((backend.array(x), *made))
@@ -56,7 +60,7 @@ def missed(name: str, element: str, backend) -> np.ndarray:
     x = ALL[element]
     found = run(name, backend, x, element)
     with np.errstate(all="ignore"):
-        exact = run(name, backend, x.astype(np.float64), "f64")
+        exact = run(name, backend, x.astype(np.float64), "f64", element)
         nearest = exact.astype(found.dtype)
     assert found.dtype in (x.dtype, np.bool_)
     if found.dtype == np.bool_:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
-from math import prod
+from math import isinf, prod
 
 import numpy as np
 import pytest
 
 from oracles import binding, patterns
 from oracles.binding import Problem
-from oracles.floats import FORMATS, FP8, decode, encode_fraction
+from oracles.floats import FORMATS, FP8, Value, decode, encode, encode_fraction
 from oracles.spans import ANY
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
@@ -139,7 +139,8 @@ class Drawn:
             return bool(self.rng.integers(2))
         if word in RANGE:
             low, high = RANGE[word]
-            return int(self.rng.integers(1, high + 1) if attribute.default == "highest" else self.rng.integers(low, 1))
+            highest = attribute.default == f"highest({attribute.type})"
+            return int(self.rng.integers(1, high + 1) if highest else self.rng.integers(low, 1))
         if word in WIDE:
             return int(self.rng.integers(-3, 4))
         if word in FP8:
@@ -148,18 +149,24 @@ class Drawn:
         return size if word == "f64" else float(np.float32(size))
 
     def _default(self, attribute) -> int | float:
-        if attribute.default not in ("lowest", "highest"):
+        if not isinstance(attribute.default, str):
             return attribute.default
-        word = self.types.get(attribute.type, attribute.type)
-        if word in FP8:
-            return (1 if attribute.default == "highest" else -1) * float(decode(FP8[word].largest, FP8[word]).signed)
-        return RANGE[word][attribute.default == "highest"]
+        limit, _, letter = attribute.default.removesuffix(")").partition("(")
+        word = self.types.get(letter, letter)
+        if word == "i32":
+            return (I32_MIN, I32_MAX)[limit == "highest"]
+        if word in RANGE:
+            return RANGE[word][limit == "highest"]
+        form = (FORMATS | FP8)[word]
+        return (1 if limit == "highest" else -1) * float(decode(form.largest, form).signed)
 
     def _as_oracles_take_it(self, attribute) -> int:
         value = self.attributes.get(attribute.name, self._default(attribute))
         word = self.types.get(attribute.type, attribute.type)
         form = (FORMATS | FP8).get(word)
-        return value if form is None else int(encode_fraction(value, form))
+        if form is None:
+            return value
+        return encode(Value("inf", value < 0), form) if isinf(value) else int(encode_fraction(value, form))
 
     # ---- operands ----
 

@@ -1,9 +1,8 @@
 """Every declared gradient is the slope of its operation: against central differences of the definition, in 60 digits.
 
-Each definition is held against the operation's own forward pass, too. An operation without a definition here is its
-own: its oracle holds its results, and differences of them in f64 its gradient. Rounding to codes has no slope: codes
-and what is made of them are derived straight through, with the rounding errors, and which codes are cut, held as they
-are.
+Each definition is held against the operation's own forward pass, too. Where there is none here, it is the operation's
+oracle (differences.py). Rounding to codes has no slope: codes and what is made of them are derived straight through,
+with the rounding errors, and which codes are cut, held as they are.
 """
 
 from __future__ import annotations
@@ -14,13 +13,17 @@ import numpy as np
 import pytest
 
 from oracles import functions, philox
+from oracles.floats import F128, FORMATS
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Direction
 from skuda.model.sku import BackendKind
 
+from .differences import OfOracle
+from .test_every_operation import reduction_of
+
 STEP = mpmath.mpf("1e-20")
-COARSE_STEP = 2.0**-11
+DIRECTIONS = 3
 Q_MIN, Q_MAX = -5, 4
 CATALOG = registry.catalogs()[0]
 PLANS = {
@@ -122,9 +125,9 @@ DEFINITIONS = {
     "copysign": lambda a, b: abs(a) * np.where(b < 0, -1, 1),
     "fmin": lambda a, b: np.minimum(a, b),
     "fmax": lambda a, b: np.maximum(a, b),
-    "clamp": lambda input: np.minimum(np.maximum(input, 0), 1),
-    "clamp_min": lambda input: np.maximum(input, 0),
-    "clamp_max": lambda input: np.minimum(input, 0),
+    "clamp": lambda input: np.minimum(np.maximum(input, -0.5), 0.5),
+    "clamp_min": lambda input: np.maximum(input, -0.5),
+    "clamp_max": lambda input: np.minimum(input, 0.5),
     "clamp_tensor": lambda input, low, high: np.minimum(np.maximum(input, low), high),
     "addcmul": lambda input, a, b: input + a * b,
     "addcdiv": lambda input, a, b: input + a / b,
@@ -182,8 +185,10 @@ def definition_of(name: str):
     if stem in DEFINITIONS:
         return DEFINITIONS[stem], False
     if stem in functions.FORWARD:
-        attributes = PLANS[name, Direction.FORWARD].operation.attributes
-        return functions.defined(stem, {each.name: each.default for each in attributes if not each.names_axes}), False
+        operation = PLANS[name, Direction.FORWARD].operation
+        types = types_of(operation)
+        numbers = {each.name: each.default_for(types) for each in operation.attributes if not each.names_axes}
+        return functions.defined(stem, numbers | domains.bounds(operation)), False
     return getattr(FastPath(), stem, None), True
 
 
@@ -195,17 +200,23 @@ def test_operations_that_round_have_definitions():
     assert len(GRADIENTS) > 40
 
 
+def types_of(operation) -> dict[str, str]:
+    """The widest types that an operation has."""
+    return next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
+
+
 def select(name: str, direction: Direction, backend):
     """A plan of f64: two rows of five, ragged groups of three."""
     plan_class, space = PLANS[name, direction], PLANS[name, Direction.FORWARD].operation.space
     operation = plan_class.operation
-    types = next(each for each in operation.combinations if set(each.values()) <= {"f64", "s8", "e4m3", "i32"})
+    types = types_of(operation)
     fields = {field: types[letter] for letter, field in operation.element_fields.items()}
     for dim in operation.dims:
         along = (5,) if len(space) > 1 else (2, 5)
         fields[dim.name] = 5 if not dim.many else along if dim == space[-1] else (2,)
     own = {"q_min": Q_MIN, "q_max": Q_MAX, "group_size": 3}
     fields |= {attribute.name: own[attribute.name] for attribute in operation.attributes if attribute.name in own}
+    fields |= domains.bounds(operation)
     preference = BackendKind.REFERENCE if backend.name == "reference" else BackendKind.CUDA
     return plan_class.select(plan_class.descriptor_type(**fields), preference=preference)
 
@@ -239,31 +250,27 @@ def spread(values: np.ndarray, operand, operation, sizes) -> np.ndarray:
     return values
 
 
-def compare_with_differences(backend, forward, backward, given: dict, rng) -> None:
-    """A gradient beside differences of the operation's own results in f64, of the fourth order."""
+def compare_with_oracle(backend, forward, backward, given: dict, rng) -> None:
+    """A gradient beside slopes of the operation's oracle, along directions in which no two elements' parts cancel."""
+    oracle = OfOracle(forward, reduction_of(forward.operation))
     results = run(backend, forward, given)
+    for key, exact in oracle(given).items():
+        np.testing.assert_allclose(results[key], exact.astype(float), rtol=1e-13, atol=1e-14)
     read = {operand.name for operand in backward.operation.inputs}  # of other outputs there is no gradient
     gradients = {key: rng.normal(0, 1, np.shape(each)) for key, each in results.items() if f"d_{key}" in read}
     got = run(backend, backward, given | results | {f"d_{key}": each for key, each in gradients.items()})
-
-    def loss(key, position, move):
-        moved = given[key].copy()
-        moved[position] += move * COARSE_STEP
-        found = run(backend, forward, given | {key: moved})
-        return sum((found[output] * g).sum() for output, g in gradients.items())
-
     for key, slopes in got.items():
         key = key.removeprefix("d_")
-        for position in np.ndindex(slopes.shape):
-            near = loss(key, position, 1) - loss(key, position, -1)
-            far = loss(key, position, 2) - loss(key, position, -2)
-            slope = (8 * near - far) / (12 * COARSE_STEP)
-            assert abs(slope - slopes[position]) < 1e-9 * max(1, abs(slope)), f"d_{key}{position}"
+        for _ in range(DIRECTIONS):
+            along = rng.integers(1, 64, slopes.shape) * rng.choice([-1, 1], slopes.shape)
+            slope = float(oracle.slope(given, gradients, key, along))
+            parts = slopes * along
+            assert abs(slope - parts.sum()) < 1e-13 * max(1, abs(parts).sum()), f"d_{key}"
     assert any(np.any(each) for each in got.values())
 
 
 @pytest.mark.parametrize("name", GRADIENTS)
-def test_a_gradient_is_the_slope_of_its_operation(backend, name):
+def test_a_gradient_is_the_slope_of_its_operation(backend, name, monkeypatch):
     rng = np.random.default_rng(list(name.encode()))
     forward, backward = (select(name, each, backend) for each in (Direction.FORWARD, Direction.BACKWARD))
     operation = forward.operation
@@ -286,7 +293,9 @@ def test_a_gradient_is_the_slope_of_its_operation(backend, name):
             values = functions.placed(name, rng.normal(0, 2, shape))
             given[operand.name] = values.astype(DTYPES[word].storage)
     if definition is None:
-        compare_with_differences(backend, forward, backward, given, rng)
+        with monkeypatch.context() as patched:
+            patched.setitem(FORMATS, F128.word, F128)
+            compare_with_oracle(backend, forward, backward, given, rng)
         return
 
     def exact(values: dict) -> dict:

@@ -10,7 +10,7 @@ from typing import Any
 from zlib import crc32
 
 import numpy as np
-from domains import domain
+from domains import bounds, domain
 
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
@@ -97,8 +97,8 @@ def draw(plan_class: type[Plan], types: dict[str, str], many=MANY, single=SINGLE
         if attribute.names_axes:
             attributes[attribute.name] = _axis(operation, attribute, sizes)
         else:
-            attributes[attribute.name] = sizes.get(attribute.name, attribute.default if isinstance(
-                attribute.default, (int, float)) else None)  # fmt: skip
+            default = attribute.default if isinstance(attribute.default, (int, float)) else None
+            attributes[attribute.name] = {**sizes, **bounds(operation)}.get(attribute.name, default)
     return DrawnCall(plan_class, dict(types), sizes, inputs, attributes, _options(operation, types, sizes))
 
 

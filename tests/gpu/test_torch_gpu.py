@@ -37,6 +37,44 @@ def test_the_operator_has_the_bits_of_the_cpu(name):
         assert same(on_cpu(moved(call).run()), expected)
 
 
+@pytest.mark.parametrize("name", [name for name, plan in plans().items() if plan.operation.broadcast])
+def test_tensors_of_several_shapes_have_the_bits_of_the_cpu(name):
+    """As functions and operators, also where a number stands for the last one; on a stream of the call's own, too."""
+    call = call_of(plans()[name])
+    places, inputs = call.plan_class.operation.broadcast, list(call.inputs)
+    for index, place in enumerate(places):
+        inputs[place] = (inputs[place][..., :1], inputs[place][0], inputs[place][:1])[index % 3]
+    number = [each.reshape(-1)[0].item() if at == places[-1] else each for at, each in enumerate(inputs)]
+    number[places[0]] = call.inputs[places[0]]
+    for each in (inputs, number):
+        call.inputs = tuple(each)
+        expected = call.run()
+        call.inputs = tuple(value.cuda() if isinstance(value, torch.Tensor) else value for value in each)
+        for _ in range(3):
+            assert same(on_cpu(call.run()), expected)
+        torch.cuda.synchronize()
+        stream = torch.cuda.Stream()
+        call.stream = stream
+        made = call.run()
+        stream.synchronize()
+        assert same(on_cpu(made), expected)
+        call.stream = None
+        if each is inputs:
+            assert same(on_cpu(operator_of(call.plan_class).apply(call)), expected)
+
+
+def test_numbers_in_a_captured_graph():
+    x = rows(7, 96).cuda()
+    skuda.sub(1, x)
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        y = skuda.mul(skuda.sub(1, x), x[0])
+    x.copy_(rows(7, 96, seed=3))
+    graph.replay()
+    assert same(y.cpu(), (1 - x.cpu()) * x[0].cpu())
+
+
 @pytest.mark.parametrize("mode", ["default", "reduce-overhead"])
 @pytest.mark.parametrize("dynamic", [False, True])
 def test_compiled(mode, dynamic):

@@ -78,6 +78,7 @@ F16 = Format("f16", 5, 10)
 BF16 = Format("bf16", 8, 7)
 F32 = Format("f32", 8, 23)
 F64 = Format("f64", 11, 52)
+F128 = Format("f128", 15, 112)  # no element type: in which an oracle of f64 can be told apart from its neighbours
 FORMATS = {form.word: form for form in (F16, BF16, F32, F64)}
 E4M3 = Format("e4m3", 4, 3, infinities=False, saturates=True)
 E5M2 = Format("e5m2", 5, 2, saturates=True)
@@ -86,7 +87,7 @@ FP8 = {form.word: form for form in (E4M3, E5M2)}
 
 def compute_format(word: str) -> Format:
     """The type that formulas over elements of type `word` are evaluated in."""
-    return F64 if word == "f64" else F32
+    return {"f64": F64, "f128": F128}.get(word, F32)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 import torch
-from domains import domain
+from domains import bounds, domain
 
 from skuda.arrays.libraries import torch_dtypes
 from skuda.launch import registry
@@ -34,10 +34,10 @@ def sizes_of(operation) -> dict:
 
 
 def attribute_values(operation, sizes) -> tuple:
-    """Of each attribute: what places the axes so that the arrays have `sizes`, else its default."""
+    """Of each attribute: what places the axes so that the arrays have `sizes`, a bound, else its default."""
     found = []
     for attribute in operation.attributes:
-        value = None
+        value = bounds(operation).get(attribute.name)
         if attribute.type == "size":
             value = BLOCK
         elif attribute.names_axes:

@@ -1,8 +1,8 @@
 """Torch's own operator database as calls of our functions: what each sample becomes, and how it compares.
 
 `THEIRS`, `ORDERS` and `KEYWORDS` say what operations and arguments are called there; all else follows from the rows.
-A sample is an input, arguments and keywords. What differs only in form is brought into ours (`Sample`): operands are
-broadcast, numbers that stand for operands become arrays, classes move to the last axis.
+A sample is an input, arguments and keywords. What differs only in form is brought into ours: classes move to the last
+axis. Operands of several shapes, and numbers in their place, are handed on as they are.
 """
 
 from __future__ import annotations
@@ -207,12 +207,9 @@ def call(name: str, sample, theirs):
                 continue
             if not first.is_floating_point() and isinstance(value, float):
                 raise Differs("a number of another type")
-            if not isinstance(value, torch.Tensor):
-                arrays[key] = torch.full_like(first, value)
-                if first.numel() and first.element_size() < 4 and float(arrays[key].flatten()[0]) != value:
-                    raise Differs("a number that the type does not hold")
-        alike = [o.name for o in operation.inputs if o.name in arrays and o.dims == operation.inputs[0].dims]
-        arrays |= zip(alike, torch.broadcast_tensors(*(arrays[key] for key in alike)))
+            is_rounded = not isinstance(value, torch.Tensor) and first.new_tensor(value).item() != value
+            if is_rounded and first.element_size() < 4:
+                raise Differs("a number that the type does not hold")
         if name in CLASSES and first.ndim > 1:
             arrays["input"] = arrays["input"].movedim(1, -1)
         of_compute = {operand.name for operand in operation.inputs if operand.element == COMPUTE and operand.dims}

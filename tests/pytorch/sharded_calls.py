@@ -1,4 +1,5 @@
-"""What two processes run: calls of every operation with DTensors, each beside the call on whole tensors.
+"""What two processes run: calls of every operation with DTensors, each beside the call on whole tensors, and training
+steps of a model that FSDP shards.
 
     python sharded_calls.py RANK FILE DEVICE [NAME ...]
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import sys
 
+import fsdp_steps
 import torch
 import torch.distributed as dist
 from operations import call_of, plans, same
@@ -60,9 +62,14 @@ def compare(made: DTensor, expected: torch.Tensor, mesh, what) -> None:
         assert same(made.full_tensor(), expected), what
 
 
-def each_way(name: str, mesh) -> int:
-    """Calls an operation with its tensors placed in each way that a rule allows; says in how many."""
+def each_way(name: str, mesh, change=lambda inputs: inputs) -> int:
+    """Calls an operation with its tensors placed in each way that a rule allows; says in how many.
+
+    Args:
+        change: makes other inputs of those that are drawn.
+    """
     call = call_of(plans()[name])
+    call.inputs = change(call.inputs)
     call.inputs = tuple(each.to(mesh.device_type) if isinstance(each, torch.Tensor) else each for each in call.inputs)
     operator = operator_of(call.plan_class)
     values = operator.values_of(call)
@@ -81,6 +88,24 @@ def each_way(name: str, mesh) -> int:
                 assert made.placements == (placement,), (name, way, made.placements)
             compare(made, expected, mesh, (name, way))
     return len(ways) - 1
+
+
+def broadcast(mesh) -> None:
+    """Tensors of several shapes, as operators that nothing records have them, and as functions that are recorded."""
+    for change in (lambda first, *others: (first, *[each[0] for each in others]),
+                   lambda first, *others: (first[:, :1], *[each[:1] for each in others]),
+                   lambda first, *others: (first[0, 0], *others)):  # fmt: skip
+        for name in ("add", "where", "addcmul", "clamp_tensor"):
+            assert each_way(name, mesh, lambda inputs: change(*inputs)) > 0, name  # noqa: B023
+    results = []
+    x, row = torch.randn(4, 6, generator=torch.Generator().manual_seed(0)).to(mesh.device_type), torch.linspace(1, 2, 6)
+    for place in (lambda each, _: each.clone(), lambda each, how: distribute_tensor(each, mesh, [how])):
+        tensors = [place(x, Shard(0)).requires_grad_(), place(row.to(x.device), Replicate()).requires_grad_()]
+        y = skuda.sub(1, torch.ops.skuda.mul(skuda.add(*tensors), tensors[1]))
+        y.backward(place(x + 1, Shard(0)))
+        results.append([y.detach(), *[each.grad for each in tensors]])
+    for whole, parts in zip(*results, strict=True):
+        assert torch.allclose(parts.full_tensor(), whole, rtol=1e-6, atol=1e-6)
 
 
 def attributes_of_axes(mesh) -> None:
@@ -134,8 +159,10 @@ def main(rank: int, file: str, device: str, names: list[str]) -> None:
     torch.set_num_threads(1)
     shard()
     attributes_of_axes(mesh)
+    broadcast(mesh)
     a_layer(mesh)
     compiled_to_be_fused(mesh)
+    fsdp_steps.every_way(mesh)
     for name in names or plans():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()

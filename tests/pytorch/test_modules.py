@@ -299,7 +299,7 @@ def test_lsq_is_its_definition(bits, channels):
     found.square().sum().backward()
     q_min, q_max = module.q_min, module.q_max
     mean = x.detach().abs().mean(dim=1 if channels else (0, 1))
-    assert torch.allclose(module.scale.detach(), 2 * mean / math.sqrt(q_max))
+    assert torch.allclose(module.scale.detach(), 2 * mean / math.sqrt(q_max)) and module.scale.shape == (channels or 1,)
     other, scale = x.detach().clone().requires_grad_(), module.scale.detach().clone().requires_grad_()
     factor = 1 / math.sqrt(x.numel() / (channels or 1) * q_max)
     slowed = scale * factor + (scale * (1 - factor)).detach()

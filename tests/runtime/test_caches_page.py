@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from skuda.launch import compiler, registry
 from skuda.plans import selection
 
 REPOSITORY = Path(__file__).parents[2]
@@ -36,6 +37,10 @@ def test_modules_and_limits_are_what_the_page_says():
     for module in re.findall(r"`(\w+/\w+\.py)`", PAGE):
         assert (REPOSITORY / "runtime" / module).is_file(), module
     assert f"{selection.MOST:,} plans" in PAGE
+    entries, size = (int(found.replace(",", "")) for found in re.search(
+        r"([\d,]+) entries for skuda's own.*?(\d+) kB each", PAGE, re.DOTALL).groups())  # fmt: skip
+    assert entries == pytest.approx(len([*registry.skus()]), rel=0.1)
+    assert size == pytest.approx(sum(map(len, compiler.headers().values())) / 1000, rel=0.1)
 
 
 @pytest.mark.parametrize(

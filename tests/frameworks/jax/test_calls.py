@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -43,6 +44,39 @@ def test_the_first_lines():
     assert np.allclose(gradient, wanted, atol=1e-5)
 
 
+def fused(home, x, row, column):
+    """A few functions of arrays of several shapes, and of numbers."""
+    x = home.where(x > 0, home.multiply(x, row) if home is jnp else skuda.mul(x, row), 0.0)
+    return home.subtract(1, home.add(x, column)) if home is jnp else skuda.sub(1, skuda.add(x, column))
+
+
+def test_arrays_of_several_shapes_and_numbers():
+    arrays = ARRAY, ARRAY[0, 0], ARRAY[:, :1, :1]
+    ours, theirs = partial(fused, skuda), partial(fused, jnp)
+    assert same_bits(jax.jit(ours)(*arrays), theirs(*arrays))
+    assert same_bits(ours(*map(np.asarray, arrays)), theirs(*arrays))
+    gradients = [jax.jit(jax.grad(lambda *each: call(*each).sum(), (0, 1, 2)))(*arrays) for call in (ours, theirs)]  # noqa: B023
+    for mine, wanted in zip(*gradients, strict=True):
+        assert mine.shape == wanted.shape and np.allclose(mine, wanted, rtol=1e-5, atol=1e-5)
+    for axes in ((0, None, 0), (1, None, None), (None, 0, None)):
+        batched = [jnp.stack([each, each * 2], axis) if axis is not None else each for each, axis in zip(arrays, axes)]
+        assert same_bits(jax.jit(jax.vmap(ours, axes))(*batched), jax.vmap(theirs, axes)(*batched))
+    half = ARRAY.astype(jnp.float16)
+    assert same_bits(jax.jit(skuda.mul)(half, 0.1), half * 0.1)  # a number that JAX traces
+    slope = jax.grad(lambda x, number: skuda.mul(x, number).sum(), 1)(ARRAY, 2.0)
+    assert np.allclose(slope, VALUES.sum(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_operands_of_64_bits_beside_arrays_of_32(wide):
+    """Without jax_enable_x64 they travel as 32 bits, and a kernel still reads elements of 64."""
+    with jax.enable_x64(wide):
+        found = jax.jit(lambda x: skuda.dropout(x, -7, 3, p=0.5))(ARRAY)
+        assert same_bits(found, skuda.dropout(VALUES, -7, 3, p=0.5))
+        found = jax.jit(lambda x: skuda.where(x > 0, np.full(x.shape, 7), -1))(ARRAY)
+    assert (np.asarray(found) == np.where(VALUES > 0, 7, -1)).all()
+
+
 def test_several_outputs_have_names():
     made = jax.jit(skuda.dynamic_quantize_per_token)(ARRAY)
     assert type(made) is type(skuda.dynamic_quantize_per_token(ARRAY)) is skuda.DynamicQuantizePerTokenResults
@@ -68,6 +102,23 @@ def test_an_operation_that_the_session_defines():
         assert same_bits(jax.grad(lambda x, f=scaled: f(x).sum())(ARRAY), np.full_like(VALUES, factor))
         assert same_bits(jax.vmap(scaled)(ARRAY), factor * VALUES)
     registry.forget(scaled.catalog)
+
+
+def test_a_dimension_of_a_fixed_size():
+    from skuda.launch import registry
+
+    turned = skuda.define(
+        name="turned_for_jax", inputs={"q": "T[*n, 4]"},
+        outputs={"y": "T[*n, 4] = q * to_real(position(4)) - sum(q * q, over=4)"},
+    )  # fmt: skip
+    q = np.arange(12, dtype=np.float32).reshape(3, 4)
+    expected = q * np.arange(4) - (q * q).sum(-1, keepdims=True)
+    assert same_bits(jax.jit(turned)(q), expected.astype(np.float32))
+    assert same_bits(jax.vmap(turned)(jnp.asarray(q)), expected.astype(np.float32))
+    assert same_bits(jax.grad(lambda q: turned(q).sum())(jnp.asarray(q)), (np.arange(4) - 8 * q).astype(np.float32))
+    with pytest.raises(InvalidProblem, match=r"q has shape \(4, 3\), expected .* dimension 1 must be 4, got 3"):
+        jax.jit(turned)(q.reshape(4, 3))
+    registry.forget(turned.catalog)
 
 
 def test_gradients_that_no_row_declares_are_derived():
@@ -280,7 +331,9 @@ def test_what_is_refused():
     with pytest.raises(InvalidProblem, match="stream is given"):
         jax.jit(lambda x: skuda.softmax(x, stream=0))(ARRAY)
     with pytest.raises(InvalidProblem, match="b has shape"):
-        jax.jit(lambda x: skuda.lerp(x, x[0], 0.5))(ARRAY)
+        jax.jit(lambda x: skuda.lerp(x, x[0, :4], 0.5))(ARRAY)
+    with pytest.raises(ElementMismatch, match=r"AddPlan: b is 1\.5, expected an integer \(i32\)"):
+        jax.jit(lambda x: skuda.add(x, 1.5))(ARRAY.astype(jnp.int32))
     with pytest.raises(Unsupported, match="SoftmaxPlan|softmax"):
         jax.jit(skuda.softmax)(jnp.ones((2, 3), jnp.int32))
     with pytest.raises(ElementMismatch, match="zero_point"):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import onnx
 import onnxruntime
+from domains import bounds
 
 import skuda
 from skuda.codegen.intrinsics import HALF_BOUNDS
@@ -127,6 +128,7 @@ def draw(plan: type[Plan], types: dict, seed: int, kind: str = KINDS[0]) -> Draw
 def _call(plan, types, sizes, random, kind, known, seed) -> Drawn:
     operation = plan.operation
     options = {a.name: sizes[a.name] for a in operation.attributes if a.type == "size"}
+    options |= bounds(operation) if seed % 2 else {}
     rank = sum(len(sizes[d.name]) if d.many else 1 for d in operation.space)
     order = list(range(rank))
     if operation.chooses_axes:

@@ -50,6 +50,37 @@ def test_functions_stand_in_a_graph_of_ones_own():
     assert same(skuda.dequantize_per_token(codes, scale, dtype="f32"), found).all()
 
 
+def test_a_model_says_the_sizes_that_a_row_fixes():
+    made = {"y": "T[*n, 4] = x * 2", "z": "T[*n, 4] = x * to_real(position(4))"}
+    corners = skuda.define(inputs={"x": "T[*n]"}, outputs=made)
+    doubled = skuda.define(inputs={"x": "T[*n, 4]", "w": "T[4]"}, outputs={"y": "T[*n, 4] = 2 * x - w"})
+    for operation, arrays in ((corners, [X[:, 0]]), (corners.backward, [X[:, :4], X[:, 4:8]]),
+                              (doubled, [X[:, :4], X[0, :4]])):  # fmt: skip
+        ours, theirs = operation(*arrays), run(model(operation, *arrays), arrays)
+        for one, other in zip(ours if isinstance(ours, tuple) else (ours,), theirs, strict=True):
+            assert near(one, other, wide=False).all()
+    made = model(doubled, X[:, :4], X[0, :4])
+    infos = (*made.graph.input, *made.graph.output)
+    assert [each.type.tensor_type.shape.dim[-1].dim_value for each in infos] == [4] * 3
+    with pytest.raises(onnxruntime.capi.onnxruntime_pybind11_state.InvalidArgument, match="Got: 3 Expected: 4"):
+        run(made, [X[:, :3], X[0, :3]])
+
+
+def test_arrays_of_several_shapes_and_numbers():
+    row, column = X[0], X[:, :1]
+    for name, inputs in (
+        ("mul", (X, row)), ("sub", (1.5, X)), ("addcmul", (row, column, X)), ("addcmul", (row, column, row)),
+        ("where", (X > 0, row, 0.0)), ("masked_softmax", (X, row > 0)), ("mse_loss", (row, X)),
+        ("cross_entropy_of_probabilities", (row, abs(X))),
+    ):  # fmt: skip
+        made = model(name, *inputs)
+        onnx.checker.check_model(made)
+        taken = [np.asarray(each, None if isinstance(each, np.ndarray) else np.float32) for each in inputs]
+        (found,) = run(made, taken)
+        assert near(getattr(skuda, name)(*inputs), found, False).all(), name
+    assert not [node for node in function("mul", X, X).node if node.op_type == "Expand"]
+
+
 @pytest.mark.parametrize("opset", [18, 19, 20, 22])
 def test_other_opsets_give_the_same(opset):
     for name, options in (("dynamic_quantize_per_group", {"group_size": 4, "dtype": "s4"}), ("argmax", {"axis": 0}),

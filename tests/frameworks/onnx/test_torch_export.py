@@ -55,6 +55,23 @@ def test_a_model_with_a_batch_of_any_size(opset):
         assert np.array_equal(ours[0], theirs[0])
 
 
+class Broadcast(torch.nn.Module):
+    """Functions and operators of tensors of several shapes, and of numbers."""
+
+    def forward(self, x, row, column):
+        x = skuda.sub(1.5, torch.ops.skuda.mul(x, row))
+        return torch.ops.skuda.addcmul(column, row, skuda.maximum(x, column))
+
+
+def test_tensors_of_several_shapes_and_numbers():
+    inputs = torch.randn(4, 3), torch.randn(3), torch.randn(4, 1)
+    made = exported(Broadcast().eval(), inputs, dynamic_shapes=({0: "batch"}, None, {0: "batch"}))
+    for count in (1, 7):
+        inputs = torch.randn(count, 3), torch.randn(3), torch.randn(count, 1)
+        (found,) = run(made, [each.numpy() for each in inputs])
+        assert same(Broadcast()(*inputs).numpy(), found).all()
+
+
 class Calls(torch.nn.Module):
     """Calls of many operations."""
 

@@ -15,7 +15,8 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import ALL, COMPUTE, REDUCTIONS, Attribute, Dim
 
 _ATTRIBUTE = re.compile(
-    r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?\s*(?:=\s*(?P<default>.+?)\s*)?"
+    r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?(?:\s+by\s+(?P<by>[a-z0-9_]+))?\s*"
+    r"(?:=\s*(?P<default>.+?)\s*)?"
 )
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 INFINITIES = ("inf", "-inf")  # what no bound is, as the default of a real
@@ -31,11 +32,13 @@ class Chosen:
     Attributes:
         name: its name.
         words: what it may be; `default` is that of the row itself.
+        by: the name of `let:` by whose sum means divide; empty where they divide by the number of elements.
     """
 
     name: str
     words: tuple[str, ...]
     default: str
+    by: str = ""
 
 
 class Attributes(TypeLetters):
@@ -87,6 +90,10 @@ class Attributes(TypeLetters):
         ]
         if kind == REDUCTION:
             self.read_choice(name, text, match)
+            return None
+        if match["by"] is not None:
+            place = text.at(match.start("by"), len(match["by"]))
+            self.error(place, f"`by` is of a `{REDUCTION}`, this is `{kind}`", f"write `{REDUCTION} by weight = mean`")
             return None
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
@@ -157,7 +164,7 @@ class Attributes(TypeLetters):
             message = f"`{name}` chooses a form, and so does `{self.choice.name}`"
             self.error(self.places[name], message, "a row has one such attribute")
         else:
-            self.choice = Chosen(name, REDUCTIONS, default)
+            self.choice = Chosen(name, REDUCTIONS, default, match["by"] or "")
 
     @property
     def how(self) -> str:

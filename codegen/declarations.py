@@ -13,7 +13,6 @@ from skuda.codegen.attributes import NUMBER, Attributes
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.names import LONGEST_OF_FORM, check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
-from skuda.codegen.reductions import COUNT
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Attribute, Dim, Operand
@@ -42,8 +41,8 @@ class Declarations(Attributes):
         texts: what comes after the names of inputs and outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
         absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
-        spreads: in a backward pass, the gradients of means, of which formulas have an element's share, and what each
-            is a mean over.
+        spreads: in a backward pass, the gradients of means, of which formulas have an element's share: what each is
+            divided by, and how a formula spells that.
     """
 
     def __init__(
@@ -60,7 +59,7 @@ class Declarations(Attributes):
         self.defaults: dict[str, Place] = {}
         self.absent = absent
         self.declared = declared
-        self.spreads: dict[str, str] = {}
+        self.spreads: dict[str, tuple[Node, str]] = {}
         self.place = name.place
         self.texts: dict[str, Text] = {}
 
@@ -305,8 +304,7 @@ class Declarations(Attributes):
         for operand, value in self.absent.items():
             values[operand.name] = forms.number_of(value, self.kind_of(operand.element)[0])
         for name in self.spreads & values.keys():  # each element's share of the mean's gradient
-            count = Node(COUNT, (), REAL, text=self.spreads[name])
-            values[name] = Node("/", (values[name], count), REAL, values[name].dims)
+            values[name] = Node("/", (values[name], self.spreads[name][0]), REAL, values[name].dims)
         for attribute in attributes:
             if attribute.type == "size":
                 values[attribute.name] = Node("name", (), DIM, text=attribute.name)

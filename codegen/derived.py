@@ -70,6 +70,10 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
             )
             reader.error(body.place, message, _declare(inputs[name.value]))
             return None
+        if name.value.removeprefix(GRADIENT) in _dividing(reader):
+            message = f"`{name.value.removeprefix(GRADIENT)}` is in what the mean divides by"
+            reader.error(body.place, message, _declare(inputs[name.value]))
+            return None
         wanted.append(inputs[name.value])
     if not wanted and asked:
         return reader.backward(kind, doc, forward) if reader.entries("backward") else None
@@ -194,8 +198,14 @@ def _is_real(reader: RowReader, operand: Operand) -> bool:
 
 
 def _differentiable(reader: RowReader, forward: Program) -> list[Operand]:
-    """The inputs that have a gradient."""
-    return [operand for operand in forward.operation.inputs if _is_real(reader, operand)]
+    """The inputs that have a gradient, but for those that a mean divides by."""
+    return [o for o in forward.operation.inputs if _is_real(reader, o) and o.name not in _dividing(reader)]
+
+
+def _dividing(reader: RowReader) -> set[str]:
+    """The inputs of which the weights are made that the row's mean divides by: what is derived is of an element."""
+    by = reader.choice.by if reader.choice is not None else ""
+    return reader.lets[by].names() if by in reader.lets else set()
 
 
 def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], place: Place) -> Mapping:

@@ -324,7 +324,7 @@ class _Reader(OperatorReader):
         if name in _ARGUMENTS:
             return f"{name}({_ARGUMENTS[name]})"
         count = 1 if name in CONVERSIONS else len(INTRINSICS[name].arguments) if name in INTRINSICS else 0
-        return f"{name}({', '.join(['ab'[i] for i in range(count)] if count > 1 else ['x'])})"
+        return f"{name}({', '.join('abc'[:count] if count > 1 else ['x'])})"
 
     def instead_of(self, node: ast.expr) -> str:
         """What to write for a call of something that has no name, such as `np.exp(x)` or `x.sum()`."""
@@ -357,8 +357,8 @@ class _Reader(OperatorReader):
 
     def called(self, name: str, node: ast.Call, values: list[Node]) -> Node:
         intrinsic = FUNCTIONS[name]
-        if (real := forms.converted(name, values)) is not None:
-            return real
+        if (known := forms.converted(name, values) or forms.alike(name, values)) is not None:
+            return known
         for at, value in zip(node.args, values, strict=True):
             if value.kind == DIM:
                 self.want_number(at, value, f"`{name}`")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
+from skuda.codegen import forms
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
 from skuda.codegen.nodes import BOOL, DIM, INT, PLACED, POSITION, REAL, REDUCE, Node
@@ -66,6 +67,8 @@ class ReductionReader(Checks):
         self.check_over(over)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
         value, dim = self.read_reduced(name, node, over, reduction, depth)
+        if (absent := forms.reduced(name, value)) is not None:
+            return absent
         blocks = {dim.text} if "/" in dim.text else set()
         parts = {entry for entry in value.dims if entry.partition("/")[0] in dim.dims}
         lacking = dim.dims - (parts if blocks else {entry.partition("/")[0] for entry in parts})

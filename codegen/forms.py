@@ -52,6 +52,22 @@ def converted(name: str, values: Sequence[Node]) -> Node | None:
     return promote(values[0]) if is_absent else None
 
 
+def alike(name: str, values: Sequence[Node]) -> Node | None:
+    """An absent operand between which and the same number an intrinsic chooses, by whatever condition; else None."""
+    if name != "where":
+        return None
+    _, a, b = values
+    numbers = a.op == b.op == "number" and float(a.text) == float(b.text)
+    return next((each for each in (a, b) if each.place is _ABSENT), None) if numbers else None
+
+
+def reduced(name: str, value: Node) -> Node | None:
+    """An absent operand that a reduction leaves as it is, over whatever elements; else None."""
+    same = value.op == "number" and value.place is _ABSENT and name in ("mean", "min", "max")
+    neutral = {"prod": 1, "sum": 0}.get(name)
+    return value if same or (neutral is not None and _is_absent(value, neutral)) else None
+
+
 def _is_absent(node: Node, value: int) -> bool:
     return node.op == "number" and node.place is _ABSENT and float(node.text) == value
 

@@ -14,7 +14,7 @@ from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
 from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.ranges import misfits
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.operation import Attribute, Dim, Operand
 
@@ -187,13 +187,43 @@ class Formulas(Declarations):
         self, operand: Operand, value: Node, text: str, place: Place
     ) -> tuple[Operand, Node | None, str]:
         """An output as the row's choice has it: its elements, or their mean or sum."""
+        by = self.choice.by
+        if by and not self.check_weights(operand, by):
+            return operand, None, text
         if self.how not in REDUCERS:
             return operand, value, text
-        text = f"{self.how}({text}, over={spelled(over_all(operand))})"
-        values = {name: known for name, known in self.values((), ()).items() if known.kind == DIM}
-        asked = _all_at(f"{self.how}({operand.name}, over={spelled(over_all(operand))})", place)
-        found = parse(asked, Scope({**values, operand.name: promote(value)}, {}), self.diagnostics)
-        return replace(operand, dims=()), found, text
+        over = spelled(over_all(operand))
+        how = "sum({}, over={}) / {}" if by and self.how == MEAN else f"{self.how}({{}}, over={{}})"
+        divisor = self.divisor(operand)[1]
+        asked = how.format(operand.name, over, divisor)
+        value = self.of_all(asked, {operand.name: value}, place)
+        return replace(operand, dims=()), value, how.format(text, over, divisor)
+
+    def of_all(self, formula: str, values: Mapping[str, Node], place: Place) -> Node | None:
+        """A formula over dimensions, some values and the names of `let:`."""
+        dims = {name: known for name, known in self.values((), ()).items() if known.kind == DIM}
+        known = {name: promote(value) for name, value in (self.lets | {**values}).items()}
+        return parse(_all_at(formula, place), Scope({**dims, **known}, {}), self.diagnostics)
+
+    def divisor(self, operand: Operand) -> tuple[Node | None, str]:
+        """What the mean of an output's elements divides by, and how a formula spells it."""
+        over = spelled(over_all(operand))
+        text = f"sum({self.choice.by}, over={over})" if self.choice.by else f"{COUNT}(over={over})"
+        return self.of_all(text, {}, self.places[self.choice.name]), text
+
+    def check_weights(self, operand: Operand, by: str) -> bool:
+        """Whether the weights of a mean are a name of `let:` with a number for each element of the output."""
+        value, place = self.lets.get(by), self.places[self.choice.name]
+        self.lets_used.add(by)
+        if value is None:
+            help = suggestion(by, self.lets, "such as `let: {weight: where(target == ignore_index, 0, 1)}`")
+            self.error(place, f"`{by}` is no name of `let:`", help)
+        elif value.kind == BOOL or value.dims != {str(dim).lstrip("*") for dim in operand.dims}:
+            message = f"`{by}` is no number for each element of `{operand.name}: {operand.signature}`"
+            self.error(place, message, "a mean divides by the sum of the elements' weights")
+        else:
+            return True
+        return False
 
     def fitted(self, operand: Operand, value: Node, formula: Text) -> Node | None:
         """The formula as its output's kind and dimensions need it."""
@@ -321,6 +351,7 @@ class Formulas(Declarations):
         overs = {r.text: {*r.text.split(", ")} for r in reductions}
         nested = [{*r.text.split(", ")}.union(*(overs[i.text] for i in r.args[0].reductions())) for r in reductions]
         fitting = [{dim.name for dim in space.dims} - over for over in (set(), *overs.values(), *nested)]
+        fitting += [{*r.dims} for r in reductions if r.args[0].reductions()]
         for operand in outputs:
             if {dim.name for dim in operand.dims} not in fitting or any(dim.block for dim in operand.dims):
                 shown = " and ".join(f"`over={_shown(r)}`" for r in {r.text: r for r in reductions}.values())

@@ -116,6 +116,8 @@ INTRINSICS: dict[str, Intrinsic] = _table(
           "the other one if one is NaN; the second of equals", True, 2),
     _real("fmax", "maximum_number", "maximum_number", r"\operatorname{{fmax}}({0}, {1})",
           "the other one if one is NaN; the second of equals", True, 2),
+    _real("fma", "::fused", "fma", r"\operatorname{{fma}}({0}, {1}, {2})",
+          "the first times the second plus the third, rounded once", True, 3),
     _real("weighted", "weighted", "weighted", r"\operatorname{{weighted}}({0}, {1})",
           "the product; 0 where the second is 0, also of an infinity or NaN", True, 2),
     # Signs.
@@ -240,6 +242,7 @@ DERIVATIVES: dict[str, tuple[str, ...]] = {
     "fmin": ("where(a <= b or isnan(b), g, 0)", "where(a <= b or isnan(b), 0, g)"),
     "fmax": ("where(a >= b or isnan(b), g, 0)", "where(a >= b or isnan(b), 0, g)"),
     "weighted": ("weighted(g, b)", "weighted(g, a)"),
+    "fma": ("g * b", "g * a", "g"),
     "abs": ("g * sign(a)",),
     "sign": ("",),
     "copysign": ("g * (sign(a) * copysign(1, b))", ""),

@@ -37,6 +37,7 @@ LACKING = {
     "nextafter": "no operator of ONNX gives the bits of a float",
     "ldexp": "ONNX has none, and a power of two may leave the range where its product does not",
     "stochastic": "no operator of ONNX gives the exponent of a float",
+    "fma": "ONNX has none that rounds once",
     "popcount": "no operator of ONNX counts bits",
     "clz": "no operator of ONNX counts bits",
 }  # fmt: skip

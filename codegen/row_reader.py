@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
 from skuda.codegen import derived
 from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, suffixes
-from skuda.codegen.formulas import Formulas, over_all
-from skuda.codegen.formulas import spelled as spelled_over
+from skuda.codegen.formulas import Formulas
 from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import REDUCE, Node
+from skuda.codegen.nodes import Node
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
-from skuda.codegen.reductions import COUNT, MEAN
+from skuda.codegen.reductions import MEAN
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, is_staged, stages
 from skuda.codegen.yaml_tree import Text
@@ -178,14 +177,16 @@ class RowReader(Formulas):
         return None
 
     def check_counts(self, program: Program) -> None:
-        """Whether a program in stages counts elements only in means, and to say what a reduction of none is: a kernel
-        knows what it reduces over itself."""
-        found: dict[Node, None] = {}
-        for node in program.formulas.values():
-            found |= dict.fromkeys(_counts_apart(node))
-        for count in found:
-            message = "a count that no sum over the same is divided by, where several kernels reduce"
-            self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
+        """Whether each stage of a program knows how many elements it counts: those of what it reduces over, and of one
+        other thing whose dimensions it has."""
+        for stage in stages(program):
+            own = {dim.name for operand in stage.operation.operands for dim in operand.dims}
+            counts = {count.text: count for node in stage.formulas.values() for count in node.counts()}
+            counts.pop(str(stage.operation.analysis.over), None)
+            lacking = [count for count in counts.values() if not {*Over.of(count.text).dims} <= own]
+            for count in lacking or [*counts.values()][1:]:
+                message = "a count that no sum over the same is divided by, where several kernels reduce"
+                self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 
     def backward(self, kind: str, doc: str, forward: Program) -> Program | None:
         op = forward.operation
@@ -214,7 +215,7 @@ class RowReader(Formulas):
                 message = f"`{name}` is the name of {what}"
                 self.error(self.places.get(name, place), message, "choose another name")
         if self.how == MEAN:
-            self.spreads = {f"d_{output.name}": over_all(output) for output in self.elements}
+            self.spreads = {f"d_{output.name}": self.divisor(output) for output in self.elements}
         every = (*op.inputs, *op.outputs, *gradients)
         self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
@@ -383,7 +384,7 @@ class RowReader(Formulas):
     def replaced(self) -> dict[str, int | float | str]:
         """What stands in a formula's text in place of a name: the numbers of what is absent, shares of a mean."""
         found: dict[str, int | float | str] = {operand.name: value for operand, value in self.absent.items()}
-        return found | {name: f"({name} / {COUNT}(over={spelled_over(over)}))" for name, over in self.spreads.items()}
+        return found | {name: f"({name} / {divisor})" for name, (_, divisor) in self.spreads.items()}
 
     def check_letters(self, operation: Operation) -> None:
         shown = {operand.element for operand in operation.inputs}
@@ -436,18 +437,3 @@ def _keeping(op: Operation, names: Collection[str]) -> tuple[str, ...]:
 
 def _never(**_) -> bool:
     raise AssertionError("a requirement is evaluated by the generated plan")
-
-
-def _counts_apart(node: Node) -> Iterator[Node]:
-    """The counts in a value that a stage might need without reducing over the same."""
-    if node.op == COUNT:
-        yield node
-        return
-    args = node.args
-    if node.op == "/" and args[0].op.startswith(REDUCE) and (args[1].op, args[1].text) == (COUNT, args[0].text):
-        args = args[:1]
-    over = {reduction.text for reduction in args[2].reductions()} if node.guard is not None else set()
-    if over and over == {node.guard.text} and not args[1].names():
-        args = args[2:]
-    for argument in args:
-        yield from _counts_apart(argument)

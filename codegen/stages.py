@@ -29,7 +29,8 @@ def is_staged(program: Program) -> bool:
     if program.scans:  # kernels of scans take rows that lie in any way
         return False
     if len(overs) == 1 and not program.split_reductions:
-        return not _in_rows(program.operation, overs.pop())
+        over = overs.pop()
+        return not _in_rows(program.operation, over) or bool(_within(program.operation, over))
     return len(overs) > 1
 
 
@@ -113,6 +114,14 @@ def _in_rows(op: Operation, over: str) -> bool:
     return "/" in over or set(names) <= named or (set(names) == set(last) and len(names) < len(op.space))
 
 
+def _within(op: Operation, over: str) -> set[str]:
+    """The inputs that rows along several dimensions have entries of, along some of these alone: a block that holds rows
+    would read them one by one, and elementwise kernels do not."""
+    along = set(Over.of(over).dims)
+    shared = {o.name: along & {dim.name for dim in o.dims} for o in op.inputs}
+    return {name for name, dims in shared.items() if dims and dims < along}
+
+
 class _Splitter:
     """Yields the stages of a program, each as soon as it is known."""
 
@@ -137,13 +146,17 @@ class _Splitter:
         if not waiting:
             return self._stage(number, [*self.left], [])
         overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
-        over, ready = next((over, ready) for over in overs if (ready := self._ready(waiting, over)))
+        every = [(over, ready) for over in overs if (ready := self._ready(waiting, over))]
+        over, ready = next((each for each in every if self._comes_first(waiting, *each)), every[0])
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
-        rows = self._in_rows(over)
+        rows, within = self._in_rows(over), _within(self.op, over)
+        own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
+        apart = {o.name for o in self.op.outputs if not self._fits(o, own, {*Over.of(over).dims})}
         outputs = []
-        for name in self.left:
+        for name in (each for each in self.left if each not in apart):
             needed = self._needed(name)
-            if needed <= set(ready) and (rows or not needed or name not in full):
+            whole = rows and not self.left[name].names() & within
+            if needed <= set(ready) and (whole or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
         values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
@@ -161,6 +174,20 @@ class _Splitter:
             if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
                 ready.append(r)
         return ready
+
+    def _fits(self, output: Operand, own: set[str], along: set[str]) -> bool:
+        """Whether an output can be made beside reductions of elements that have some dimensions: one value for each of
+        these, or for each row."""
+        dims = {dim.name for dim in output.dims}
+        return dims <= own and (not dims & along or output.dims == self.op.space)
+
+    def _comes_first(self, waiting: list[Node], over: str, ready: list[Node]) -> bool:
+        """Whether reductions read less than an element for each that there is, and no others over the same wait: so one
+        kernel may do what is left."""
+        if any(r.text == over and r not in ready for r in waiting):
+            return False
+        dims = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
+        return dims < {dim.name for dim in self.op.space}
 
     def _needed(self, name: str) -> set[Node]:
         """The reductions that an output waits for, itself or by outputs that it names."""
@@ -191,7 +218,9 @@ class _Splitter:
         overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
         assert len(overs) <= 1
         over = next(iter(overs), "")
-        kept = tuple(dim for dim in op.space if not over or dim.name not in Over.of(over).dims)
+        read = set().union(*(node.names() for node in (*formulas.values(), *values))) - formulas.keys()
+        dims = {dim.name for o in (*op.inputs, *self.made) if o.name in read for dim in o.dims}
+        kept = tuple(dim for dim in op.space if dim.name in dims and (not over or dim.name not in Over.of(over).dims))
         names: dict[Node, Node] = {}
         for node in values:
             name = f"{HANDED_ON}{self.values + len(names)}"
@@ -207,11 +236,13 @@ class _Splitter:
         self.made += made
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
+        counts = {count.text for node in formulas.values() for count in node.counts()} - {over}
         converts = any(node.op in CONVERSIONS for node in formulas.values())
         operation = analysed(
             operation,
             whole=whole_dims(formulas.values()),
             partial=(),
+            counted=Over.of(counts.pop()).dims if len(counts) == 1 else (),
             chained=bool(used & formulas.keys()),
             converts=converts,
             precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",

@@ -12,6 +12,7 @@ DOMAINS = {
     "logit": {"input": (0.02, 0.98)},
     "poisson_nll_loss": {"input": (0.1, 2), "target": (0.1, 2)},
     "gaussian_nll_loss": {"var": (0.1, 2)},
+    "batch_norm": {"running_var": (0.1, 2)},
     "kl_div": {"input": (-9, -5), "target": (0.1, 1)},
     "binary_cross_entropy": {"input": (0.1, 0.9), "target": (0.1, 0.9)},
     "binary_cross_entropy_with_logits": {"target": (0.1, 0.9), "weight": (0.5, 1.5), "pos_weight": (0.5, 1.5)},

@@ -35,6 +35,7 @@ def kernel_of(entry: str) -> tuple[str, str]:
 # Odd lengths and tails first; 1 and small ones for kernels that only they reach.
 MANY = ((37,), (), (3, 5), (1031,), (9, 64))
 SINGLE = (131, 64, 17, 1, 2053)
+BEFORE_MANY = (17, 5, 131, 64, 3, 1)  # of several before the axes of a `*name`
 BLOCKS = (8, 24, 5, 3000)
 LAYOUTS = ("plain", "shifted", "askew", "padded", "stepped")
 GROUPED_LAYOUTS = (*LAYOUTS, "turned")  # runs along an axis that is not the last
@@ -177,7 +178,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     )
     blocks = [attribute.name for attribute in operation.attributes if attribute.type == "size"]
     names = [dim.name for dim in operation.dims] + blocks
-    many, single, sizes_of_blocks = MANY, SINGLE, BLOCKS
+    several = sum(not dim.many for dim in operation.dims) > 1 and operation.dims[-1].many
+    many, single, sizes_of_blocks = MANY, BEFORE_MANY if several else SINGLE, BLOCKS
     if tiled:
         many, single = TILED_MANY, TILED_SINGLE
     elif entry.variant is table.GROUPS:
@@ -270,7 +272,12 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     along, block = operation.along, operation.block
     if block:
         return [blocked if dim.name in along else outer for dim in operation.dims] + [lengths]
-    return [lengths if dim.name == along[-1] else outer if dim.many else single for dim in operation.dims]
+    kept = [dim.name for dim in operation.dims if dim.name not in along and not dim.many]
+    several = len(kept) > 1 or operation.space[-1].name not in along  # of other dimensions, or one behind the row
+    found = {name: ((*single, 1) if not place else (1, *single)) if several else single
+             for place, name in enumerate(kept)}  # fmt: skip
+    return [lengths if dim.name == along[-1] else outer if dim.many else found.get(dim.name, (1, *single))
+            for dim in operation.dims]
 
 
 def how_of(operand: Operand, operation: Operation, how: str) -> str:

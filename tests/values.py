@@ -87,11 +87,15 @@ class Case:
 
     @property
     def single(self) -> bool:
-        """Whether rows have one element each, of which dynamic quantization makes one code, a limit; or whether every
-        input has one element, which may be unusual, and of which all outputs are made."""
+        """Whether rows have one element each, of which dynamic quantization makes one code, a limit, and norms 0; or
+        whether every input has one element, which may be unusual, and of which all outputs are made."""
         operation, sizes = self.call.plan_class.operation, dict(self.call.sizes)
-        if all(np.prod(operation.shape_of(operand, sizes)) == 1 for operand in operation.inputs):
+        counts = {operand.name: np.prod(operation.shape_of(operand, sizes)) for operand in operation.inputs}
+        if all(count == 1 for count in counts.values()):
             return True
+        of_rows = [count for name, count in counts.items() if name.startswith("row_value_")]
+        if not operation.reduces and of_rows:
+            return max(of_rows) == max(counts.values())
         along = [sizes[operation.block]] if operation.block else [np.prod(sizes[name]) for name in operation.along]
         return bool(operation.analysis.over) and np.prod(along) == 1
 
@@ -406,7 +410,8 @@ class _Filling:
         known = sum(self._bytes(byte).astype(np.int64) << 8 * byte for byte in range(3)) % length
         limits = np.iinfo(self.dtype.storage)
         hostile = np.array([-100, -1, length, limits.min, limits.max])[self._bytes(3) % 5]
-        which = self._bytes(4) < _RARE if self.count > _SOME else np.full(self.count, self.unusual)
+        some = self.count > _SOME and all(output.dims for output in self.plan.operation.outputs)  # else all are one NaN
+        which = self._bytes(4) < _RARE if some else np.full(self.count, self.unusual)
         return np.where(which, hostile, known).astype(self.dtype.storage)
 
     def _codes(self) -> np.ndarray:

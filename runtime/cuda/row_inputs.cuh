@@ -113,11 +113,14 @@ template <typename S, int N> struct PlaceShares {
   __device__ Lanes<Place, GROUP> share(
       const Args& args, const Row& row, int, typename S::Index first, const ShareWords<Place>&) const {
     const Place* const start = row.template input<N>();
-    if constexpr (S::MODE != STEPPED) return ::load<true, Place, GROUP>(start, first, row.length);
-    Lanes<Place, GROUP> lanes;
+    if constexpr (S::MODE != STEPPED) {
+      return ::load<true, Place, GROUP>(start, first, row.length);
+    } else {
+      Lanes<Place, GROUP> lanes;
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) lanes.data[i] = fetch(start + args.template elements<N>().steps.to(first + i));
-    return lanes;
+      for (int i = 0; i < GROUP; ++i) lanes.data[i] = fetch(start + args.template elements<N>().steps.to(first + i));
+      return lanes;
+    }
   }
 };
 

@@ -26,6 +26,8 @@ class TypeCombinations:
         if not any(map(self.in_compute, letters)):
             floats = [letter for letter in self.types if self.is_float(letter)]
             letters |= dict.fromkeys((floats or [*self.types][: not letters])[:1])
+        if COMPUTE in named:  # of a stage whose operands are W and C
+            letters |= dict.fromkeys([letter for letter in self.types if self.in_compute(letter)][:1])
         return tuple(letters)
 
     @cached_property

@@ -55,6 +55,11 @@ def fma32(a, b, c):
     return total.astype(np.float32)
 
 
+def round_to_odd(a, b):
+    """a + b of f64, whose last bit is 1 where it lost something."""
+    return _odd(a, b, np.asarray(a + b))
+
+
 def _odd(product, c, total):
     """A sum in f64 whose last bit is made 1 where it lost something (round to odd)."""
     other = total - product

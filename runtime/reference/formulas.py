@@ -108,6 +108,7 @@ _FAMILIES = {
     "integers": (
         "bits_and", "bits_not", "bits_or", "bits_xor", "floor_quotient", "modulo", "shifted_left", "shifted_right",
     ),
+    "fused": ("fma",),
     "gamma": ("digamma", "lgamma"),
     "inverse_erf": ("erfinv",),
     "random": ("random_bits", "random_normal", "random_uniform"),

@@ -18,7 +18,10 @@ from skuda.torch.random_functions import random_bits, stochastic
 WHOLE = 2.0**53  # where round_to_int saturates
 
 # Why torch has no function of the same meaning, and of the language's accuracy.
-LACKING = {"cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value"}
+LACKING = {
+    "cbrt": "torch has no cube root, and a power of a rounded 1/3 has another value",
+    "fma": "torch has no product and sum that are rounded once",
+}
 
 
 def larger(a, b):

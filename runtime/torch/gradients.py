@@ -97,6 +97,12 @@ class Gradient:
         return any(DTYPES[word].kind != "float" or DTYPES[word].narrow_float for word in words)
 
     @cached_property
+    def _unread(self) -> list[int]:
+        """The outputs whose gradients the backward operation does not read, such as statistics beside a norm."""
+        read = {index for of_gradient, index in self._read if of_gradient}
+        return [index for index in range(len(self.operation.outputs)) if read and index not in read]
+
+    @cached_property
     def _scalars(self) -> list[int]:
         return [index for index, operand in enumerate(self.operation.inputs) if operand.scalar]
 
@@ -114,8 +120,9 @@ class Gradient:
             if made is None:
                 made = functions.run(self.operator.plan_class, (*inputs, None), call.attributes, call.options)
         outputs = made if isinstance(made, tuple) else (made,)
-        if self._has_codes:
-            ctx.mark_non_differentiable(*[output for output in outputs if output.dtype not in _DIFFERENTIABLE])
+        if self._has_codes or self._unread:
+            unread = [outputs[index] for index in self._unread]
+            ctx.mark_non_differentiable(*unread, *[each for each in outputs if each.dtype not in _DIFFERENTIABLE])
         operands = (*inputs, *outputs)
         kept = [operands[index] for index in self._kept]
         ctx.call = call

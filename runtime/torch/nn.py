@@ -9,13 +9,13 @@ from __future__ import annotations
 import torch
 
 import skuda
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, Unsupported
 from skuda.torch.fake_quantize import LSQ, FakeQuantize
 from skuda.torch.linear import Codes, Linear8Bit, gated, quantized
 
 __all__ = [
-    "GELU", "LSQ", "Codes", "FakeQuantize", "LayerNorm", "Linear8Bit", "RMSNorm", "Softmax", "SwiGLU", "gated",
-    "quantized",
+    "GELU", "LSQ", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Codes", "FakeQuantize", "GroupNorm", "InstanceNorm1d",
+    "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "Linear8Bit", "RMSNorm", "Softmax", "SwiGLU", "gated", "quantized",
 ]  # fmt: skip
 
 
@@ -54,6 +54,78 @@ class LayerNorm(torch.nn.LayerNorm):
         if self.bias is None:
             return skuda.layer_norm(x, self.weight, eps=self.eps)
         return skuda.layer_norm(x, self.weight, self.bias, eps=self.eps)
+
+
+class GroupNorm(torch.nn.GroupNorm):
+    """`torch.nn.GroupNorm` by `skuda.group_norm`: [n, num_channels, ...] to the same shape and type."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        split = (self.num_groups, self.num_channels // self.num_groups)
+        given = [each.unflatten(0, split) for each in (self.weight, self.bias) if each is not None]
+        return skuda.group_norm(x.unflatten(1, split), *given, eps=self.eps).flatten(1, 2)
+
+
+class _BatchNorm:
+    """What batch norms of any number of axes share: `skuda.batch_norm_training`, or `skuda.batch_norm` of running
+    statistics, which these are of f32 (f64 of f64) for."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(x)
+        given = [each for each in (self.weight, self.bias) if each is not None]
+        wide = torch.float64 if x.dtype == torch.float64 else torch.float32
+        if self.running_mean is None:
+            none = torch.zeros(self.num_features, dtype=wide, device=x.device)
+            return skuda.batch_norm_training(x, none, none, *given, eps=self.eps).output
+        state = self.running_mean.to(wide), self.running_var.to(wide)
+        if not self.training:
+            return skuda.batch_norm(x, *state, *given, eps=self.eps)
+        self.num_batches_tracked.add_(1)
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        made = skuda.batch_norm_training(x, *state, *given, momentum=share, eps=self.eps)
+        self.running_mean.copy_(made.new_running_mean)
+        self.running_var.copy_(made.new_running_var)
+        return made.output
+
+
+class BatchNorm1d(_BatchNorm, torch.nn.BatchNorm1d):
+    """`torch.nn.BatchNorm1d` by `skuda.batch_norm_training` and `skuda.batch_norm`: [n, c] or [n, c, length]."""
+
+
+class BatchNorm2d(_BatchNorm, torch.nn.BatchNorm2d):
+    """`torch.nn.BatchNorm2d` by `skuda.batch_norm_training` and `skuda.batch_norm`: [n, c, height, width]."""
+
+
+class BatchNorm3d(_BatchNorm, torch.nn.BatchNorm3d):
+    """`torch.nn.BatchNorm3d` by `skuda.batch_norm_training` and `skuda.batch_norm`: [n, c, depth, height, width]."""
+
+
+class _InstanceNorm:
+    """What instance norms of any number of axes share. They keep no running statistics.
+
+    Raises:
+        Unsupported: the module has running statistics.
+    """
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self._check_input_dim(x)
+        if self.track_running_stats:
+            raise Unsupported(f"{type(self).__name__}: track_running_stats is True, expected False")
+        given = [each for each in (self.weight, self.bias) if each is not None]
+        single = x.dim() == self._get_no_batch_dim()
+        made = skuda.instance_norm(x[None] if single else x, *given, eps=self.eps)
+        return made[0] if single else made
+
+
+class InstanceNorm1d(_InstanceNorm, torch.nn.InstanceNorm1d):
+    """`torch.nn.InstanceNorm1d` by `skuda.instance_norm`: [n, c, length] or [c, length]."""
+
+
+class InstanceNorm2d(_InstanceNorm, torch.nn.InstanceNorm2d):
+    """`torch.nn.InstanceNorm2d` by `skuda.instance_norm`: [n, c, height, width] or [c, height, width]."""
+
+
+class InstanceNorm3d(_InstanceNorm, torch.nn.InstanceNorm3d):
+    """`torch.nn.InstanceNorm3d` by `skuda.instance_norm`: [n, c, depth, height, width], or without n."""
 
 
 class Softmax(torch.nn.Softmax):

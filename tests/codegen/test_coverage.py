@@ -36,8 +36,9 @@ def test_the_candidates_are_the_kernels_of_the_catalog():
 
 def test_a_run_takes_few():
     """Six more operations, with 1,197 kernels of known structures, added 29 to the covering set; new element types add
-    more, and so do schedules: those of scans 110. The three forms of 17 losses added 580."""
-    assert len(chosen().covering) < 5_000
+    more, and so do schedules: those of scans 110. The three forms of 17 losses added 580, norms of channels 320, the
+    forms of losses by label 300."""
+    assert len(chosen().covering) < 5_400
     assert all(len(turn) <= 200 for turn in chosen().turns)
 
 
@@ -52,13 +53,13 @@ def grown() -> list[coverage.Candidate]:
     return [*every().values(), *candidates(others)]
 
 
-def test_one_gpu_verifies_twice_the_catalog_in_ten_minutes():
-    """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 8,700 in 10 minutes. A run
-    takes 4,652 of the kernels of 250 operations.
+def test_one_gpu_verifies_twice_the_catalog_in_eleven_minutes():
+    """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 9,600 in 11 minutes. A run
+    takes 5,245 of the kernels of 261 operations.
     """
     assert len({kernel.symbol for kernel in grown()}) == len(grown()) == 2 * len(every())
     few, many = len(chosen().covering), len(coverage.covering(grown()))
-    assert many + coverage.TURN < 10 * 60 * 16 / 1.1
+    assert many + coverage.TURN < 11 * 60 * 16 / 1.1
     assert many < 1.8 * few  # an operation more needs fewer than one of today's
 
 

@@ -128,6 +128,9 @@ OTHER_FORMS = {
     "nan_to_num": "one condition stands for two",
     **dict.fromkeys(("rsqrt", "atan", "softplus", "softsign", "hardswish", "softshrink"), OVERFLOWS),
     **dict.fromkeys(("div", "fmod", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "geglu_tanh"), OVERFLOWS),
+    **dict.fromkeys(("instance_norm", "group_norm"), "sums along a channel of a sample come first"),
+    "gumbel_softmax": "the declared gradient is that of the softmax, also where the output is hard",
+    "batch_norm_training": "the declared gradient reads the statistics, and takes none of theirs",
     "xlogy": "the declared gradient is 0 where the first is 0 and the logarithm infinite, as torch's",
 }
 
@@ -254,8 +257,10 @@ class Case:
             values = np.resize(given[operand.name], shape) if given and operand.name in given else values
             self.arrays[operand.name] = np.asarray(values).astype(dtype.storage)
         self.arrays |= run(plan, self.arrays)
+        read = {operand.name for operand in declared.operation.inputs}
         for output in operation.outputs:
-            self.arrays[f"d_{output.name}"] = rng.normal(0, 1, self.arrays[output.name].shape)
+            given = rng.normal(0, 1, self.arrays[output.name].shape)
+            self.arrays[f"d_{output.name}"] = given if f"d_{output.name}" in read else 0 * given
 
     def declared_and_derived(self) -> list[dict[str, np.ndarray]]:
         return [run(plan_of(each, self.types, self.extents), self.arrays) for each in self.gradients]

@@ -357,10 +357,10 @@ def test_one_gradient_may_be_derived_beside_declared_ones():
 
 
 def test_by_default_what_the_language_cannot_say_is_left_out():
-    """The gradient of w would reduce over both dimensions in turn, and not be one value for each row."""
+    """The gradient of w would scan along one dimension and reduce over the other."""
     row_bias = skuda.define(inputs={"x": X, "b": R}, outputs={"y": f"{R} = sum(x * x, over=d) + b"})
     assert formulas(row_bias) == {"d_x": "2 * d_y * x"}  # without a reduction, outputs have the same dimensions
-    operation = skuda.define(inputs={"x": X, "w": "T[d]"}, outputs={"y": f"{X} = w * x * mean(x, over=d)"})
+    operation = skuda.define(inputs={"x": X, "w": "T[d]"}, outputs={"y": f"{X} = cumsum(w * x, along=d)"})
     assert [*operation.backward.plan_class.operation.gradients] == ["d_x"]
     x, w = torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.ones(4, dtype=torch.float64)
     assert torch.autograd.gradcheck(lambda x: operation(x, w), (x,))

@@ -24,12 +24,10 @@ from skuda.verification import coverage
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
 SPILLED = 136  # bytes: what is saved around the calls of the rare, slow forms; a loop that spills needs more
-SPILLED_ALONG = 400  # split rows, whose kernels may have so few registers that several blocks share a multiprocessor
+SPILLED_ALONG = 1400  # split rows, whose kernels may have so few registers that several blocks share a multiprocessor
 SPILLED_BY_FINISH = 24_000  # six f64 reductions at once: a block that joins parts, which few calls wait for
 SPILLED_BY_ROWS = 400  # rows of several 16-bit inputs at any alignment or step, whose elements wait as pairs of words
 SPILLED_AT_MOST = 3700  # f64 rows that 1024 threads read again, and f64 columns with outputs of their own
-# Of a row's positions where these follow each other: what is behind a return that is there at compile time.
-UNREACHED = "row_inputs.cuh(119): warning #128-D: loop is not reachable"
 GROUP = 12  # kernels a compilation, so that two workers share the time evenly
 
 
@@ -120,9 +118,8 @@ def test_every_sku(group, monkeypatch):
     assert len(set(compiled.lowered.values())) == len(entries_of(members)) >= len(members)
     for lowered in compiled.lowered.values():
         assert lowered.encode() in compiled.cubin
-    if UNREACHED not in compiled.log:
-        lines = compiled.log.splitlines()
-        assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
+    lines = compiled.log.splitlines()
+    assert [line for line in lines if not line.startswith(("ptxas info", "ptxas   "))] == []
     of_kernels = re.split(r"Compiling entry function '(\w+)'", compiled.log)[1:]
     spilled = {
         name: max(map(int, re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", said).groups()))
@@ -198,5 +195,5 @@ def test_covering_set_on_other_architectures(index, quickly_compiled):
     archs = [arch for arch in OTHER_ARCHS if all(table.runs_on(variant, arch) for variant in variants)]
     arch = archs[index % len(archs)]
     compiled = compile_group(source, members, arch)
-    assert compiled.log == "" or UNREACHED in compiled.log
+    assert compiled.log == ""
     assert compiled.cubin[:4] == b"\x7fELF"

@@ -157,7 +157,17 @@ def next_after(a: float, b: float, word: str) -> float:
     return math.copysign(float(floats([size], word)[0]), a)
 
 
+def fused(a: float, b: float, c: float) -> float | Fraction:
+    if not (math.isfinite(a) and math.isfinite(b)) or a == 0 or b == 0:
+        return a * b + c
+    if not math.isfinite(c):
+        return c
+    total = Fraction(a) * Fraction(b) + Fraction(c)
+    return total if total else 0.0
+
+
 EXACT = {
+    "fma": fused,
     "where": lambda condition, a, b: a if condition else b,
     "min": smaller,
     "max": larger,

@@ -21,8 +21,9 @@ ALL["bf16"] = ALL["f16"].view(ml_dtypes.bfloat16)
 
 
 def of_one_element(operation) -> bool:
-    """Whether a forward operation takes one float and gives one."""
+    """Whether a forward operation takes one float and gives one, or a boolean."""
     one = len(operation.inputs) == len(operation.outputs) == 1 and operation.direction is Direction.FORWARD
+    one = one and operation.inputs[0].element == "T" and operation.outputs[0].element in ("T", "bool")
     same = one and operation.inputs[0].dims == operation.outputs[0].dims == operation.space[:1]
     return same and floats_of(operation) >= {"f16", "f64"}
 

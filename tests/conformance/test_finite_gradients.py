@@ -32,6 +32,7 @@ GRADIENTS = [f"{name}_backward" for name in ROWS if f"{name}_backward" in PLANS]
 ROW = 8  # elements
 LABEL = 3  # one of as many classes: others have no value
 MANY = 20_000  # values of one operand: with so many, the others are all alike
+POSITIVE = ("scale", "running_var")
 ORDINARY, ZERO, SMALL, LARGE = "ordinary", "zero", "small", "large"
 
 # Where a step on the way leaves the range of C: the operands of these, unless they are f16, are less than 2^(e/n - 8),
@@ -47,6 +48,11 @@ EXCEPTIONS = {
     "add_rms_norm": (3, "the sum of d_output * weight * total"),
     "layer_norm": (3, "the sum of d_output * weight * input, and that of input * input"),
     "standardize": (3, "the sum of d_output * input, and that of input * input"),
+    "instance_norm": (3, "the sum of d_output * input, and that of input * input"),
+    "group_norm": (3, "the sum of d_output * input, and that of input * input"),
+    "batch_norm": (3, "the sum of d_output * input, and that of d_output"),
+    "batch_norm_training": (3, "the sum of d_output * input, and that of input * input"),
+    "cross_entropy": (3, "the mean of weights, and d_output times weights of both signs"),
     "var": (2, "the sum of inputs of both signs"),
     "l2_normalize": (3, "the sum of d_output * input, and that of input * input"),
     "norm2": (3, "d_output / output, of which a zero is a multiple"),
@@ -100,7 +106,7 @@ def filled(operand, word: str, shape, setting: str, most: float) -> np.ndarray:
         return np.full(shape, LABEL if operand.name == "target" else large, dtype.storage)
     rng = np.random.default_rng(12)
     if setting == ORDINARY or (setting == ZERO and operand.name == "scale"):  # a scale of 0 is the caller's error
-        ordinary = rng.uniform(0.1, 1, shape) if operand.name == "scale" else rng.normal(0, 2, shape)
+        ordinary = rng.uniform(0.1, 1, shape) if operand.name in POSITIVE else rng.normal(0, 2, shape)
         return np.asarray(ordinary).astype(dtype.storage)
     large = min(most, 2.0 ** FORMATS[word].bias) / 2  # a slope of up to 1.13 takes it no further
     return np.full(shape, {ZERO: 0.0, SMALL: dtype.smallest, LARGE: large}[setting]).astype(dtype.storage)
@@ -124,7 +130,7 @@ def sweeps(name: str, element: str, most: float) -> Iterator[tuple]:
     for types in (each for each in kinds.values() if each["T"] == element):
         for operand in (each for each in operands_of(name) if each.dims and forward.word(each, types) == element):
             values = every(element, most)
-            values = values[values > 0] if operand.name == "scale" else values
+            values = values[values > 0] if operand.name in POSITIVE else values
             along = bool({dim.name for dim in inner} & {dim.name for dim in operand.dims})
             extents = {
                 dim.name: (() if index else (ROW,)) if dim.many else ROW for index, dim in enumerate(inner)

@@ -22,6 +22,7 @@ not have needs a default: that of an operand which may be absent.
 
 Of a row with `reduction = mean`, the oracle gives what `none` has, as spans: means and sums are made of these here. The
 oracle of its gradient takes `share` in place of `d_output`: a span, what of that an element has, in the compute type.
+Where means divide by weights, `weights=` is a function of operands and attributes that gives each element's, a span.
 
 tests/conformance/test_every_operation.py finds and runs them.
 """
@@ -55,20 +56,21 @@ class Oracle:
     function: Callable
     over: tuple[str, ...] = ()
     sharing: str = ""
+    weights: Callable | None = None
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         return inspect.signature(self.function).parameters
 
 
-def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = "", name: str = ""):
+def oracle(function=None, /, *, over: str | tuple[str, ...] = (), sharing: str = "", name: str = "", weights=None):
     """Makes a function the oracle of the operation that it has the name of, or of another one's."""
     if function is None:
-        return lambda function: oracle(function, over=over, sharing=sharing, name=name)
+        return lambda function: oracle(function, over=over, sharing=sharing, name=name, weights=weights)
     function.__name__ = name = name or function.__name__
     if name in _REGISTERED and _REGISTERED[name].function.__module__ != function.__module__:
         raise ValueError(f"two oracles are called {name}")
-    _REGISTERED[name] = Oracle(function, (over,) if isinstance(over, str) else over, sharing)
+    _REGISTERED[name] = Oracle(function, (over,) if isinstance(over, str) else over, sharing, weights)
     return function
 
 
@@ -184,9 +186,9 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
     if problem.how in ("mean", "sum") and "share" not in parameters:
         ((output, _),) = problem.outputs.items()
         whole = replace(problem, how="none", outputs={output: problem.elements})
-        return {output: [_reduced(expected(asked, whole)[output], problem)]}
+        return {output: [_reduced(expected(asked, whole)[output], problem, _divisor(asked, problem))]}
     if "share" in parameters:
-        problem = _with_share(problem)
+        problem = _with_share(problem, _divisor(asked, problem) if problem.how == "mean" else None)
     operands = [*problem.inputs, *(each for each in problem.outputs if each in parameters)]
     missing = [each for each in (*problem.inputs, *problem.values) if each not in parameters]
     if missing:
@@ -212,21 +214,33 @@ def expected(asked: Oracle, problem: Problem) -> dict[str, list]:
     return found
 
 
-def _reduced(results: Sequence[Span], problem: Problem) -> Span:
+def _reduced(results: Sequence[Span], problem: Problem, divisor: Span) -> Span:
     """The sum of what an oracle gives for each element, or their mean."""
     form = compute_format(problem.types["T"])
     total = spans.total(results, form)
-    return total if problem.how == "sum" else spans.divide(total, spans.point(integer(len(results), form)), form)
+    return total if problem.how == "sum" else spans.divide(total, divisor, form)
 
 
-def _with_share(problem: Problem) -> Problem:
+def _divisor(asked: Oracle, problem: Problem) -> Span:
+    """What the mean of an output's elements divides by: their number, or the sum of their weights."""
+    form = compute_format(problem.types["T"])
+    if asked.weights is None:
+        return spans.point(integer(prod(problem.extents[dim] for dim, _ in problem.elements), form))
+    weighing = replace(asked, function=asked.weights, weights=None)
+    names = [name for name in problem.inputs if name in weighing.parameters]
+    values = {name: each for name, each in problem.values.items() if name in weighing.parameters}
+    inputs = {name: problem.inputs[name] for name in names}
+    whole = replace(problem, how="none", inputs=inputs, values=values, outputs={"weights": problem.elements}, stored={})
+    return spans.total(expected(weighing, whole)["weights"], form)
+
+
+def _with_share(problem: Problem, divisor: Span | None) -> Problem:
     """What of the gradient each element has, in place of the gradient."""
     element = problem.types["T"]
     form = compute_format(element)
     shares = [spans.point(decode(bits, FORMATS[element])) for bits in problem.values["d_output"]]
-    if problem.how == "mean":
-        count = spans.point(integer(prod(problem.extents[dim] for dim, _ in problem.elements), form))
-        shares = [spans.divide(share, count, form) for share in shares]
+    if divisor is not None:
+        shares = [spans.divide(share, divisor, form) for share in shares]
     inputs = {"share" if name == "d_output" else name: dims for name, dims in problem.inputs.items()}
     values = {name: each for name, each in problem.values.items() if name != "d_output"}
     return replace(problem, inputs=inputs, values=values | {"share": shares})

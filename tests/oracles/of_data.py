@@ -265,6 +265,12 @@ def clz(input, *, T):
     return width - (input % (1 << width)).bit_length()
 
 
+@oracle
+def ctz(input, *, T):
+    width = INTEGERS[T][0]
+    return next((bit for bit in range(width) if input >> bit & 1), width)
+
+
 # ---- of one, and of three ----
 
 

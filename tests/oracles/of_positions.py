@@ -135,72 +135,104 @@ def _is_zero(number: Span) -> bool:
     return number.exact and number.low.kind == "finite" and number.low.magnitude == 0
 
 
-def _cross_entropy(row: Sequence[Span], target: int, smoothing: Span, z: Span, form: Format) -> Span:
-    """(1 - smoothing) (lse - x[target]) + smoothing (lse - mean(x)) + z lse^2."""
-    lse, zero = _logsumexp(row, form), _whole(0, form)
-    kept = spans.subtract(_whole(1, form), smoothing, form)
-    first = spans.multiply(kept, spans.subtract(lse, _labelled(row, target, form), form), form)
-    mean = spans.divide(spans.total(row, form), _whole(len(row), form), form)
-    smoothed = zero if _is_zero(smoothing) else spans.multiply(smoothing, spans.subtract(lse, mean, form), form)
-    squared = zero if _is_zero(z) else spans.multiply(z, spans.multiply(lse, lse, form), form)
-    return spans.add(spans.add(first, smoothed, form), squared, form)
+class _Classes:
+    """A row of classes, a label, and what weighs: spans of the compute type."""
+
+    def __init__(self, input, weight, label_smoothing: int, z_loss: int, word: str):
+        self.form = form = compute_format(word)
+        self.row, self.count = _points(input, word), len(input)
+        self.weights = [_whole(1, form)] * len(input) if weight is None else _points(weight, word)
+        self.weighted = weight is not None
+        self.smoothing, self.z = (point(decode(each, form)) for each in (label_smoothing, z_loss))
+        self.kept = spans.subtract(_whole(1, form), self.smoothing, form)
+        self.lse = _logsumexp(self.row, form)
+
+    def mean(self, values: Sequence[Span]) -> Span:
+        return spans.divide(spans.total(values, self.form), _whole(self.count, self.form), self.form)
+
+    @property
+    def mean_weight(self) -> Span:
+        return self.mean(self.weights) if self.weighted else _whole(1, self.form)
+
+    def product(self, *factors: Span) -> Span:
+        found = factors[0]
+        for factor in factors[1:]:
+            found = spans.multiply(found, factor, self.form)
+        return found
+
+    def loss(self, target: int) -> Span:
+        """(1 - smoothing) w[target] (lse - x[target]) + smoothing (lse mean(w) - mean(w x)) + z lse^2."""
+        form, lse, zero = self.form, self.lse, _whole(0, self.form)
+        below = spans.subtract(lse, _labelled(self.row, target, form), form)
+        found = self.product(self.kept, self.weights[target], below)
+        if not _is_zero(self.smoothing):
+            mean = self.mean([self.product(*pair) for pair in zip(self.weights, self.row, strict=True)])
+            rest = spans.subtract(self.product(lse, self.mean_weight), mean, form)
+            found = spans.add(found, self.product(self.smoothing, rest), form)
+        squared = zero if _is_zero(self.z) else self.product(self.z, self.product(lse, lse))
+        return spans.add(spans.add(found, zero, form), squared, form)
+
+    def slopes(self, target: int) -> list[Span]:
+        """e^(x - lse) ((1 - smoothing) w[target] + smoothing mean(w) + 2 z lse) - (1 - smoothing) w at the label
+        - smoothing w / count."""
+        form, zero = self.form, _whole(0, self.form)
+        twice = zero if _is_zero(self.z) else self.product(_whole(2, form), self.z, self.lse)
+        smoothed = self.product(self.smoothing, self.mean_weight)
+        factor = spans.add(self.product(self.kept, self.weights[target]), smoothed, form)
+        factor = spans.add(factor, twice, form)
+        found = []
+        for v, (x, w) in enumerate(zip(self.row, self.weights, strict=True)):
+            share = self.product(spans.exp(spans.subtract(x, self.lse, form), form), factor)
+            share = spans.subtract(share, self.product(self.kept, w) if v == target else zero, form)
+            each = spans.divide(self.product(self.smoothing, w), _whole(self.count, form), form)
+            found.append(spans.subtract(share, each, form))
+        return found
 
 
-def _slopes(row: Sequence[Span], target: int, smoothing: Span, z: Span, form: Format) -> list[Span]:
-    """e^(x - lse) (1 + 2 z lse) - (1 - smoothing) at the label - smoothing / count."""
-    lse, zero, one = _logsumexp(row, form), _whole(0, form), _whole(1, form)
-    twice = spans.multiply(spans.multiply(_whole(2, form), z, form), lse, form)
-    factor = spans.add(one, zero if _is_zero(z) else twice, form)
-    kept, each = spans.subtract(one, smoothing, form), spans.divide(smoothing, _whole(len(row), form), form)
-    found = []
-    for v, x in enumerate(row):
-        share = spans.multiply(spans.exp(spans.subtract(x, lse, form), form), factor, form)
-        found.append(spans.subtract(spans.subtract(share, kept if v == target else zero, form), each, form))
-    return found
+def _weight(target, ignore_index, weight=None, *, T) -> Span:
+    """What a row weighs in a mean: as much as its class; nothing, where it is ignored."""
+    form = compute_format(T)
+    known = weight is not None and 0 <= target < len(weight)
+    own = _points([weight[target]], T)[0] if known else _whole(1, form)
+    return _whole(0, form) if target == ignore_index else own
+
+
+@oracle(over="v", weights=_weight)
+def cross_entropy(input, target, weight=None, *, ignore_index, label_smoothing, z_loss, T):
+    classes = _Classes(input, weight, label_smoothing, z_loss, T)
+    return _by_label(target, ignore_index, classes.count, lambda: classes.loss(target), classes.form)
+
+
+def _gradient(factor: Span, input, target, weight, ignore_index, label_smoothing, z_loss, T: str) -> list[Span]:
+    classes = _Classes(input, weight, label_smoothing, z_loss, T)
+    slopes = _by_label(target, ignore_index, classes.count, lambda: classes.slopes(target), classes.form)
+    slopes = slopes if isinstance(slopes, list) else [slopes] * classes.count
+    return [spans.multiply(factor, each, classes.form) for each in slopes]
+
+
+@oracle(over="v", weights=_weight)
+def cross_entropy_backward(share, input, target, weight=None, *, ignore_index, label_smoothing, z_loss, T):
+    return _gradient(share, input, target, weight, ignore_index, label_smoothing, z_loss, T)
 
 
 @oracle(over="v")
-def cross_entropy(input, target, ignore_index, label_smoothing, z_loss, *, T):
-    form, row = compute_format(T), _points(input, T)
-    smoothing, z = (point(decode(each, form)) for each in (label_smoothing, z_loss))
-    return _by_label(target, ignore_index, len(row), lambda: _cross_entropy(row, target, smoothing, z, form), form)
-
-
-def _gradient(factor: Span, input, target, ignore_index, label_smoothing, z_loss, word: str) -> list[Span]:
-    form, row = compute_format(word), _points(input, word)
-    smoothing, z = (point(decode(each, form)) for each in (label_smoothing, z_loss))
-    slopes = [_by_label(target, ignore_index, len(row), lambda: None, form)] * len(row)
-    if slopes[0] is None:
-        slopes = _slopes(row, target, smoothing, z, form)
-    return [spans.multiply(factor, each, form) for each in slopes]
-
-
-@oracle(over="v")
-def cross_entropy_backward(d_output, input, target, ignore_index, label_smoothing, z_loss, *, T):
-    factor = point(decode(d_output, FORMATS[T]))
-    return _gradient(factor, input, target, ignore_index, label_smoothing, z_loss, T)
-
-
-@oracle(over="v")
-def cross_entropy_and_gradient(input, target, ignore_index, label_smoothing, z_loss, scale, *, T):
-    loss = cross_entropy(input, target, ignore_index, label_smoothing, z_loss, T=T)
+def cross_entropy_and_gradient(input, target, weight=None, *, ignore_index, label_smoothing, z_loss, scale, T):
+    kinds = {"ignore_index": ignore_index, "label_smoothing": label_smoothing, "z_loss": z_loss, "T": T}
     factor = point(decode(scale, compute_format(T)))
-    return loss, _gradient(factor, input, target, ignore_index, label_smoothing, z_loss, T)
+    return cross_entropy(input, target, weight, **kinds), _gradient(factor, input, target, weight, **kinds)
 
 
-@oracle(over="v")
-def nll_loss(input, target, ignore_index, *, T):
+@oracle(over="v", weights=_weight)
+def nll_loss(input, target, *, ignore_index, T):
     form, row = compute_format(T), _points(input, T)
     found = lambda: spans.negate(_labelled(row, target, form))  # noqa: E731
     return _by_label(target, ignore_index, len(row), found, form)
 
 
-@oracle(over="v")
-def nll_loss_backward(d_output, target, d_input, ignore_index, *, T):
-    form = FORMATS[T]
-    slope = spans.negate(point(decode(d_output, form)))
+@oracle(over="v", weights=_weight)
+def nll_loss_backward(share, target, d_input, *, ignore_index, T):
     here = target if target != ignore_index else -1
-    return [slope if v == here else point(integer(0, form)) for v in range(len(d_input))]
+    return [spans.negate(share) if v == here else _whole(0, compute_format(T)) for v in range(len(d_input))]
 
 
 @oracle(over="c")

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from . import floats, rows, spans
 from .binding import oracle
-from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode
+from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode, integer
 from .function_slopes import of_sigmoid
 from .of_data import INTEGERS, either, fmod, mul, wrapped
 from .of_functions import exactly, of_gradient
@@ -353,6 +353,26 @@ def cast_to_integers(input, *, T, Q):
 
 
 @oracle
+def cast_to_long(input, *, T):
+    return cast_to_integers(input, T=T, Q="i64")
+
+
+@oracle
+def cast_to_booleans(input, *, T):
+    return int(not decode(input, FORMATS[T]).zero) if T in FORMATS else int(input != 0)
+
+
+@oracle
+def cast_from_booleans(input, *, T):
+    return _stored(integer(input, FORMATS[T]), T)
+
+
+@oracle
+def cast_booleans_to_integers(input):
+    return int(input)
+
+
+@oracle
 def cast_saturate(input, *, U):
     low, high = _ends(U)
     return min(max(input, low), high)
@@ -361,3 +381,22 @@ def cast_saturate(input, *, U):
 @oracle
 def cast_wrap(input, *, U):
     return wrapped(input, U)
+
+
+@oracle
+def fma(a, b, c, *, T):
+    """Exactly, then rounded to the compute type."""
+    x, y, z = _values(T, a, b, c)
+    if "nan" in (x.kind, y.kind, z.kind) or "inf" in (x.kind, y.kind) or x.zero or y.zero or z.kind == "inf":
+        if "inf" not in (x.kind, y.kind) and z.kind == "inf":
+            return _stored(z, T) if "nan" not in (x.kind, y.kind) else _stored(NAN, T)
+        form = compute_format(T)
+        return _stored(floats.add(floats.multiply(x, y, form), z, form), T)
+    total = x.signed * y.signed + z.signed
+    return _stored(floats.rounded(Value("finite", total < 0, abs(total)), compute_format(T)), T)
+
+
+@oracle
+def fma_backward(d_output, a, b, *, T):
+    form, (g, x, y) = compute_format(T), _values(T, d_output, a, b)
+    return _stored(floats.multiply(g, y, form), T), _stored(floats.multiply(g, x, form), T), _stored(g, T)

@@ -159,7 +159,7 @@ def layer_norm_backward(
     weight = _points(weight, weight_element or element)
     of_input, of_weight, of_bias = [], [], []
     for dy, x in ((_points(a, element), _points(b, element)) for a, b in zip(d_output, rows, strict=True)):
-        gradient, h = _standardized_gradient(_products(dy, weight, compute), x, eps, compute)
+        gradient, h = standardized_gradient(_products(dy, weight, compute), x, eps, compute)
         of_input.append(gradient)
         of_weight.append(_products(dy, h, compute))
         of_bias.append(dy)
@@ -169,20 +169,30 @@ def layer_norm_backward(
 def standardize_backward(d_output, row, eps: int, *, element) -> list[Span]:
     """r * (g - mean(g) - h * mean(g * h)), with y = x - mean(x), r = 1 / sqrt(mean(y^2) + eps) and h = y * r."""
     x = _points(row, element)
-    return _standardized_gradient(_points(d_output, element), x, eps, compute_format(element))[0]
+    return standardized_gradient(_points(d_output, element), x, eps, compute_format(element))[0]
 
 
-def _standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
+def standardized_gradient(g, x, eps: int, compute) -> tuple[list[Span], list[Span]]:
     """(the gradient, h)"""
+    h, r = standardized_by(x, eps, compute)
+    return gradient_of_standardized(g, h, r, compute), h
+
+
+def standardized_by(x, eps: int, compute) -> tuple[list[Span], Span]:
+    """(h, r)"""
     y = _centered(x, compute)
     r = _one_over_root(y, eps, compute)
-    h = [spans.multiply(each, r, compute) for each in y]
+    return [spans.multiply(each, r, compute) for each in y], r
+
+
+def gradient_of_standardized(g, h, r: Span, compute) -> list[Span]:
+    """r * (g - mean(g) - h * mean(g * h))"""
     share = _mean(_products(g, h, compute), compute)
     rest = [
         spans.subtract(a, spans.multiply(b, share, compute), compute)
         for a, b in zip(_centered(g, compute), h, strict=True)
     ]
-    return [spans.multiply(r, each, compute) for each in rest], h
+    return [spans.multiply(r, each, compute) for each in rest]
 
 
 def l2_normalize_backward(d_output, row, eps: int, *, element) -> list[Span]:
@@ -617,13 +627,25 @@ def _stored_sums(row, other, element: str) -> list[int]:
 
 
 def _centered(values: Sequence[Span], compute) -> list[Span]:
-    """x - the mean of x, which lies between the least and the greatest: equal elements deviate by 0."""
+    """x - the mean of x: equal elements deviate by 0."""
     if not values:
         return []
     if len(set(values)) == 1 and values[0].exact and values[0].finite:
         return [point(ZERO)] * len(values)
-    mean = spans.cut(_mean(values, compute), spans.smallest(values), spans.largest(values))
+    mean = middle(values, compute)
     return [spans.subtract(each, mean, compute) for each in values]
+
+
+def middle(values: Sequence[Span], compute) -> Span:
+    """The mean, which lies between the least and the greatest; of nothing 0."""
+    if not values:
+        return point(ZERO)
+    return spans.cut(_mean(values, compute), spans.smallest(values), spans.largest(values))
+
+
+def squared_deviations(values: Sequence[Span], compute) -> list[Span]:
+    """The squares of x - the mean of x."""
+    return _squares(_centered(values, compute), compute)
 
 
 def _decoded(bits: Iterable[int], element: str) -> list[Value]:

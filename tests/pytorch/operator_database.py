@@ -20,6 +20,7 @@ import skuda
 from skuda.arrays.libraries import torch_dtypes
 from skuda.errors import SkudaError
 from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE
 
 SAMPLES = 8  # of an operation in one element type
 STEPS = {torch.float64: 64, torch.float32: 8, torch.float16: 2, torch.bfloat16: 2}  # of what a result may differ by
@@ -27,6 +28,7 @@ STEPS = {torch.float64: 64, torch.float32: 8, torch.float16: 2, torch.bfloat16: 
 # The database's name of a row, where that is neither the row's own nor `nn.functional.` and that; None where what has
 # the name is something else.
 THEIRS = {
+    "batch_norm_training": "nn.functional.batch_norm",
     "bernoulli": None,  # other random numbers
     "dropout": None,
     "glu": None,  # of the halves of an array
@@ -43,6 +45,7 @@ THEIRS = {
 VARIANTS = {"div": "no_rounding_mode"}  # of the several of a name; else the one without a name
 
 # Our names of arguments by position, where these are not the row's inputs and then its attributes.
+STATISTICS = ("input", "running_mean", "running_var", "weight", "bias")
 LOGITS = ("input", "target", "weight", "size_average", "ignore_index", "reduce", "reduction", "label_smoothing")
 ORDERS = {
     "where": ("a", "condition", "b"),
@@ -53,6 +56,10 @@ ORDERS = {
     "norm2": ("input", "p", "axis", "keepdims"),
     "rms_norm": ("input", "normalized_shape", "weight", "eps"),
     "layer_norm": ("input", "normalized_shape", "weight", "bias", "eps"),
+    "group_norm": ("input", "num_groups", "weight", "bias", "eps"),
+    "instance_norm": (*STATISTICS, "use_input_stats", "momentum", "eps"),
+    "batch_norm": (*STATISTICS, "training", "momentum", "eps"),
+    "batch_norm_training": (*STATISTICS, "training", "momentum", "eps"),
     "cross_entropy": LOGITS,
     "nll_loss": LOGITS[:-1],
 }
@@ -65,12 +72,16 @@ MEANT = {
     "norm2": {"p": 2},
     "l2_normalize": {"p": 2},
     "triplet_margin_loss": {"p": 2, "swap": False},
+    "instance_norm": {"use_input_stats": True},
+    "batch_norm": {"training": False},
+    "batch_norm_training": {"training": True},
 }
+UNUSED = {"instance_norm": ("running_mean", "running_var", "momentum"), "batch_norm": ("momentum",)}  # by the output
 DEFAULTS = {"gelu": {"approximate": "none"}, "gelu_tanh": {"approximate": "none"}}
 DEFAULTS |= {name: {"p": 2} for name in ("norm1", "norm2", "l2_normalize")}
 DEFAULTS |= {"l2_normalize": {"p": 2, "axis": 1}}
+DEFAULTS |= {name: {"training": False} for name in ("batch_norm", "batch_norm_training")}
 CLASSES = ("cross_entropy", "nll_loss")  # whose classes are the second axis there, the last here
-DEFAULTS |= {name: {"reduction": "mean"} for name in CLASSES}
 
 
 @dataclass
@@ -154,15 +165,11 @@ def call(name: str, sample, theirs):
     for key, value in MEANT.get(name, {}).items():
         if given.pop(key, value) != value:
             raise Differs(f"`{key}` is another one")
-    for key in [key for key, value in given.items() if value is None]:
+    for key in [key for key, value in given.items() if value is None or key in UNUSED.get(name, ())]:
         del given[key]
+    groups = given.pop("num_groups", None)
     if "normalized_shape" in given and tuple(given.pop("normalized_shape")) != shape_of_rows(given):
         raise Differs("rows of several axes without a weight")
-    keywords = {}
-    if "reduction" in given and operation.choice is None and given["reduction"] != "none":
-        keywords["reduction"] = given.pop("reduction")
-    if operation.choice is None:
-        given.pop("reduction", None)
     inputs = [operand.name for operand in operation.inputs]
     taken = {attribute.name for attribute in operation.attributes} | set(inputs) | set(operation.options)
     taken |= {operation.choice.name} if operation.choice else set()
@@ -205,10 +212,14 @@ def call(name: str, sample, theirs):
                 raise Differs("a number that the type does not hold")
         if name in CLASSES and first.ndim > 1:
             arrays["input"] = arrays["input"].movedim(1, -1)
+        of_compute = {operand.name for operand in operation.inputs if operand.element == COMPUTE and operand.dims}
+        wide = [key for key in of_compute & arrays.keys() if arrays[key].element_size() < 4]
+        arrays |= {key: arrays[key].float() for key in wide}  # statistics are
+        if groups is not None:
+            arrays = {key: in_groups(value, int(key == "input"), groups) for key, value in arrays.items()}
         made = getattr(skuda, operation.function)(**arrays, **given_now)
         made = made[0] if isinstance(made, tuple) else made
-        if keywords:
-            made = reduced(made, arrays, given_now, keywords["reduction"])
+        made = made if groups is None else made.flatten(1, 2)
         return made
 
     def reference(*values):
@@ -230,18 +241,16 @@ def call(name: str, sample, theirs):
     return tensors, learned, ours, reference
 
 
+def in_groups(value, axis: int, groups: int):
+    """Channels, the axis of an array that they are, in groups."""
+    return value.unflatten(axis, (groups, value.shape[axis] // groups))
+
+
 def gradients_of(operation) -> set[str]:
     """The inputs for which the row has a gradient."""
     backward = plans().get(f"{operation.name}_backward")
     found = {} if backward is None else backward.operation.gradients
     return {name[2:] for name, index in found.items() if index is not None}
-
-
-def reduced(losses, arrays, given, reduction):
-    """Of losses by label, as torch divides them: by the number of labels that are not ignored."""
-    if reduction == "sum":
-        return losses.sum()
-    return losses.sum() / (arrays["target"] != given.get("ignore_index", -100)).sum()
 
 
 def shape_of_rows(given) -> tuple:

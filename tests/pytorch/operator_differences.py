@@ -22,8 +22,9 @@ DIFFERENCES: dict[str, tuple[tuple[str, ...], str]] = {
     "output of bool for uint8": (("any", "all"), "Torch has uint8 for uint8."),
     "output of int32 for int64": (("cumsum", "cumprod"), "The type of the elements is kept."),
     "InvalidProblem": (
-        ("prelu", "kl_div", "binary_cross_entropy_with_logits"),
-        "`weight` has an element for each channel. There is no `batchmean`. `pos_weight` is not without `weight`.",
+        ("prelu", "kl_div", "binary_cross_entropy_with_logits", "batch_norm"),
+        "`weight` has an element for each channel. There is no `batchmean`. `pos_weight` is not without `weight`. An "
+        "array of one axis has no channels.",
     ),
     "Unsupported": (("ldexp", "cross_entropy"), "Exponents are integers. Targets are labels."),
     "a tensor for an attribute": (("clamp", "clamp_min", "clamp_max"), "`clamp_tensor` has tensors as bounds."),
@@ -42,5 +43,6 @@ DIFFERENCES: dict[str, tuple[tuple[str, ...], str]] = {
     "`dtype`": (("cumsum", "cumprod"), "The type of the elements is kept."),
     "`approximate` is another one": (("gelu", "gelu_tanh"), "Each has a row."),
     "`p` is another one": (("l2_normalize", "norm1", "norm2"), "Norms other than these have no row."),
+    "`training` is another one": (("batch_norm", "batch_norm_training"), "Each has a row."),
     "`swap` is another one": (("triplet_margin_loss",), "The row has no swap."),
 }

@@ -37,6 +37,12 @@ PAIRS = [
     (nn.Softmax, torch.nn.Softmax, (), {"dim": 1}),
     (nn.GELU, torch.nn.GELU, (), {}),
     (nn.GELU, torch.nn.GELU, ("tanh",), {}),
+    (nn.GroupNorm, torch.nn.GroupNorm, (3, 6), {}),
+    (nn.GroupNorm, torch.nn.GroupNorm, (2, 6), {"affine": False, "eps": 1e-2}),
+    (nn.InstanceNorm1d, torch.nn.InstanceNorm1d, (6,), {"affine": True}),
+    (nn.InstanceNorm1d, torch.nn.InstanceNorm1d, (6,), {}),
+    (nn.BatchNorm1d, torch.nn.BatchNorm1d, (6,), {}),
+    (nn.BatchNorm1d, torch.nn.BatchNorm1d, (6,), {"affine": False, "track_running_stats": False}),
 ]
 
 
@@ -54,6 +60,27 @@ def test_a_module_is_as_torchs(ours, theirs, given, options):
     for expected, actual in zip(*results, strict=True):
         assert actual.dtype == expected.dtype
         assert torch.allclose(actual, expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("options", [{}, {"momentum": None}, {"momentum": 0.5, "eps": 1e-2}])
+@pytest.mark.parametrize("name", ["BatchNorm2d", "BatchNorm3d"])
+def test_a_batch_norm_keeps_torchs_statistics(name, options):
+    shape = (3, 4, 5, 2, 6)[: 5 if name.endswith("3d") else 4]
+    found, wanted = getattr(nn, name)(4, **options), getattr(torch.nn, name)(4, **options)
+    for step in range(3):
+        assert torch.allclose(found(rows(*shape, seed=step)), wanted(rows(*shape, seed=step)), atol=1e-5)
+    for key, value in wanted.state_dict().items():
+        assert torch.allclose(found.state_dict()[key], value, atol=1e-6), key
+    assert torch.allclose(found.eval()(rows(*shape)), wanted.eval()(rows(*shape)), atol=1e-5)
+    half = found.train()(rows(*shape).half())
+    assert half.dtype == torch.float16 and found.running_mean.dtype == torch.float32
+
+
+@pytest.mark.parametrize("norm, shape", [(nn.InstanceNorm2d, (6, 4, 5)), (nn.InstanceNorm3d, (6, 4, 5, 2))])
+def test_an_instance_norm_takes_one_sample(norm, shape):
+    assert same(norm(6)(rows(*shape)), norm(6)(rows(*shape)[None])[0])
+    with pytest.raises(Unsupported, match="track_running_stats is True, expected False"):
+        norm(6, track_running_stats=True)(rows(*shape))
 
 
 @pytest.mark.parametrize("norm", [nn.RMSNorm, nn.LayerNorm])

@@ -77,9 +77,14 @@ def test_gradients_are_those_that_are_declared(plan):
         return
     names = [name for name in drawn.inputs if name in known]
 
+    backward = backward_of(plan)
+    read = {operand.name for operand in backward.operation.inputs}
+    kept = [f"d_{o.name}" in read for o in plan.operation.outputs]  # what no gradient reads is no part of a loss
+
     def loss_of(*arrays):
         inputs = drawn.inputs | dict(zip(names, arrays, strict=True))
-        return function(drawn)(*inputs.values())
+        made = function(drawn)(*inputs.values())
+        return tuple(each if of_loss else jax.lax.stop_gradient(each) for each, of_loss in zip(made, kept))
 
     outputs, pull = jax.vjp(jax.jit(loss_of), *(jnp.asarray(drawn.inputs[name]) for name in names))
     rng = np.random.default_rng(3)
@@ -90,7 +95,6 @@ def test_gradients_are_those_that_are_declared(plan):
         for each in outputs
     )
     found = pull(cotangents)
-    backward = backward_of(plan)
     values = drawn.inputs | dict(zip((o.name for o in plan.operation.outputs), map(np.asarray, outputs), strict=True))
     values |= {f"d_{o.name}": each for o, each in zip(plan.operation.outputs, cotangents, strict=True)}
     gradient = draw(backward, drawn.types)
@@ -161,4 +165,12 @@ def test_vmap_gives_what_a_loop_gives(plan):
         each = [drawn.run({name: array[..., entry] for name, array in stacked.items()}) for entry in range(SIZE)]
         for position, output in enumerate(outputs):
             wanted = expected([np.stack([entry[position] for entry in each])])[0]
-            assert same_bits(output, wanted), (batched, position)
+            assert same_bits(of_one_nan(output), of_one_nan(wanted)), (batched, position)
+
+
+def of_one_nan(array) -> np.ndarray:
+    """The elements with the same bits for each NaN: on a CPU, XLA joins arrays of bf16 by way of f32."""
+    array = np.asarray(array)
+    if not jnp.issubdtype(array.dtype, jnp.floating):
+        return array
+    return np.where(np.isnan(array), np.asarray(np.nan, array.dtype), array)

@@ -21,11 +21,13 @@ from skuda.frameworks.programs import plans
 OURS = {
     "And": "logical_and", "ArgMax": "argmax", "ArgMin": "argmin", "BitwiseAnd": "bitwise_and",
     "BitwiseNot": "bitwise_not",
+    "BatchNormalization": "batch_norm", "GroupNormalization": "group_norm", "InstanceNormalization": "instance_norm",
     "BitwiseOr": "bitwise_or", "BitwiseXor": "bitwise_xor", "Clip": "clamp", "CumProd": "cumprod", "CumSum": "cumsum",
     "Equal": "eq", "Greater": "gt", "GreaterOrEqual": "ge",
     "HardSwish": "hardswish", "IsInf": "isinf", "IsNaN": "isnan",
     "LeakyRelu": "leaky_relu", "Less": "lt", "LessOrEqual": "le", "LogSoftmax": "log_softmax", "Max": "maximum",
-    "Min": "minimum", "Not": "logical_not", "Or": "logical_or", "RMSNormalization": "rms_norm", "ReduceL1": "norm1",
+    "Min": "minimum", "NegativeLogLikelihoodLoss": "nll_loss", "SoftmaxCrossEntropyLoss": "cross_entropy",
+    "Not": "logical_not", "Or": "logical_or", "RMSNormalization": "rms_norm", "ReduceL1": "norm1",
     "LayerNormalization": "layer_norm", "ReduceL2": "norm2", "ReduceLogSumExp": "logsumexp", "ReduceMax": "amax",
     "ReduceMean": "mean", "ReduceMin": "amin", "ReduceProd": "prod", "ReduceSum": "sum", "Swish": "silu",
     "ThresholdedRelu": "threshold", "Xor": "logical_xor", "Mod": "remainder",
@@ -33,7 +35,7 @@ OURS = {
 }  # fmt: skip
 OTHER = ("Dropout", "Bernoulli", "OneHot", "Range", "Cast", "HardSigmoid", "Shrink", "Sum", "Mean")  # of other meaning
 NAMES = {"alpha": {"LeakyRelu": "negative_slope"}, "epsilon": "eps"}
-AXES = re.compile("Reduce|Arg|Cum|Softmax|LogSoftmax")
+AXES = re.compile("Reduce|Arg|Cum|(Log)?Softmax$")
 
 
 @dataclass
@@ -96,6 +98,15 @@ def compare(case: Case) -> None:
             given = given[:1]
         if case.operator.endswith("Normalization") and "axis" in options:
             given, options = of_rows(given, options)
+        if case.operator == "BatchNormalization":
+            given = [given[0], *given[3:], *given[1:3]]
+            case.function = "batch_norm" + ("_training" if options.pop("training_mode", 0) else "")
+            operation = plans()[case.function].operation
+        if case.function in ("nll_loss", "cross_entropy") and given[0].ndim > 1:  # classes are the second axis
+            given[0] = np.moveaxis(given[0], 1, -1)
+        options = {key: value.decode() if isinstance(value, bytes) else value for key, value in options.items()}
+        if (groups := options.pop("num_groups", None)) is not None:
+            given = [in_groups(each, int(index == 0), groups) for index, each in enumerate(given)]
         if options.pop("fmod", 0):
             operation, case.function = plans()["fmod"].operation, "fmod"
         if case.operator == "QuantizeLinear" and len(given) > 2:
@@ -103,6 +114,7 @@ def compare(case: Case) -> None:
         if case.operator in ("QuantizeLinear", "DequantizeLinear") and len(given) > 2 and given[2].dtype.kind in "iu":
             given[2] = given[2].astype(np.int32)
         taken = {attribute.name for attribute in operation.attributes} | {*operation.options}
+        taken |= {operation.choice.name} if operation.choice is not None else set()
         options = {renamed(case.operator, key): value for key, value in options.items()}
         unknown = sorted(options.keys() - taken)
         if unknown:
@@ -114,6 +126,7 @@ def compare(case: Case) -> None:
             given = [np.ascontiguousarray(each) for each in np.broadcast_arrays(*given)]
         made = getattr(skuda, case.function)(*given, **options)
         made, expected = np.asarray(made[0] if isinstance(made, tuple) else made), np.asarray(outputs[0])
+        made = made if groups is None else made.reshape(expected.shape)
         if made.dtype != expected.dtype:
             raise Differs(f"{made.dtype} for {expected.dtype}")
         if made.shape != expected.shape:
@@ -123,6 +136,11 @@ def compare(case: Case) -> None:
         rtol, atol = (0, 0) if exact else case.near
         if not np.allclose(*wide, rtol=rtol, atol=atol, equal_nan=not exact):
             raise Differs("values")
+
+
+def in_groups(array: np.ndarray, axis: int, groups: int) -> np.ndarray:
+    """Channels, the axis of an array that they are, in groups."""
+    return array.reshape(*array.shape[:axis], groups, -1, *array.shape[axis + 1 :])
 
 
 def of_rows(given: list, options: dict) -> tuple[list, dict]:

@@ -15,7 +15,10 @@ DIFFERENCES = {
         "There is no u16 and no u64, and Div and Pow take floats alone, extremes no booleans, codes 8 bits at most.",
     ),
     "`select_last_index`": ("ArgMax ArgMin", "The first of equals is taken."),
-    "more inputs": ("Clip Max Min", "Two operands, and bounds that are attributes."),
+    "more inputs": (
+        "Clip Max Min NegativeLogLikelihoodLoss",
+        "Two operands, bounds that are attributes, and no weights of classes.",
+    ),
     "TypeError": ("Max Min", "Fewer operands than two."),
     "values": ("ThresholdedRelu", "A threshold that is left out is 0 here."),
     "`exclusive`": ("CumProd", "The row has the inclusive product alone."),

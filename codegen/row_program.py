@@ -128,6 +128,7 @@ class RowProgram(ProgramInCuda):
         beside = self._mask(o.name for o in self.row.split.beside) if self.row.split else ""
         values = {
             "bool BLOCKS": "true" if op.block else "",
+            "bool IN_SLABS": "true" if op.analysis.slabs else "",
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
             "int STAGE": str(op.analysis.stage or ""),

@@ -2,6 +2,7 @@
 // model/sum_order.py.
 #pragma once
 #include "row_schedule.cuh"
+#include "slabs.cuh"
 #include "blocks.h"
 
 constexpr int GROUPS = BLOCK / GROUP;  // of a block
@@ -152,6 +153,12 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     for (int i = 0; i < accumulators; ++i) of[i] = How::template nothing<V>();
   }
   void add(V (&values)[BLOCK], i64 first, int count, int accumulators) {
+    if constexpr (in_slabs<P>) {  // one after the other
+      V sum = of[0];
+      for (int i = 0; i < count; ++i) sum = How::of(sum, values[i]);
+      of[0] = sum;
+      return;
+    }
     for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
     const int groups = (count + GROUP - 1) / GROUP, start = int(first / GROUP) & (accumulators - 1);
     V joined[GROUPS];
@@ -291,17 +298,19 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
     Makers* const makers = room->makers;
     Pass passes[TOGETHER];
     i64 longest = 0;
+    if (in_slabs<P>) accumulators = 1;
     for (int row = 0; row < count; ++row) {
       passes[row] = pass_for<Pass>(rows[row].shared);
       longest = max(longest, rows[row].length);
       (get<I>(makers[row]).begin(rows[row].shared), ...);
     }
+    const i64 segment = in_slabs<P> ? slab_of(longest) : SEGMENT;
     i64 start = 0;
     do {
       for (int row = 0; row < count; ++row) (get<I>(makers[row]).begin_segment(accumulators), ...);
-      for (i64 first = start; first < min(longest, start + SEGMENT); first += BLOCK) {
+      for (i64 first = start; first < min(longest, start + segment); first += BLOCK) {
         for (int row = 0; row < count;) {  // those of one length together
-          const int some = int(min(i64(BLOCK), rows[row].length - first));
+          const int some = int(min(i64(BLOCK), min(rows[row].length, start + segment) - first));
           int alike = 1;
           while (row + alike < count && rows[row + alike].length == rows[row].length) ++alike;
           if (some > 0) run_block(*room, passes, rows, row, alike, first, some, accumulators);
@@ -310,7 +319,7 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
       }
       for (int row = 0; row < count; ++row)
         if (start == 0 || start < rows[row].length) (get<I>(makers[row]).end_segment(accumulators), ...);
-      start += SEGMENT;
+      start += segment;
     } while (start < longest);
     for (int row = 0; row < count; ++row) (get<I>(makers[row]).end(rows[row].shared, rows[row].length == 0), ...);
   }

@@ -216,7 +216,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if not split_variants(operation, types):
         return found
     last = operation.space[-1]
-    if last.name not in operation.along and not last.many:
+    if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
     held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
     longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
@@ -275,7 +275,8 @@ def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ..
     if not operation.analysis.split or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    return _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    found = _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    return tuple([each for each in found if each.kernel == "across"]) if operation.analysis.slabs else found
 
 
 @cache

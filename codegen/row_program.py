@@ -14,6 +14,7 @@ from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
 from skuda.codegen.row_analysis import LENGTH, RowAnalysis
 from skuda.codegen.row_passes import Pass, Value
+from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
@@ -207,6 +208,30 @@ class RowProgram(ProgramInCuda):
             tuple(statements),
             tuple(formulas),
         )
+
+
+class SlabProgram:
+    """What templates/source.cu.jinja prints of a program in two stages that one kernel may do: rows, and sums across
+    them.
+
+    Attributes:
+        operation: of the whole.
+        rows, sums: its stages.
+        elements: the members of the sums' Element, in terms of an element of a row and of what the row shares.
+    """
+
+    def __init__(self, program: Program):
+        self.operation = program.operation
+        self.struct = f"{self.operation.function}_program"
+        self.rows, self.sums = (RowProgram(stage) for stage in stages(program))
+        names = {o: f"element.{o.name}" for o in self.rows.row.elements} | self.rows.row.given
+        names |= {value.operand: value.name for value in self.rows.row.row_values}
+        self.elements = [names[operand] for operand in self.sums.row.elements]
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Type letters in template order."""
+        return self.operation.kernel_letters
 
 
 def _member(name: str) -> str:

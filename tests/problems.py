@@ -188,7 +188,9 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     alternative = is_alternative(entry)
-    if operation.analysis.stages:
+    if isinstance(entry.variant, table.SlabVariant):
+        choices = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+    elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
@@ -223,8 +225,16 @@ def is_alternative(entry: registry.Entry) -> bool:
     return entry.variant is table.STAGES and bool(entry.operation.analysis.alternative)
 
 
+def _slabs(variant: table.SlabVariant) -> tuple[tuple, tuple]:
+    """How many rows, slabs of several and of one among them; and how long each."""
+    length = variant.threads * (variant.chunks - 1) * 8 + 8 if variant.chunks % 2 else variant.elements
+    return ((800,), (266,), (3,)), ((length,),)
+
+
 def _most_elements(variant: table.Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
+    if isinstance(variant, table.SlabVariant):
+        return 3_300_000
     if isinstance(variant, table.ClusterVariant):
         return 200_000 if variant.blocks <= table.PORTABLE_CLUSTER else 500_000
     return 300_000 if operation.analysis.over else 60_000

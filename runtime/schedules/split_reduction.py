@@ -21,7 +21,7 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
-from skuda.schedules.table import TUNED, RowMode, across_lanes, row_variants, split_variants
+from skuda.schedules.table import FINISH, TUNED, RowMode, across_lanes, row_variants, split_variants
 
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
@@ -171,6 +171,20 @@ class SplitReductionKernels(KernelGeometry):
             mode = RowMode.STEPPED
         return self._along_rows(arrays, kept, along, mode)
 
+    def finish_of_slabs(self, layouts: Layouts) -> Geometry:
+        """The launch that joins slabs whose sums another kernel has left in the workspace."""
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        kept, along, _ = self._axes(layouts, arrays)
+        cut = Cut(self.slab, 1, 1, self.slabs)
+        found = self._launch(FINISH, arrays, kept, along, self.count, cut, 0, 1, 0, 0, alone=True)
+        grid, threads = found.finish
+        return found.but(grid=grid, block=threads, finish=None, workspace=self.bytes_of_slabs)
+
+    @property
+    def bytes_of_slabs(self) -> int:
+        """What the sums of all slabs take in the workspace."""
+        return self.slabs * self.count * self._accumulator_bytes()
+
     def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> tuple[list[Axis], list[Axis], bool]:
         """Those of the rows, in the order of the first input's strides; those along a row, in the space's order, or in
         that of the strides as well where the order does not matter; and whether they are in the space's order."""
@@ -239,7 +253,7 @@ class SplitReductionKernels(KernelGeometry):
         grid = tiles * tables * cut.splits
         return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
 
-    def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads) -> Geometry:
+    def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, alone=False) -> Geometry:
         splits = cut.splits
         turns = -(-min(self.length, cut.segment) // (cut.accumulators * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
@@ -264,7 +278,7 @@ class SplitReductionKernels(KernelGeometry):
             self.operation.operands[index].name: self._reach(position, self.bits[index], kept, along)
             for position, index in enumerate(arrays)
         }
-        finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 else None
+        finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 or alone else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
 
     def _reach(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:

@@ -113,6 +113,39 @@ class ClusterVariant(Variant):
         return TUNED.cluster_threads // self.team
 
 
+class SlabVariant(Variant):
+    """One schedule of rows and of sums across them, of blocks that go down slabs of rows.
+
+    Attributes:
+        threads: of a block, which hold a row.
+        chunks: groups of a row that each of them holds.
+    """
+
+    threads: int = 64
+    chunks: int = 1
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+    @property
+    def room(self) -> int:
+        """Blocks that a multiprocessor is to have room for."""
+        return 2 if self.threads <= SLAB_THREADS_OF_TWO else 1
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """Bytes of shared memory for the rows of a block: of one that others have room beside, and of one alone."""
+        return SLAB_SHARED[self.room - 1], SLAB_SHARED[0]
+
+
+SLAB_THREADS = (64, 128, 256, 512)
+SLAB_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
+SLAB_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
+SLAB_ROWS_AHEAD = 6  # of a block in shared memory, at most
+
+
 class SplitVariant(Variant):
     """One schedule of a split reduction.
 
@@ -262,12 +295,25 @@ def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
 
 def least_arch(variant: Variant) -> int:
     """The oldest architecture that has what a schedule needs, as in `sm_90`; 0 where all have."""
-    return CLUSTER_ARCH if isinstance(variant, ClusterVariant) else 0
+    return CLUSTER_ARCH if isinstance(variant, (ClusterVariant, SlabVariant)) else 0
 
 
 def runs_on(variant: Variant, arch: str) -> bool:
     """Whether an architecture, such as `sm_90`, has what a schedule needs."""
     return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
+
+
+_SLABS = tuple(
+    SlabVariant("slab", Layout.CONTIGUOUS, f"x{chunks}", threads, chunks)
+    for threads in SLAB_THREADS
+    for chunks in (3, ACCUMULATOR_GROUPS)
+)
+FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
+
+
+def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]:
+    """The schedules of an operation whose rows and whose sums across these one kernel makes."""
+    return _SLABS if operation.analysis.slabs and operation.analysis.stages and DTYPES[types[COMPUTE]].bits <= 32 else ()
 
 
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
@@ -321,7 +367,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     last one. Tiles need two axes.
     """
     if operation.analysis.stages:
-        return (STAGES,)
+        return (STAGES, *slab_variants(operation, types))
     if operation.analysis.scans:
         return scan_variants(operation, types)
     if operation.analysis.over:
@@ -361,7 +407,7 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
-    if isinstance(variant, RowVariant):
+    if isinstance(variant, (RowVariant, SlabVariant)):
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if isinstance(variant, ClusterVariant):
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
@@ -504,6 +550,10 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
+def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
+    return variant.threads, variant.chunks, variant.room, *variant.shared, SLAB_ROWS_AHEAD
+
+
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
     if variant.parts:
         return variant.tiles, int(variant.mode)
@@ -551,6 +601,10 @@ SCHEDULES = {
         Schedule(
             "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,
             lambda operation, types, variant: (variant.blocks,),
+        ),
+        Schedule(
+            "slab", "rows and sums across them, by blocks that go down rows", "slab.cuh", "slabs", abi.PARTS_ARGUMENTS,
+            _slab_arguments,
         ),
         Schedule(
             "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,

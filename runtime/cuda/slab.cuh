@@ -34,7 +34,10 @@ struct SlabReducer {
     if constexpr (Make::finite != nullptr) shared.*Make::finite = true;
   }
   __device__ void set(int lane, typename Make::Value value, i32 first) { group[lane] = state_of<How>(value, first + lane); }
-  __device__ void add() { partial.add(group); }
+  template <bool WHOLE_ROWS> __device__ void add(i32 left) {
+    if constexpr (WHOLE_ROWS) partial.add(group);
+    else partial.add(group, 0, left);
+  }
   __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
     if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
     const V value = Partial<How, V, THREADS>::template across<32>(partial.accumulator);
@@ -63,23 +66,32 @@ template <typename P, typename Pass, int I, int THREADS> struct SlabReducer<P, P
   struct Scratch {};
   static __device__ void begin(typename P::Shared&) {}
   template <typename V> __device__ void set(int, V, i32) {}
-  __device__ void add() {}
+  template <bool WHOLE_ROWS> __device__ void add(i32) {}
   __device__ void send(typename P::Shared&, Scratch&, int) const {}
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
 };
 
 // Where the words of an input's shares lie in a warp's part of shared memory: lanes copy neighbouring words, and those
-// that read their own shares meet in no bank.
+// that read their own shares meet in no bank. Where rows start at any element, a warp has one word more.
 template <typename E> struct SlabWords {
   using V = Lanes<E, GROUP>;
   static constexpr int width = sizeof(V) < 16 ? int(sizeof(V)) : 16, words = int(sizeof(V)) / width;
   using W = typename word<width>::type;
   static __device__ i32 at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
 };
+constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
+
+// The bytes of a word that a row has, where the others may be no operand's.
+template <typename E> __device__ __noinline__ void copy_units(u8* to, const u8* from, i32 width, const u8* begin, const u8* end) {
+  using S = storage_t<E>;
+  for (i32 i = 0; i < width; i += int(sizeof(S)))
+    if (from + i >= begin && from + i < end) *reinterpret_cast<S*>(to + i) = *reinterpret_cast<const S*>(from + i);
+}
 
 // A thread of a block on its way down a slab. N: inputs with elements along the row; R: sums.
-template <typename J, int THREADS, int CHUNKS, typename N, typename R> struct SlabOf;
-template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf<J, THREADS, CHUNKS, Seq<N...>, Seq<R...>> {
+template <typename J, int THREADS, int CHUNKS, int MODE, typename N, typename R> struct SlabOf;
+template <typename J, int THREADS, int CHUNKS, int MODE, int... N, int... R>
+struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
   using P = typename J::Rows;
   using Sums = typename J::Sums;
   using Operands = operands_of<P>;
@@ -93,20 +105,24 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
   static constexpr bool HOLDS = CHUNKS * GROUP * Operands::column_bits / 32 <= 16;
   template <int K> using Words = SlabWords<element_in<P, K>>;
   template <int I> using How = typename reduction_at<Sums, I>::How;
+  template <int> using u32_of = u32;
   template <typename V> struct Each { V of[CHUNKS][GROUP]; };
   template <typename E> struct Columns { Lanes<E, GROUP> of[HOLDS ? CHUNKS : 1]; };
-  // Bits of an element of the inputs before one.
-  template <int K> static constexpr int bits_before = ((N < K ? storage<element_in<P, N>>::bits : 0) + ... + 0);
+  // Bytes of a warp's piece of an input, and of the inputs before one.
+  template <int K> static constexpr int piece_bytes =
+      SLAB_WARP / 8 * storage<element_in<P, K>>::bits + (MODE == UNIT ? 16 : 0);
+  template <int K> static constexpr int bytes_before = ((N < K ? piece_bytes<N> : 0) + ... + 0);
 
   const RowArgs<P>& args;
   u8* const memory;
-  const i32 length, padded, lane, warp;
+  const i32 length, pieces, lane, warp;  // pieces: those of warps that a row has
   const Across across;
   TupleOf<Seq<R...>, Each<state_of_reduction<reduction_at<Sums, R>>>...> sums;
   Tuple<Columns<element_in<P, N>>...> columns;
+  TupleOf<Seq<N...>, u32_of<N>...> skip;  // bytes of the aligned words before a row's first element
 
   __device__ SlabOf(const RowArgs<P>& args, u8* memory)
-      : args(args), memory(memory), length(i32(args.rows.length)), padded((length + 32 * GROUP - 1) / (32 * GROUP) * (32 * GROUP)),
+      : args(args), memory(memory), length(i32(args.rows.length)), pieces((length + SLAB_WARP - 1) / SLAB_WARP),
         lane(threadIdx.x % 32), warp(threadIdx.x / 32),
         across(pass_for<Across>(typename Sums::Shared{typename Sums::C(args.rows.rows)})) {
 #pragma unroll
@@ -117,18 +133,20 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
         if (first(chunk) < length) (hold<N>(chunk), ...);
     }
   }
-  __device__ i32 slot_bytes() const { return padded / 8 * Operands::array_bits; }
+  __device__ i32 slot_bytes() const { return pieces * bytes_before<ARRAYS>; }
   __device__ i32 warp_first(int chunk) const { return (chunk * THREADS + warp * 32) * GROUP; }
   __device__ i32 first(int chunk) const { return (chunk * THREADS + i32(threadIdx.x)) * GROUP; }
   template <int K> __device__ Lanes<element_in<P, K>, GROUP> column(int chunk) const {
-    return ::load<true, element_in<P, K>, GROUP>(args.template elements<K>().array, first(chunk), length);
+    const auto* const array = args.template elements<K>().array;
+    if constexpr (MODE == WHOLE) return ::load<true, element_in<P, K>, GROUP>(array, first(chunk), length);
+    else return load_some<false, element_in<P, K>, GROUP>(array, first(chunk), length);
   }
   template <int K> __device__ void hold(int chunk) {
     if constexpr (K >= ARRAYS) get<K>(columns).of[chunk] = column<K>(chunk);
   }
   // An input's part of a slot, from a warp's chunk on.
   template <int K> __device__ u8* part(i32 slot, int chunk) const {
-    return memory + slot + padded / 8 * bits_before<K> + warp_first(chunk) / 8 * storage<element_in<P, K>>::bits;
+    return memory + slot + pieces * bytes_before<K> + (chunk * (THREADS / 32) + warp) * piece_bytes<K>;
   }
 
   // Copies a row into a slot, without waiting for it.
@@ -147,17 +165,39 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
         const i32 begin = warp_first(chunk);
         if (begin >= length) break;
         const u8* const from = reinterpret_cast<const u8*>(at<E>(row, begin));
+        if constexpr (MODE == UNIT) {
+          copy_around<K>(from, input, min(length - begin, SLAB_WARP), part<K>(slot, chunk));
+        } else {
 #pragma unroll
-        for (int i = 0; i < Words::words; ++i) {
-          const i32 word = i * 32 + lane;
-          if (begin + word / Words::words * GROUP < length)
-            copy_async<Words::width>(part<K>(slot, chunk) + Words::at(word), from + word * Words::width);
+          for (int i = 0; i < Words::words; ++i) {
+            const i32 word = i * 32 + lane;
+            if (begin + word / Words::words * GROUP < length)
+              copy_async<Words::width>(part<K>(slot, chunk) + Words::at(word), from + word * Words::width);
+          }
         }
       }
     }
   }
 
-  // A thread's shares of a chunk, as far as they are read.
+  // The aligned words around a warp's piece.
+  template <int K, typename Input> __device__ void copy_around(const u8* piece, const Input& input, i32 count, u8* to) const {
+    using Words = SlabWords<element_in<P, K>>;
+    constexpr int width = Words::width, share = int(sizeof(Lanes<element_in<P, K>, GROUP>));
+    const u8* const start = piece - (u64(piece) & (width - 1));
+    const u8* const end = piece + count * int(sizeof(storage_t<element_in<P, K>>));
+    const u8* const low = reinterpret_cast<const u8*>(input.array) + input.span.low;
+    const u8* const high = low + (input.span.size > 0 ? input.span.size - 1 + share + width : 0);
+#pragma unroll
+    for (int i = 0; i <= Words::words; ++i) {
+      const i32 word = i * 32 + lane;
+      const u8* const from = start + word * width;
+      if ((i == Words::words && lane > 0) || from >= end) break;
+      if (__builtin_expect(from >= low && from + width <= high, 1)) copy_async<width>(to + Words::at(word), from);
+      else copy_units<element_in<P, K>>(to + Words::at(word), from, width, piece, end);
+    }
+  }
+
+  // A thread's shares of a chunk, as far as they are read. `row`: where it begins in an input.
   template <u32 READS> __device__ Shares shares(i32 slot, int chunk) const {
     Shares found;
     (read<READS, N>(get<N>(found), slot, chunk), ...);
@@ -169,9 +209,19 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
       using Words = SlabWords<element_in<P, K>>;
       using W = typename Words::W;
       const u8* const from = part<K>(slot, chunk);
+      if constexpr (MODE == UNIT) {
+        constexpr int width = Words::width;
+        alignas(16) u32 around[(Words::words + 1) * width / 4];
 #pragma unroll
-      for (int i = 0; i < Words::words; ++i)
-        reinterpret_cast<W*>(lanes.data)[i] = *reinterpret_cast<const W*>(from + Words::at(lane * Words::words + i));
+        for (int i = 0; i <= Words::words; ++i)
+          reinterpret_cast<W*>(around)[i] = *reinterpret_cast<const W*>(from + Words::at(lane * Words::words + i));
+        shifted<ANY_WORD, int(sizeof(lanes)) / 4, width, int(sizeof(storage_t<element_in<P, K>>))>(
+            reinterpret_cast<u32*>(lanes.data), around, get<K>(skip));
+      } else {
+#pragma unroll
+        for (int i = 0; i < Words::words; ++i)
+          reinterpret_cast<W*>(lanes.data)[i] = *reinterpret_cast<const W*>(from + Words::at(lane * Words::words + i));
+      }
     } else if constexpr (HOLDS) {
       lanes = get<K>(columns).of[chunk];
     } else {
@@ -201,7 +251,7 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
       make(Constant<1>(), usual);
       if constexpr (Pass::CAREFUL)
         if (__builtin_expect(!usual, 0)) make(Constant<0>(), usual);
-      (get<I>(reducers).add(), ...);
+      (get<I>(reducers).template add<MODE == WHOLE>(length - first(chunk)), ...);
     }
     (get<I>(reducers).send(shared, get<I>(scratch), turn), ...);
     __syncthreads();
@@ -231,7 +281,12 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
     auto* const row = row_of<E>(output.array, args.rows, position, output.strides);
     Lanes<E, GROUP> lanes = {};
     set_all(lanes, made.of);
-    if constexpr (Words::words > 1 && sizeof(lanes) <= sizeof(Lanes<element_in<P, 0>, GROUP>)) {
+    if constexpr (MODE == UNIT && sizeof(lanes) <= sizeof(Lanes<element_in<P, 0>, GROUP>)) {
+      const Stretch<E, 32, 1> stretch{part<0>(slot, chunk)};
+      __syncwarp();
+      stretch.put(lane, 0, lanes, GROUP);
+      stretch.template store<false>(at<E>(row, warp_first(chunk)), min(length - warp_first(chunk), SLAB_WARP), lane);
+    } else if constexpr (Words::words > 1 && sizeof(lanes) <= sizeof(Lanes<element_in<P, 0>, GROUP>)) {
       u8* const own = part<0>(slot, chunk);
       __syncwarp();
 #pragma unroll
@@ -247,7 +302,7 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
           *reinterpret_cast<W*>(to + word * Words::width) = *reinterpret_cast<const W*>(own + Words::at(word));
       }
     } else if (first(chunk) < length) {
-      keep<WHOLE, E>(row, first(chunk), length, output.steps, lanes);
+      keep<MODE, E>(row, first(chunk), length, output.steps, lanes);
     }
   }
 
@@ -303,8 +358,16 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
          shared, slot, turn, typename type_at<typename P::Passes, I>::Makes::Index()),
      ...);
   }
+  template <int K> __device__ void find_skip(const RowSpace::Position& position) {
+    if constexpr (K < ARRAYS) {
+      using E = element_in<P, K>;
+      const auto& input = args.template elements<K>();
+      get<K>(skip) = u32(u64(row_of<E>(input.array, args.rows, position, input.strides))) & (SlabWords<E>::width - 1);
+    }
+  }
   __device__ void run(i64 row, i32 slot, int turn) {
     const RowSpace::Position position = args.rows.position(row);
+    if constexpr (MODE == UNIT) (find_skip<N>(position), ...);
     Shared shared = shared_at_start<P>(args, position, typename P::C(length));
     reduce_all(shared, slot, turn, make_seq<P::Passes::size - 1>());
     P::finish(shared);
@@ -319,21 +382,28 @@ template <typename J, int THREADS, int CHUNKS, int... N, int... R> struct SlabOf
       Eight<Accumulator<Sums>> eight;
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) eight.values[i] = {{get<R>(sums).of[chunk][i]}...};
-      *reinterpret_cast<Eight<Accumulator<Sums>>*>(to + first(chunk)) = eight;
+      if constexpr (MODE == WHOLE) {
+        *reinterpret_cast<Eight<Accumulator<Sums>>*>(to + first(chunk)) = eight;
+      } else {
+#pragma unroll
+        for (int i = 0; i < GROUP; ++i)
+          if (first(chunk) + i < length) to[first(chunk) + i] = eight.values[i];
+      }
     }
   }
 };
-template <typename J, int THREADS, int CHUNKS>
-using Slab = SlabOf<J, THREADS, CHUNKS, make_seq<operands_of<typename J::Rows>::elements>, reductions_of<typename J::Sums>>;
+template <typename J, int THREADS, int CHUNKS, int MODE>
+using Slab = SlabOf<
+    J, THREADS, CHUNKS, MODE, make_seq<operands_of<typename J::Rows>::elements>, reductions_of<typename J::Sums>>;
 
-// Rows lie WHOLE. SMALL: bytes of shared memory for the rows of a block where several are to have room on a
+// MODE: WHOLE or UNIT. SMALL: bytes of shared memory for the rows of a block where several are to have room on a
 // multiprocessor; LARGE: where two rows need more. MOST: rows at a time.
-template <typename J, int THREADS, int CHUNKS, int ROOM, int SMALL, int LARGE, int MOST>
+template <typename J, int THREADS, int CHUNKS, int MODE, int ROOM, int SMALL, int LARGE, int MOST>
 __global__ void __launch_bounds__(THREADS, ROOM) slab(const __grid_constant__ SlabArgs<J> args) {
   extern __shared__ uint4 memory[];
   const RowSpace& rows = args.given.rows;
   const i64 each = slab_of(rows.rows), begin = blockIdx.x * each, end = min(begin + each, rows.rows);
-  Slab<J, THREADS, CHUNKS> slab(args.given, reinterpret_cast<u8*>(memory));
+  Slab<J, THREADS, CHUNKS, MODE> slab(args.given, reinterpret_cast<u8*>(memory));
   const i32 bytes = slab.slot_bytes(), slots = min(MOST, (2 * bytes <= SMALL ? SMALL : LARGE) / bytes);
   i64 ahead = begin;
   i32 to = 0, from = 0;

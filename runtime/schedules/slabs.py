@@ -24,13 +24,14 @@ def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | N
         return None
     arrays, operands, found = rows.found_in(layouts)
     along = [rows.operation.runs_along(operand) for operand in operands]
-    if not found.count or rows.mode_of(layouts, arrays, found, along) is not RowMode.WHOLE:
-        return None
-    variant = variant_of(variants, found.length)
+    mode = rows.mode_of(layouts, arrays, found, along)
+    variant = variant_of(variants, found.length, mode) if found.count else None
     if variant is None:
         return None
-    bits = sum(each for each, full in zip(rows.bits[: len(rows.operation.inputs)], rows.full) if full)
-    row = -(-found.length // (_WARP * GROUP)) * (_WARP * GROUP) // 8 * bits
+    around = 16 if mode is RowMode.UNIT else 0
+    pieces = -(-found.length // (_WARP * GROUP))
+    full = [bits for bits, each in zip(rows.bits[: len(rows.operation.inputs)], rows.full) if each]
+    row = pieces * sum([_WARP * bits + around for bits in full])
     room = next((room for room in variant.shared if 2 * row <= room), 0)
     if not room or room > rows.cluster_shared:
         return None
@@ -40,7 +41,8 @@ def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | N
     return Geometry(variant, grid, found.head, strides, variant.threads, shared=shared)
 
 
-def variant_of(variants: tuple[SlabVariant, ...], length: int) -> SlabVariant | None:
-    """The one whose threads have an accumulator each of rows of a length."""
+def variant_of(variants: tuple[SlabVariant, ...], length: int, mode: RowMode) -> SlabVariant | None:
+    """The one whose threads have an accumulator each of rows of a length that lie so."""
     threads = accumulators(length)
-    return next((each for each in variants if each.threads == threads and length <= each.elements), None)
+    found = (each for each in variants if each.mode is mode and each.threads == threads)
+    return next((each for each in found if length <= each.elements), None)

@@ -119,10 +119,12 @@ class SlabVariant(Variant):
     Attributes:
         threads: of a block, which hold a row.
         chunks: groups of a row that each of them holds.
+        mode: how its elements lie: neighbours, WHOLE or not.
     """
 
     threads: int = 64
     chunks: int = 1
+    mode: RowMode = RowMode.WHOLE
 
     @property
     def elements(self) -> int:
@@ -304,9 +306,13 @@ def runs_on(variant: Variant, arch: str) -> bool:
 
 
 _SLABS = tuple(
-    SlabVariant("slab", Layout.CONTIGUOUS, f"x{chunks}", threads, chunks)
+    SlabVariant("slab", layout, f"x{chunks}{suffix}", threads, chunks, mode)
+    for layout, suffix, mode, every in (
+        (Layout.CONTIGUOUS, "", RowMode.WHOLE, (3, ACCUMULATOR_GROUPS)),
+        (Layout.STRIDED, "_unaligned", RowMode.UNIT, (ACCUMULATOR_GROUPS,)),
+    )
     for threads in SLAB_THREADS
-    for chunks in (3, ACCUMULATOR_GROUPS)
+    for chunks in every
 )
 FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
 
@@ -551,7 +557,7 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
 
 
 def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
-    return variant.threads, variant.chunks, variant.room, *variant.shared, SLAB_ROWS_AHEAD
+    return variant.threads, variant.chunks, int(variant.mode), variant.room, *variant.shared, SLAB_ROWS_AHEAD
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:

@@ -161,7 +161,7 @@ def schedule(variant: Variant) -> tuple:
     if isinstance(variant, RowVariant):
         return variant.kernel, variant.mode, variant.keep, variant.chunks
     if isinstance(variant, SlabVariant):
-        return variant.kernel, variant.chunks
+        return variant.kernel, variant.mode, variant.chunks
     if isinstance(variant, SplitVariant):
         return variant.kernel, variant.mode, variant.lanes > 0
     if isinstance(variant, ScanVariant):

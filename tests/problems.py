@@ -227,7 +227,7 @@ def is_alternative(entry: registry.Entry) -> bool:
 
 def _slabs(variant: table.SlabVariant) -> tuple[tuple, tuple]:
     """How many rows, slabs of several and of one among them; and how long each."""
-    length = variant.threads * (variant.chunks - 1) * 8 + 8 if variant.chunks % 2 else variant.elements
+    length = variant.threads * (variant.chunks - 1) * 8 + 16
     length -= 3 if variant.mode is table.RowMode.UNIT else 0
     return ((800,), (266,), (3,)), ((length,),)
 

@@ -71,27 +71,44 @@ template <typename P, typename Pass, int I, int THREADS> struct SlabReducer<P, P
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
 };
 
-// Where the words of an input's shares lie in a warp's part of shared memory: lanes copy neighbouring words, and those
-// that read their own shares meet in no bank. Where rows start at any element, a warp has one word more.
-template <typename E> struct SlabWords {
-  using V = Lanes<E, GROUP>;
-  static constexpr int width = sizeof(V) < 16 ? int(sizeof(V)) : 16, words = int(sizeof(V)) / width;
-  using W = typename word<width>::type;
-  static __device__ i32 at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
+// Tells a block's threads that a row has come, time and again: PARITY is that of how often it has before.
+struct RowSignal {
+  u32 at;
+
+  __device__ explicit RowSignal(const u64* memory) : at(u32(__cvta_generic_to_shared(memory))) {}
+  __device__ void begin() const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+  }
+  static __device__ void begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+  __device__ void expect(i32 bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+  }
+  // Copies whole words, of 16 bytes.
+  __device__ void copy(u8* to, const u8* from, i32 bytes) const {
+    const u32 there = u32(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(there),
+                 "l"(from), "r"(bytes), "r"(at) : "memory");
+  }
+  __device__ void wait(u32 parity) const {
+    asm volatile("{ .reg .pred come; again: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;"
+                 " @!come bra again; }" ::"r"(at), "r"(parity) : "memory");
+  }
 };
+// What threads have written is there before copies that begin behind a barrier.
+__device__ inline void written_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
 constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
 
-// The bytes of a word that a row has, where the others may be no operand's.
-template <typename E> __device__ __noinline__ void copy_units(u8* to, const u8* from, i32 width, const u8* begin, const u8* end) {
-  using S = storage_t<E>;
-  for (i32 i = 0; i < width; i += int(sizeof(S)))
-    if (from + i >= begin && from + i < end) *reinterpret_cast<S*>(to + i) = *reinterpret_cast<const S*>(from + i);
+template <typename S> __device__ __noinline__ void copy_units(u8* to, const u8* from, const u8* end) {
+#pragma unroll 1
+  for (; from < end; from += sizeof(S), to += sizeof(S)) *reinterpret_cast<S*>(to) = *reinterpret_cast<const S*>(from);
 }
 
 // A thread of a block on its way down a slab. N: inputs with elements along the row; R: sums.
-template <typename J, int THREADS, int CHUNKS, int MODE, typename N, typename R> struct SlabOf;
-template <typename J, int THREADS, int CHUNKS, int MODE, int... N, int... R>
-struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
+// HOLDS: it holds its shares of columns in registers; else they lie in shared memory.
+template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS, typename N, typename R> struct SlabOf;
+template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS, int... N, int... R>
+struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   using P = typename J::Rows;
   using Sums = typename J::Sums;
   using Operands = operands_of<P>;
@@ -101,103 +118,137 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
   using Shares = Tuple<Lanes<element_in<P, N>, GROUP>...>;
   static constexpr int ARRAYS = Operands::arrays;
   static constexpr u32 ALL = (1u << Operands::elements) - 1, INPUTS = (1u << ARRAYS) - 1;
-  // Whether a thread holds its shares of columns.
-  static constexpr bool HOLDS = CHUNKS * GROUP * Operands::column_bits / 32 <= 16;
-  template <int K> using Words = SlabWords<element_in<P, K>>;
   template <int I> using How = typename reduction_at<Sums, I>::How;
   template <int> using u32_of = u32;
   template <typename V> struct Each { V of[CHUNKS][GROUP]; };
   template <typename E> struct Columns { Lanes<E, GROUP> of[HOLDS ? CHUNKS : 1]; };
-  // Bytes of a warp's piece of an input, and of the inputs before one.
-  template <int K> static constexpr int piece_bytes =
-      SLAB_WARP / 8 * storage<element_in<P, K>>::bits + (MODE == UNIT ? 16 : 0);
-  template <int K> static constexpr int bytes_before = ((N < K ? piece_bytes<N> : 0) + ... + 0);
+  // Bytes of a share of an input, and of the inputs before one.
+  template <int K> static constexpr int share_bytes = int(sizeof(Lanes<element_in<P, K>, GROUP>));
+  template <int K> static constexpr int bytes_before = ((N < K ? share_bytes<N> : 0) + ... + 0);
+  static constexpr int AROUND = MODE == UNIT ? 16 : 0;  // bytes that the words around a row take besides
+  // Bytes through which a warp stores an output.
+  template <typename... O> static __device__ constexpr int widest(List<O...>) {
+    int most = 0;
+    ((most = larger(most, RowRole<O>::elements ? int(sizeof(Lanes<typename O::element, GROUP>)) : 0)), ...);
+    return most;
+  }
+  static constexpr int STAGE = MODE == UNIT ? 32 * widest(typename P::Outputs()) + 16 : 0;
 
   const RowArgs<P>& args;
   u8* const memory;
-  const i32 length, pieces, lane, warp;  // pieces: those of warps that a row has
+  const i32 length, shares_of_row, lane, warp;
   const Across across;
   TupleOf<Seq<R...>, Each<state_of_reduction<reduction_at<Sums, R>>>...> sums;
   Tuple<Columns<element_in<P, N>>...> columns;
   TupleOf<Seq<N...>, u32_of<N>...> skip;  // bytes of the aligned words before a row's first element
+  u8* stage;
+  u8* memory_of_columns;
 
   __device__ SlabOf(const RowArgs<P>& args, u8* memory)
-      : args(args), memory(memory), length(i32(args.rows.length)), pieces((length + SLAB_WARP - 1) / SLAB_WARP),
+      : args(args), memory(memory), length(i32(args.rows.length)), shares_of_row((length + GROUP - 1) / GROUP),
         lane(threadIdx.x % 32), warp(threadIdx.x / 32),
         across(pass_for<Across>(typename Sums::Shared{typename Sums::C(args.rows.rows)})) {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
 #pragma unroll
       for (int i = 0; i < GROUP; ++i) ((get<R>(sums).of[chunk][i] = How<R>::template nothing<state_of_reduction<reduction_at<Sums, R>>>()), ...);
-      if constexpr (HOLDS)
-        if (first(chunk) < length) (hold<N>(chunk), ...);
     }
   }
-  __device__ i32 slot_bytes() const { return pieces * bytes_before<ARRAYS>; }
+  __device__ i32 slot_bytes() const { return shares_of_row * bytes_before<ARRAYS> + ARRAYS * AROUND; }
   __device__ i32 warp_first(int chunk) const { return (chunk * THREADS + warp * 32) * GROUP; }
   __device__ i32 first(int chunk) const { return (chunk * THREADS + i32(threadIdx.x)) * GROUP; }
+  // A thread's share of a column, read once.
   template <int K> __device__ Lanes<element_in<P, K>, GROUP> column(int chunk) const {
-    const auto* const array = args.template elements<K>().array;
-    if constexpr (MODE == WHOLE) return ::load<true, element_in<P, K>, GROUP>(array, first(chunk), length);
-    else return load_some<false, element_in<P, K>, GROUP>(array, first(chunk), length);
+    using E = element_in<P, K>;
+    const auto& input = args.template elements<K>();
+    if constexpr (MODE == WHOLE) return ::load<true, E, GROUP>(input.array, first(chunk), length);
+    const ShareWords<E> words = share_apart<E>(input.array, first(chunk), length, input.array, input.span);
+    return reinterpret_cast<const Lanes<E, GROUP>&>(words);
   }
-  template <int K> __device__ void hold(int chunk) {
-    if constexpr (K >= ARRAYS) get<K>(columns).of[chunk] = column<K>(chunk);
-  }
-  // An input's part of a slot, from a warp's chunk on.
-  template <int K> __device__ u8* part(i32 slot, int chunk) const {
-    return memory + slot + pieces * bytes_before<K> + (chunk * (THREADS / 32) + warp) * piece_bytes<K>;
-  }
-
-  // Copies a row into a slot, without waiting for it.
-  __device__ void copy(i64 row, i32 slot) const {
-    const RowSpace::Position position = args.rows.position(row);
-    (copy_input<N>(position, slot), ...);
-  }
-  template <int K> __device__ void copy_input(const RowSpace::Position& position, i32 slot) const {
+  template <int K> __device__ void keep_column(int chunk) {
     if constexpr (K < ARRAYS) {
-      using E = element_in<P, K>;
-      using Words = SlabWords<E>;
+    } else if constexpr (HOLDS) {
+      get<K>(columns).of[chunk] = column<K>(chunk);
+    } else {
+      *column_at<K>(chunk) = column<K>(chunk);
+    }
+  }
+  // Where it lies in shared memory.
+  template <int K> __device__ Lanes<element_in<P, K>, GROUP>* column_at(int chunk) const {
+    using V = Lanes<element_in<P, K>, GROUP>;
+    u8* const start = memory_of_columns + shares_of_row * (bytes_before<K> - bytes_before<ARRAYS>);
+    return reinterpret_cast<V*>(start) + chunk * THREADS + threadIdx.x;
+  }
+  __device__ i32 column_bytes() const {
+    return HOLDS ? 0 : shares_of_row * (bytes_before<Operands::elements> - bytes_before<ARRAYS>);
+  }
+  __device__ void keep_columns() {
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk)
+      if (first(chunk) < length) (keep_column<N>(chunk), ...);
+  }
+  // An input's part of a slot, and where in it a thread's share lies.
+  template <int K> __device__ u8* part(i32 slot) const {
+    return memory + slot + shares_of_row * bytes_before<K> + K * AROUND;
+  }
+  template <int K> __device__ u8* place(i32 slot, int chunk) const {
+    return part<K>(slot) + (chunk * THREADS + i32(threadIdx.x)) * share_bytes<K>;
+  }
+
+  // One thread begins to copy a row into a slot. `skips` gets what its aligned words have before it.
+  __device__ void copy(i64 row, i32 slot, const RowSignal& signal, u32* skips) const {
+    const RowSpace::Position position = args.rows.position(row);
+    if constexpr (MODE == WHOLE) {
+      signal.expect(length / GROUP * bytes_before<ARRAYS>);
+      (copy_whole<N>(position, slot, signal), ...);
+    } else {
+      Tuple<Words<N>...> words = {words_of<N>(position, slot, skips)...};
+      signal.expect(((N < ARRAYS ? get<N>(words).bytes : 0) + ... + 0));
+      ((N < ARRAYS ? signal.copy(get<N>(words).to, get<N>(words).from, get<N>(words).bytes) : void()), ...);
+    }
+  }
+  template <int K> __device__ const u8* start_of(const RowSpace::Position& position) const {
+    const auto& input = args.template elements<K>();
+    return reinterpret_cast<const u8*>(row_of<element_in<P, K>>(input.array, args.rows, position, input.strides));
+  }
+  template <int K>
+  __device__ void copy_whole(const RowSpace::Position& position, i32 slot, const RowSignal& signal) const {
+    if constexpr (K < ARRAYS) signal.copy(part<K>(slot), start_of<K>(position), length / GROUP * share_bytes<K>);
+  }
+  // The aligned words around a row that lie in the operand's bytes; of others the row's own elements are copied here.
+  template <int> struct Words {
+    u8* to;
+    const u8* from;
+    i32 bytes;
+  };
+  template <int K> __device__ Words<K> words_of(const RowSpace::Position& position, i32 slot, u32* skips) const {
+    if constexpr (K < ARRAYS) {
+      using S = storage_t<element_in<P, K>>;
       const auto& input = args.template elements<K>();
-      const auto* const row = row_of<E>(input.array, args.rows, position, input.strides);
-#pragma unroll
-      for (int chunk = 0; chunk < CHUNKS; ++chunk) {
-        const i32 begin = warp_first(chunk);
-        if (begin >= length) break;
-        const u8* const from = reinterpret_cast<const u8*>(at<E>(row, begin));
-        if constexpr (MODE == UNIT) {
-          copy_around<K>(from, input, min(length - begin, SLAB_WARP), part<K>(slot, chunk));
-        } else {
-#pragma unroll
-          for (int i = 0; i < Words::words; ++i) {
-            const i32 word = i * 32 + lane;
-            if (begin + word / Words::words * GROUP < length)
-              copy_async<Words::width>(part<K>(slot, chunk) + Words::at(word), from + word * Words::width);
-          }
-        }
+      const u8* const row = start_of<K>(position);
+      const u8* const row_end = row + length * int(sizeof(S));
+      const u8* const low = reinterpret_cast<const u8*>(input.array) + input.span.low;
+      const u8* const high = low + input.span.size - 1 + share_bytes<K> + min(16, share_bytes<K>);
+      const i32 skip = i32(u64(row)) & 15;
+      const u8* begin = row - skip;
+      const u8* end = row_end + (-u64(row_end) & 15);
+      u8* to = part<K>(slot);
+      skips[K] = skip;
+      if (begin < low) {
+        copy_units<S>(to + skip, row, begin + 16);
+        begin += 16, to += 16;
       }
+      if (end > high) {
+        end -= 16;
+        copy_units<S>(to + (end - begin), end, row_end);
+      }
+      return {to, begin, i32(end - begin)};
+    } else {
+      return {};
     }
   }
 
-  // The aligned words around a warp's piece.
-  template <int K, typename Input> __device__ void copy_around(const u8* piece, const Input& input, i32 count, u8* to) const {
-    using Words = SlabWords<element_in<P, K>>;
-    constexpr int width = Words::width, share = int(sizeof(Lanes<element_in<P, K>, GROUP>));
-    const u8* const start = piece - (u64(piece) & (width - 1));
-    const u8* const end = piece + count * int(sizeof(storage_t<element_in<P, K>>));
-    const u8* const low = reinterpret_cast<const u8*>(input.array) + input.span.low;
-    const u8* const high = low + (input.span.size > 0 ? input.span.size - 1 + share + width : 0);
-#pragma unroll
-    for (int i = 0; i <= Words::words; ++i) {
-      const i32 word = i * 32 + lane;
-      const u8* const from = start + word * width;
-      if ((i == Words::words && lane > 0) || from >= end) break;
-      if (__builtin_expect(from >= low && from + width <= high, 1)) copy_async<width>(to + Words::at(word), from);
-      else copy_units<element_in<P, K>>(to + Words::at(word), from, width, piece, end);
-    }
-  }
-
-  // A thread's shares of a chunk, as far as they are read. `row`: where it begins in an input.
+  // A thread's shares of a chunk, as far as they are read.
   template <u32 READS> __device__ Shares shares(i32 slot, int chunk) const {
     Shares found;
     (read<READS, N>(get<N>(found), slot, chunk), ...);
@@ -206,31 +257,28 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
   template <u32 READS, int K> __device__ void read(Lanes<element_in<P, K>, GROUP>& lanes, i32 slot, int chunk) const {
     if constexpr ((READS >> K & 1) == 0) {
     } else if constexpr (K < ARRAYS) {
-      using Words = SlabWords<element_in<P, K>>;
-      using W = typename Words::W;
-      const u8* const from = part<K>(slot, chunk);
-      if constexpr (MODE == UNIT) {
-        constexpr int width = Words::width;
-        alignas(16) u32 around[(Words::words + 1) * width / 4];
+      const uint4* const from = reinterpret_cast<const uint4*>(place<K>(slot, chunk));
+      constexpr int words = share_bytes<K> / 16;
+      alignas(16) u32 around[(words + 1) * 4];
 #pragma unroll
-        for (int i = 0; i <= Words::words; ++i)
-          reinterpret_cast<W*>(around)[i] = *reinterpret_cast<const W*>(from + Words::at(lane * Words::words + i));
-        shifted<ANY_WORD, int(sizeof(lanes)) / 4, width, int(sizeof(storage_t<element_in<P, K>>))>(
+      for (int i = 0; i < words + (MODE == UNIT); ++i) reinterpret_cast<uint4*>(around)[i] = from[i];
+      if constexpr (MODE == UNIT) {
+        shifted<ANY_WORD, share_bytes<K> / 4, 16, int(sizeof(storage_t<element_in<P, K>>))>(
             reinterpret_cast<u32*>(lanes.data), around, get<K>(skip));
       } else {
 #pragma unroll
-        for (int i = 0; i < Words::words; ++i)
-          reinterpret_cast<W*>(lanes.data)[i] = *reinterpret_cast<const W*>(from + Words::at(lane * Words::words + i));
+        for (int i = 0; i < share_bytes<K> / 4; ++i) reinterpret_cast<u32*>(lanes.data)[i] = around[i];
       }
     } else if constexpr (HOLDS) {
       lanes = get<K>(columns).of[chunk];
     } else {
-      lanes = column<K>(chunk);
+      lanes = *column_at<K>(chunk);
     }
   }
 
   // A pass that makes reductions.
-  template <typename Pass, int... I> __device__ void reduce(Shared& shared, i32 slot, int turn, Seq<I...>) const {
+  template <typename Pass, int... I, typename Then>
+  __device__ void reduce(Shared& shared, i32 slot, int turn, Seq<I...>, const Then& then) const {
     __shared__ Tuple<typename SlabReducer<P, Pass, I, THREADS>::Scratch...> scratch;
     Tuple<SlabReducer<P, Pass, I, THREADS>...> reducers;
     (SlabReducer<P, Pass, I, THREADS>::begin(shared), ...);
@@ -255,6 +303,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
     }
     (get<I>(reducers).send(shared, get<I>(scratch), turn), ...);
     __syncthreads();
+    then();
     (SlabReducer<P, Pass, I, THREADS>::receive(shared, get<I>(scratch), turn), ...);
   }
 
@@ -270,46 +319,45 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
       *static_cast<bool*>(nullptr))));
   template <int I> using Output = Made<type_at<typename Last::Makes, I>, type_at<Values, I>>;
 
-  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, they go through what the
-  // warp has of an input.
-  template <int I> __device__ void store(const RowSpace::Position& position, const Output<I>& made, i32 slot, int chunk) const {
-    constexpr int O = type_at<typename Last::Makes, I>::output;
-    using E = element_out<P, O>;
-    using Words = SlabWords<E>;
-    using W = typename Words::W;
-    const auto& output = args.template output<O>();
-    auto* const row = row_of<E>(output.array, args.rows, position, output.strides);
+  // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, they go through shared
+  // memory: of WHOLE rows, where the warp's part of an input was.
+  template <int I> static constexpr int output = type_at<typename Last::Makes, I>::output;
+  template <int I> __device__ void store(storage_t<element_out<P, output<I>>>* row, const Output<I>& made, i32 slot, int chunk) const {
+    using E = element_out<P, output<I>>;
+    constexpr int bytes = int(sizeof(Lanes<E, GROUP>)), words = bytes / 16;
     Lanes<E, GROUP> lanes = {};
     set_all(lanes, made.of);
-    if constexpr (MODE == UNIT && sizeof(lanes) <= sizeof(Lanes<element_in<P, 0>, GROUP>)) {
-      const Stretch<E, 32, 1> stretch{part<0>(slot, chunk)};
+    const i32 begin = warp_first(chunk);
+    if constexpr (MODE == UNIT) {
+      const Stretch<E, 32, 1> stretch{stage};
       __syncwarp();
       stretch.put(lane, 0, lanes, GROUP);
-      stretch.template store<false>(at<E>(row, warp_first(chunk)), min(length - warp_first(chunk), SLAB_WARP), lane);
-    } else if constexpr (Words::words > 1 && sizeof(lanes) <= sizeof(Lanes<element_in<P, 0>, GROUP>)) {
-      u8* const own = part<0>(slot, chunk);
+      stretch.template store<false>(at<E>(row, begin), min(length - begin, SLAB_WARP), lane);
+    } else if constexpr (THROUGH<I>) {
+      uint4* const own = reinterpret_cast<uint4*>(place<0>(slot, chunk));
       __syncwarp();
+      if (first(chunk) < length)
 #pragma unroll
-      for (int i = 0; i < Words::words; ++i)
-        *reinterpret_cast<W*>(own + Words::at(lane * Words::words + i)) = reinterpret_cast<const W*>(lanes.data)[i];
+        for (int i = 0; i < words; ++i) own[i] = reinterpret_cast<const uint4*>(lanes.data)[i];
       __syncwarp();
-      const i32 begin = warp_first(chunk);
-      u8* const to = reinterpret_cast<u8*>(at<E>(row, begin));
+      const uint4* const from = own - lane * words + lane;
+      uint4* const to = reinterpret_cast<uint4*>(at<E>(row, begin)) + lane;
 #pragma unroll
-      for (int i = 0; i < Words::words; ++i) {
-        const i32 word = i * 32 + lane;
-        if (begin + word / Words::words * GROUP < length)
-          *reinterpret_cast<W*>(to + word * Words::width) = *reinterpret_cast<const W*>(own + Words::at(word));
-      }
+      for (int i = 0; i < words; ++i)
+        if (begin + (i * 32 + lane) / words * GROUP < length) to[i * 32] = from[i * 32];
     } else if (first(chunk) < length) {
-      keep<MODE, E>(row, first(chunk), length, output.steps, lanes);
+      keep<WHOLE, E>(row, first(chunk), length, args.template output<output<I>>().steps, lanes);
     }
   }
+  template <int I> static constexpr bool THROUGH =
+      sizeof(Lanes<element_out<P, output<I>>, GROUP>) > 16 && sizeof(Lanes<element_out<P, output<I>>, GROUP>) == share_bytes<0>;
 
   // The last pass: outputs, and what goes into the sums.
   template <int... I> __device__ void make(const RowSpace::Position& position, const Shared& shared, i32 slot, Seq<I...>) {
     const Last pass = pass_for<Last>(shared);
     constexpr u32 READS = Last::READS | INPUTS;
+    Tuple<storage_t<element_out<P, output<I>>>*...> rows_of_outputs = {row_of<element_out<P, output<I>>>(
+        args.template output<output<I>>().array, args.rows, position, args.template output<output<I>>().strides)...};
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       if (warp_first(chunk) >= length) break;
@@ -330,8 +378,9 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
           if (__builtin_expect(!usual, 0)) rows(Constant<0>(), usual);
         add(own, shared, chunk);
       }
-      (store<I>(position, get<I>(outputs), slot, chunk), ...);
+      (store<I>(get<I>(rows_of_outputs), get<I>(outputs), slot, chunk), ...);
     }
+    if constexpr (MODE == WHOLE && (THROUGH<I> || ...)) written_before_copies();
   }
   __device__ void add(const Shares& own, const Shared& shared, int chunk) {
     Tuple<GroupValues<typename reduction_at<Sums, R>::Value>...> values;
@@ -353,23 +402,23 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
       ((get<R>(sums).of[chunk][i] = How<R>::of(get<R>(sums).of[chunk][i], get<R>(values).of[i])), ...);
   }
 
-  template <int... I> __device__ void reduce_all(Shared& shared, i32 slot, int turn, Seq<I...>) const {
+  template <int... I, typename Then>
+  __device__ void reduce_all(Shared& shared, i32 slot, int turn, Seq<I...>, const Then& then) const {
+    auto nothing = [] {};
     (reduce<type_at<typename P::Passes, I>>(
-         shared, slot, turn, typename type_at<typename P::Passes, I>::Makes::Index()),
+         shared, slot, turn, typename type_at<typename P::Passes, I>::Makes::Index(), first_of<I == 0>(then, nothing)),
      ...);
   }
-  template <int K> __device__ void find_skip(const RowSpace::Position& position) {
-    if constexpr (K < ARRAYS) {
-      using E = element_in<P, K>;
-      const auto& input = args.template elements<K>();
-      get<K>(skip) = u32(u64(row_of<E>(input.array, args.rows, position, input.strides))) & (SlabWords<E>::width - 1);
-    }
+  template <bool FIRST, typename A, typename B> static __device__ const auto& first_of(const A& a, const B& b) {
+    if constexpr (FIRST) return a;
+    else return b;
   }
-  __device__ void run(i64 row, i32 slot, int turn) {
+  // A row that has come. `then` is called once no thread takes anything of the row before any more.
+  template <typename Then> __device__ void run(i64 row, i32 slot, const u32* skips, const Then& then) {
     const RowSpace::Position position = args.rows.position(row);
-    if constexpr (MODE == UNIT) (find_skip<N>(position), ...);
+    if constexpr (MODE == UNIT) ((get<N>(skip) = N < ARRAYS ? skips[N] : 0), ...);
     Shared shared = shared_at_start<P>(args, position, typename P::C(length));
-    reduce_all(shared, slot, turn, make_seq<P::Passes::size - 1>());
+    reduce_all(shared, slot, int(row & 1), make_seq<P::Passes::size - 1>(), then);
     P::finish(shared);
     make(position, shared, slot, typename Last::Makes::Index());
   }
@@ -392,35 +441,47 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, Seq<N...>, Seq<R...>> {
     }
   }
 };
-template <typename J, int THREADS, int CHUNKS, int MODE>
+template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS>
 using Slab = SlabOf<
-    J, THREADS, CHUNKS, MODE, make_seq<operands_of<typename J::Rows>::elements>, reductions_of<typename J::Sums>>;
+    J, THREADS, CHUNKS, MODE, HOLDS, make_seq<operands_of<typename J::Rows>::elements>, reductions_of<typename J::Sums>>;
 
 // MODE: WHOLE or UNIT. SMALL: bytes of shared memory for the rows of a block where several are to have room on a
 // multiprocessor; LARGE: where two rows need more. MOST: rows at a time.
-template <typename J, int THREADS, int CHUNKS, int MODE, int ROOM, int SMALL, int LARGE, int MOST>
+template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS, int ROOM, int SMALL, int LARGE, int MOST>
 __global__ void __launch_bounds__(THREADS, ROOM) slab(const __grid_constant__ SlabArgs<J> args) {
   extern __shared__ uint4 memory[];
+  __shared__ alignas(16) u64 signals[MOST];
+  __shared__ alignas(16) u32 skips[MOST][8];
+  using S = Slab<J, THREADS, CHUNKS, MODE, HOLDS>;
   const RowSpace& rows = args.given.rows;
   const i64 each = slab_of(rows.rows), begin = blockIdx.x * each, end = min(begin + each, rows.rows);
-  Slab<J, THREADS, CHUNKS, MODE> slab(args.given, reinterpret_cast<u8*>(memory));
-  const i32 bytes = slab.slot_bytes(), slots = min(MOST, (2 * bytes <= SMALL ? SMALL : LARGE) / bytes);
-  i64 ahead = begin;
-  i32 to = 0, from = 0;
-#pragma unroll 1
-  for (; ahead < begin + slots - 1; ++ahead, to += bytes) {
-    if (ahead < end) slab.copy(ahead, to);
-    commit_copies();
+  S slab(args.given, reinterpret_cast<u8*>(memory));
+  constexpr i32 STAGES = THREADS / 32 * S::STAGE;
+  const i32 bytes = slab.slot_bytes();
+  const i32 others = STAGES + slab.column_bytes();
+  const i32 slots = min(MOST, ((2 * bytes + others <= SMALL ? SMALL : LARGE) - others) / bytes);
+  slab.stage = reinterpret_cast<u8*>(memory) + slots * bytes + threadIdx.x / 32 * S::STAGE;
+  slab.memory_of_columns = reinterpret_cast<u8*>(memory) + slots * bytes + STAGES;
+  slab.keep_columns();
+  auto copy = [&](i64 row, i32 slot) {
+    if (row < end) slab.copy(row, slot * bytes, RowSignal(&signals[slot]), skips[slot]);
+  };
+  if (threadIdx.x == 0) {
+    for (i32 slot = 0; slot < slots; ++slot) RowSignal(&signals[slot]).begin();
+    RowSignal::begun();
+    for (i32 slot = 0; slot + 1 < slots; ++slot) copy(begin + slot, slot);
   }
+  __syncthreads();
+  i32 slot = 0, before = slots - 1;  // where the row lies, and the one before it did
+  u32 parity = 0;
 #pragma unroll 1
-  for (i64 row = begin; row < end; ++row, ++ahead) {
-    __syncwarp();  // lanes copy for each other where the row before lay
-    if (ahead < end) slab.copy(ahead, to);
-    commit_copies();
-    wait_for_copies(slots - 1);
-    slab.run(row, from, int(row & 1));
-    to = from;
-    from = from + bytes == slots * bytes ? 0 : from + bytes;
+  for (i64 row = begin; row < end; ++row) {
+    RowSignal(&signals[slot]).wait(parity);
+    slab.run(row, slot * bytes, skips[slot], [&] {
+      if (threadIdx.x == 0) copy(row + slots - 1, before);
+    });
+    before = slot;
+    if (++slot == slots) slot = 0, parity ^= 1;
   }
   let_next_begin();
   slab.keep_sums(args.accumulators + blockIdx.x * rows.length);

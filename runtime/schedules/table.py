@@ -146,6 +146,7 @@ SLAB_THREADS = (64, 128, 256, 512)
 SLAB_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
 SLAB_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
 SLAB_ROWS_AHEAD = 6  # of a block in shared memory, at most
+SLAB_REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
 
 
 class SplitVariant(Variant):
@@ -319,7 +320,29 @@ FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the oper
 
 def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]:
     """The schedules of an operation whose rows and whose sums across these one kernel makes."""
-    return _SLABS if operation.analysis.slabs and operation.analysis.stages and DTYPES[types[COMPUTE]].bits <= 32 else ()
+    if not (operation.analysis.slabs and operation.analysis.stages) or DTYPES[types[COMPUTE]].bits > 32:
+        return ()
+    def bits(operands) -> list[int]:
+        return [DTYPES[operation.word(operand, types)].bits for operand in operands]
+
+    full = [operand for operand in operation.operands if operand.dims == operation.space]
+    read = sum(bits([operand for operand in full if operand in operation.read]))
+    columns = sum(bits([operand for operand in operation.read if is_parameter(operation, operand)]))
+
+    def fits(variant: SlabVariant) -> bool:
+        """Whether shared memory has room for two of the shortest rows, and for columns."""
+        least = 2 * read + (0 if slab_holds(operation, types, variant) else columns)
+        return (variant.elements - variant.threads * GROUP + 2 * GROUP) // 8 * least <= SLAB_SHARED[0] - (24 << 10)
+
+    return tuple([each for each in _SLABS if fits(each)]) if min(bits(full)) >= 16 else ()
+
+
+def slab_holds(operation: Operation, types: Types, variant: SlabVariant) -> bool:
+    """Whether threads that go down a slab hold their shares of what rows have in common."""
+    columns = [operand for operand in operation.read if is_parameter(operation, operand)]
+    bits = sum([DTYPES[operation.word(operand, types)].bits for operand in columns])
+    sums = sum([operand.dims != operation.space for operand in operation.outputs])
+    return variant.chunks * GROUP * (bits + sums * DTYPES[types[COMPUTE]].bits) // 32 <= SLAB_REGISTERS
 
 
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
@@ -557,7 +580,8 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
 
 
 def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
-    return variant.threads, variant.chunks, int(variant.mode), variant.room, *variant.shared, SLAB_ROWS_AHEAD
+    mode, holds = int(variant.mode), slab_holds(operation, types, variant)
+    return variant.threads, variant.chunks, mode, holds, variant.room, *variant.shared, SLAB_ROWS_AHEAD
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:

@@ -363,7 +363,8 @@ class RowReader(Formulas):
         self.check_counts(program)
         program = replace(program, operation=analysed(operation, stages=1))
         found = stages(program)
-        return replace(program, operation=analysed(operation, stages=len(found), slabs=in_slabs(found)))
+        slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
+        return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
 
     def positions(self, formulas: Collection[Node]) -> tuple[Operand, ...]:
         """The operands that positions in formulas are."""

@@ -43,7 +43,7 @@ def stages(program: Program) -> tuple[Program, ...]:
     found = tuple(_Splitter(program)) if staged else ()
     if not op.analysis.alternative and in_slabs(found):
         rows, sums = found
-        found = rows, replace(sums, operation=analysed(sums.operation, slabs=True))
+        found = rows, replace(sums, operation=analysed(sums.operation, slabs=1))
     return found
 
 
@@ -314,6 +314,6 @@ class _Splitter:
                 keeps=(),
                 stage=number,
                 stages=0,
-                slabs=False,
+                slabs=0,
             ),
         )

@@ -97,6 +97,7 @@ struct RowSignal {
 // What threads have written is there before copies that begin behind a barrier.
 __device__ inline void written_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
+constexpr int SLAB_LINE = 128;          // bytes
 constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
 
 template <typename S> __device__ __noinline__ void copy_units(u8* to, const u8* from, const u8* end) {
@@ -154,7 +155,11 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
       for (int i = 0; i < GROUP; ++i) ((get<R>(sums).of[chunk][i] = How<R>::template nothing<state_of_reduction<reduction_at<Sums, R>>>()), ...);
     }
   }
-  __device__ i32 slot_bytes() const { return shares_of_row * bytes_before<ARRAYS> + ARRAYS * AROUND; }
+  // Bytes of a slot for an input: it begins a line, which copies are quicker for.
+  template <int K> __device__ i32 part_bytes() const {
+    return (shares_of_row * share_bytes<K> + AROUND + SLAB_LINE - 1) / SLAB_LINE * SLAB_LINE;
+  }
+  __device__ i32 slot_bytes() const { return ((N < ARRAYS ? part_bytes<N>() : 0) + ... + 0); }
   __device__ i32 warp_first(int chunk) const { return (chunk * THREADS + warp * 32) * GROUP; }
   __device__ i32 first(int chunk) const { return (chunk * THREADS + i32(threadIdx.x)) * GROUP; }
   // A thread's share of a column, read once.
@@ -189,7 +194,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   }
   // An input's part of a slot, and where in it a thread's share lies.
   template <int K> __device__ u8* part(i32 slot) const {
-    return memory + slot + shares_of_row * bytes_before<K> + K * AROUND;
+    return memory + slot + ((N < K ? part_bytes<N>() : 0) + ... + 0);
   }
   template <int K> __device__ u8* place(i32 slot, int chunk) const {
     return part<K>(slot) + (chunk * THREADS + i32(threadIdx.x)) * share_bytes<K>;
@@ -455,13 +460,14 @@ __global__ void __launch_bounds__(THREADS, ROOM) slab(const __grid_constant__ Sl
   using S = Slab<J, THREADS, CHUNKS, MODE, HOLDS>;
   const RowSpace& rows = args.given.rows;
   const i64 each = slab_of(rows.rows), begin = blockIdx.x * each, end = min(begin + each, rows.rows);
-  S slab(args.given, reinterpret_cast<u8*>(memory));
+  u8* const lines = reinterpret_cast<u8*>(memory) + (-u32(__cvta_generic_to_shared(memory)) & (SLAB_LINE - 1));
+  S slab(args.given, lines);
   constexpr i32 STAGES = THREADS / 32 * S::STAGE;
   const i32 bytes = slab.slot_bytes();
-  const i32 others = STAGES + slab.column_bytes();
+  const i32 others = SLAB_LINE + STAGES + slab.column_bytes();
   const i32 slots = min(MOST, ((2 * bytes + others <= SMALL ? SMALL : LARGE) - others) / bytes);
-  slab.stage = reinterpret_cast<u8*>(memory) + slots * bytes + threadIdx.x / 32 * S::STAGE;
-  slab.memory_of_columns = reinterpret_cast<u8*>(memory) + slots * bytes + STAGES;
+  slab.stage = lines + slots * bytes + threadIdx.x / 32 * S::STAGE;
+  slab.memory_of_columns = lines + slots * bytes + STAGES;
   slab.keep_columns();
   auto copy = [&](i64 row, i32 slot) {
     if (row < end) slab.copy(row, slot * bytes, RowSignal(&signals[slot]), skips[slot]);

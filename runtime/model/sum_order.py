@@ -29,7 +29,7 @@ ACCUMULATOR_GROUPS = 4  # of an accumulator, at most, until there are all accumu
 MOST_ACCUMULATORS = 1024  # of a row; like the fewest a power of two
 _FEWEST_ACCUMULATORS = 4
 SLABS = 264  # of so many rows that one is not too long: two blocks for each multiprocessor of the largest GPUs measured
-SLAB_ROWS = 256  # of a slab, at most
+SLAB_ROWS = 16, 256  # of a slab, at least and at most
 
 
 def accumulators(length: int) -> int:
@@ -40,4 +40,5 @@ def accumulators(length: int) -> int:
 
 def slab(rows: int) -> int:
     """How many consecutive rows are added one after the other."""
-    return max(1, min(SLAB_ROWS, -(-rows // SLABS)))
+    fewest, most = SLAB_ROWS
+    return max(fewest, min(most, -(-rows // SLABS)))

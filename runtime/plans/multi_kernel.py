@@ -17,7 +17,7 @@ from skuda.model.operation import count
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts
-from skuda.schedules.table import entry
+from skuda.schedules.table import SLAB_FEW, entry
 
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 
@@ -131,9 +131,14 @@ def _stage(plan: Plan, stage: type[Plan]) -> Plan:
 class StagedPlan(Plan):
     """A plan whose operation is made of others.
 
-    Class attributes are those of `Plan`, and `stages`: the plans of these operations, in order.
+    Class attributes are those of `Plan`, and these:
+
+    Attributes:
+        stages: the plans of these operations, in order.
+        few: slabs; where there are fewer, too few blocks would go down them.
     """
 
+    few = SLAB_FEW
     stages: ClassVar[tuple[type[Plan], ...]]
 
     def _make_kernels(self) -> Stages:
@@ -152,7 +157,8 @@ class StagedPlan(Plan):
         from skuda.schedules.slabs import slab_geometry
 
         rows, operands = every[0]
-        return slab_geometry(self.operation, rows._kernels, layouts(rows, operands)) or SEVERAL_KERNELS
+        found = slab_geometry(self.operation, rows._kernels, layouts(rows, operands))
+        return found if found is not None and found.grid >= self.few else SEVERAL_KERNELS
 
     def _check_layout(self, checked: list) -> None:
         for stage, operands in self._kernels.each(checked):

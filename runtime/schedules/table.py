@@ -132,6 +132,11 @@ class SlabVariant(Variant):
         return self.threads * self.chunks * GROUP
 
     @property
+    def shortest(self) -> int:
+        """Elements that a row has at least."""
+        return self.threads * (self.chunks - 1) * GROUP + 1 if self.mode is RowMode.WHOLE else self.threads * 2 * GROUP + 1
+
+    @property
     def room(self) -> int:
         """Blocks that a multiprocessor is to have room for."""
         return 2 if self.threads <= SLAB_THREADS_OF_TWO else 1
@@ -145,7 +150,12 @@ class SlabVariant(Variant):
 SLAB_THREADS = (64, 128, 256, 512)
 SLAB_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
 SLAB_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
-SLAB_ROWS_AHEAD = 6  # of a block in shared memory, at most
+SLAB_ROWS_AHEAD = 3  # of a block in shared memory, at most
+SLAB_LINE = 128  # bytes, of which each input of a row begins a line of shared memory
+SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
+SLAB_FEW_REDUCTIONS = 4  # of a row: more is much to be made of it
+SLAB_MANY_THREADS = 512  # of a multiprocessor, which do that
+_WORD = 16  # bytes that are copied at once
 SLAB_REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
 
 
@@ -308,12 +318,12 @@ def runs_on(variant: Variant, arch: str) -> bool:
 
 _SLABS = tuple(
     SlabVariant("slab", layout, f"x{chunks}{suffix}", threads, chunks, mode)
-    for layout, suffix, mode, every in (
-        (Layout.CONTIGUOUS, "", RowMode.WHOLE, (3, ACCUMULATOR_GROUPS)),
-        (Layout.STRIDED, "_unaligned", RowMode.UNIT, (ACCUMULATOR_GROUPS,)),
+    for layout, suffix, mode, every, shapes in (
+        (Layout.CONTIGUOUS, "", RowMode.WHOLE, SLAB_THREADS, (3, ACCUMULATOR_GROUPS)),
+        (Layout.STRIDED, "_unaligned", RowMode.UNIT, SLAB_THREADS[2:], (ACCUMULATOR_GROUPS,)),
     )
-    for threads in SLAB_THREADS
-    for chunks in every
+    for threads in every
+    for chunks in shapes
 )
 FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
 
@@ -322,19 +332,36 @@ def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]
     """The schedules of an operation whose rows and whose sums across these one kernel makes."""
     if not (operation.analysis.slabs and operation.analysis.stages) or DTYPES[types[COMPUTE]].bits > 32:
         return ()
+    return tuple([each for each in _SLABS if slab_bytes(operation, types, each, each.shortest)])
+
+
+def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length: int) -> int:
+    """Bytes of shared memory of a block of slabs, of rows of a length; 0 where it is no work for them.
+
+    That is where there is no room for two rows, and where much is to be made of each element by few threads: then
+    kernels that have more of them do better.
+    """
+    holds = slab_holds(operation, types, variant)
+
     def bits(operands) -> list[int]:
         return [DTYPES[operation.word(operand, types)].bits for operand in operands]
 
-    full = [operand for operand in operation.operands if operand.dims == operation.space]
-    read = sum(bits([operand for operand in full if operand in operation.read]))
-    columns = sum(bits([operand for operand in operation.read if is_parameter(operation, operand)]))
-
-    def fits(variant: SlabVariant) -> bool:
-        """Whether shared memory has room for two of the shortest rows, and for columns."""
-        least = 2 * read + (0 if slab_holds(operation, types, variant) else columns)
-        return (variant.elements - variant.threads * GROUP + 2 * GROUP) // 8 * least <= SLAB_SHARED[0] - (24 << 10)
-
-    return tuple([each for each in _SLABS if fits(each)]) if min(bits(full)) >= 16 else ()
+    read = bits([operand for operand in operation.read if operand.dims == operation.space])
+    written = bits([operand for operand in operation.outputs if operand.dims == operation.space])
+    columns = bits([] if holds else [operand for operand in operation.read if is_parameter(operation, operand)])
+    unaligned, shares = variant.mode is RowMode.UNIT, -(-length // GROUP)
+    around = _WORD if unaligned else 0
+    row = sum([-(-(shares * each + around) // SLAB_LINE) * SLAB_LINE for each in read])
+    others = SLAB_LINE + shares * sum(columns)
+    if unaligned:  # outputs are stored through it
+        others += variant.threads // 32 * (32 * max(written) + around)
+    beside, alone = variant.shared
+    room = beside if 2 * row + others <= beside else alone
+    threads = variant.threads * (variant.room if room == beside else 1)
+    much = operation.analysis.slabs > SLAB_FEW_REDUCTIONS
+    if min(read + written) < 16 or 2 * row + others > room or (much and (unaligned or threads < SLAB_MANY_THREADS)):
+        return 0
+    return min(SLAB_ROWS_AHEAD, (room - others) // row) * row + others
 
 
 def slab_holds(operation: Operation, types: Types, variant: SlabVariant) -> bool:

@@ -2,8 +2,7 @@
 // some rows ahead, reads each once, writes what is made of it, and adds what goes into the sums in registers. A slab's
 // sums are one row of the workspace; `finish` joins these.
 #pragma once
-#include "cluster.cuh"
-#include "row_args.cuh"
+#include "slab_parts.cuh"
 #include "slabs.cuh"
 #include "split_group.cuh"
 
@@ -14,99 +13,8 @@ template <typename J> struct SlabArgs {
   Accumulator<typename J::Sums>* accumulators;
 };
 
-// Integers are stored as codes.
-template <typename E, typename V> struct slab_code { using type = V; };
-template <typename E> struct slab_code<E, i64> { using type = code_t<E>; };
-
-// A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
-template <typename P, typename Pass, int I, int THREADS, bool REDUCES = type_at<typename Pass::Makes, I>::reduces>
-struct SlabReducer {
-  using Make = type_at<typename Pass::Makes, I>;
-  using How = typename Make::How;
-  using V = state_t<How, typename Make::Value>;
-  using Shared = typename P::Shared;
-  static constexpr int WARPS = THREADS / 32;
-  struct alignas(16) Scratch { V of[2][WARPS]; };
-  Partial<How, V, THREADS> partial;
-  V group[GROUP];
-
-  static __device__ void begin(Shared& shared) {
-    if constexpr (Make::finite != nullptr) shared.*Make::finite = true;
-  }
-  __device__ void set(int lane, typename Make::Value value, i32 first) { group[lane] = state_of<How>(value, first + lane); }
-  template <bool WHOLE_ROWS> __device__ void add(i32 left) {
-    if constexpr (WHOLE_ROWS) partial.add(group);
-    else partial.add(group, 0, left);
-  }
-  __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
-    if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
-    const V value = Partial<How, V, THREADS>::template across<32>(partial.accumulator);
-    if (threadIdx.x % 32 == 0) scratch.of[turn][threadIdx.x / 32] = value;
-  }
-  static __device__ void receive(Shared& shared, const Scratch& scratch, int turn) {
-    V value;
-    if constexpr (WARPS <= 8 && sizeof(V) <= 8) {
-      V each[WARPS];
-#pragma unroll
-      for (int i = 0; i < WARPS; ++i) each[i] = scratch.of[turn][i];
-#pragma unroll
-      for (int apart = 1; apart < WARPS; apart *= 2)
-#pragma unroll
-        for (int i = 0; i < WARPS; i += 2 * apart) each[i] = How::of(each[i], each[i + apart]);
-      value = each[0];
-    } else {
-      using All = Partial<How, V, THREADS>;
-      value = All::template across<direction<How> != 0 ? 32 : WARPS>(scratch.of[turn][threadIdx.x % WARPS]);
-    }
-    shared.*Make::member = result_of(value);
-  }
-};
-// An output that an earlier pass knows too: the last one stores it.
-template <typename P, typename Pass, int I, int THREADS> struct SlabReducer<P, Pass, I, THREADS, false> {
-  struct Scratch {};
-  static __device__ void begin(typename P::Shared&) {}
-  template <typename V> __device__ void set(int, V, i32) {}
-  template <bool WHOLE_ROWS> __device__ void add(i32) {}
-  __device__ void send(typename P::Shared&, Scratch&, int) const {}
-  static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
-};
-
-// Tells a block's threads that a row has come, time and again: PARITY is that of how often it has before.
-struct RowSignal {
-  u32 at;
-
-  __device__ explicit RowSignal(const u64* memory) : at(u32(__cvta_generic_to_shared(memory))) {}
-  __device__ void begin() const {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
-  }
-  static __device__ void begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-  __device__ void expect(i32 bytes) const {
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
-  }
-  // Copies whole words, of 16 bytes.
-  __device__ void copy(u8* to, const u8* from, i32 bytes) const {
-    const u32 there = u32(__cvta_generic_to_shared(to));
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(there),
-                 "l"(from), "r"(bytes), "r"(at) : "memory");
-  }
-  __device__ void wait(u32 parity) const {
-    asm volatile("{ .reg .pred come; again: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;"
-                 " @!come bra again; }" ::"r"(at), "r"(parity) : "memory");
-  }
-};
-// What threads have written is there before copies that begin behind a barrier.
-__device__ inline void written_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
-
-constexpr int SLAB_LINE = 128;          // bytes
-constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
-
-template <typename S> __device__ __noinline__ void copy_units(u8* to, const u8* from, const u8* end) {
-#pragma unroll 1
-  for (; from < end; from += sizeof(S), to += sizeof(S)) *reinterpret_cast<S*>(to) = *reinterpret_cast<const S*>(from);
-}
-
-// A thread of a block on its way down a slab. N: inputs with elements along the row; R: sums.
-// HOLDS: it holds its shares of columns in registers; else they lie in shared memory.
+// A thread of a block on its way down a slab. HOLDS: it holds its shares of columns in registers; else they lie in
+// shared memory. N: inputs with elements along the row; R: sums.
 template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS, typename N, typename R> struct SlabOf;
 template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS, int... N, int... R>
 struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
@@ -118,8 +26,9 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   using Last = type_at<typename P::Passes, P::Passes::size - 1>;
   using Shares = Tuple<Lanes<element_in<P, N>, GROUP>...>;
   static constexpr int ARRAYS = Operands::arrays;
-  static constexpr u32 ALL = (1u << Operands::elements) - 1, INPUTS = (1u << ARRAYS) - 1;
+  static constexpr u32 INPUTS = (1u << ARRAYS) - 1;
   template <int I> using How = typename reduction_at<Sums, I>::How;
+  template <int I> using State = state_of_reduction<reduction_at<Sums, I>>;
   template <int> using u32_of = u32;
   template <typename V> struct Each { V of[CHUNKS][GROUP]; };
   template <typename E> struct Columns { Lanes<E, GROUP> of[HOLDS ? CHUNKS : 1]; };
@@ -139,7 +48,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   u8* const memory;
   const i32 length, shares_of_row, lane, warp;
   const Across across;
-  TupleOf<Seq<R...>, Each<state_of_reduction<reduction_at<Sums, R>>>...> sums;
+  TupleOf<Seq<R...>, Each<State<R>>...> sums;
   Tuple<Columns<element_in<P, N>>...> columns;
   TupleOf<Seq<N...>, u32_of<N>...> skip;  // bytes of the aligned words before a row's first element
   u8* stage;
@@ -152,7 +61,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
 #pragma unroll
-      for (int i = 0; i < GROUP; ++i) ((get<R>(sums).of[chunk][i] = How<R>::template nothing<state_of_reduction<reduction_at<Sums, R>>>()), ...);
+      for (int i = 0; i < GROUP; ++i) ((get<R>(sums).of[chunk][i] = How<R>::template nothing<State<R>>()), ...);
     }
   }
   // Bytes of a slot for an input: it begins a line, which copies are quicker for.
@@ -240,7 +149,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
       u8* to = part<K>(slot);
       skips[K] = skip;
       if (begin < low) {
-        copy_units<S>(to + skip, row, begin + 16);
+        copy_units<S>(to + skip, row, begin + 16);  // of a row of more elements than that
         begin += 16, to += 16;
       }
       if (end > high) {
@@ -327,9 +236,13 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   // Stores a share of an output. Where lanes' own shares would leave gaps in a warp's store, they go through shared
   // memory: of WHOLE rows, where the warp's part of an input was.
   template <int I> static constexpr int output = type_at<typename Last::Makes, I>::output;
-  template <int I> __device__ void store(storage_t<element_out<P, output<I>>>* row, const Output<I>& made, i32 slot, int chunk) const {
-    using E = element_out<P, output<I>>;
-    constexpr int bytes = int(sizeof(Lanes<E, GROUP>)), words = bytes / 16;
+  template <int I> using Element = element_out<P, output<I>>;
+  template <int I> static constexpr int stored_bytes = int(sizeof(Lanes<Element<I>, GROUP>));
+  template <int I> static constexpr bool THROUGH = stored_bytes<I> > 16 && stored_bytes<I> == share_bytes<0>;
+  template <int I>
+  __device__ void store(storage_t<Element<I>>* row, const Output<I>& made, i32 slot, int chunk) const {
+    using E = Element<I>;
+    constexpr int words = stored_bytes<I> / 16;
     Lanes<E, GROUP> lanes = {};
     set_all(lanes, made.of);
     const i32 begin = warp_first(chunk);
@@ -354,14 +267,13 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
       keep<WHOLE, E>(row, first(chunk), length, args.template output<output<I>>().steps, lanes);
     }
   }
-  template <int I> static constexpr bool THROUGH =
-      sizeof(Lanes<element_out<P, output<I>>, GROUP>) > 16 && sizeof(Lanes<element_out<P, output<I>>, GROUP>) == share_bytes<0>;
 
   // The last pass: outputs, and what goes into the sums.
-  template <int... I> __device__ void make(const RowSpace::Position& position, const Shared& shared, i32 slot, Seq<I...>) {
+  template <int... I>
+  __device__ void make(const RowSpace::Position& position, const Shared& shared, i32 slot, Seq<I...>) {
     const Last pass = pass_for<Last>(shared);
     constexpr u32 READS = Last::READS | INPUTS;
-    Tuple<storage_t<element_out<P, output<I>>>*...> rows_of_outputs = {row_of<element_out<P, output<I>>>(
+    Tuple<storage_t<Element<I>>*...> starts = {row_of<Element<I>>(
         args.template output<output<I>>().array, args.rows, position, args.template output<output<I>>().strides)...};
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
@@ -383,7 +295,7 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
           if (__builtin_expect(!usual, 0)) rows(Constant<0>(), usual);
         add(own, shared, chunk);
       }
-      (store<I>(get<I>(rows_of_outputs), get<I>(outputs), slot, chunk), ...);
+      (store<I>(get<I>(starts), get<I>(outputs), slot, chunk), ...);
     }
     if constexpr (MODE == WHOLE && (THROUGH<I> || ...)) written_before_copies();
   }
@@ -448,7 +360,8 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
 };
 template <typename J, int THREADS, int CHUNKS, int MODE, bool HOLDS>
 using Slab = SlabOf<
-    J, THREADS, CHUNKS, MODE, HOLDS, make_seq<operands_of<typename J::Rows>::elements>, reductions_of<typename J::Sums>>;
+    J, THREADS, CHUNKS, MODE, HOLDS, make_seq<operands_of<typename J::Rows>::elements>,
+    reductions_of<typename J::Sums>>;
 
 // MODE: WHOLE or UNIT. SMALL: bytes of shared memory for the rows of a block where several are to have room on a
 // multiprocessor; LARGE: where two rows need more. MOST: rows at a time.

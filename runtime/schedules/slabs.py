@@ -7,6 +7,7 @@ from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels
 from skuda.schedules.table import RowMode, SlabVariant, slab_bytes, slab_variants
 
+
 def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | None:
     """The launch that makes rows and each slab's sums; None where the kernels of both are to make them apart.
 

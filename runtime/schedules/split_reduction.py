@@ -85,7 +85,8 @@ class SplitReductionKernels(KernelGeometry):
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
-        self._along = self._across if self.in_slabs else self._cut((self.accumulators,) if self._alone else _SPANS, self.count * self.segments)
+        spans = (self.accumulators,) if self._alone else _SPANS
+        self._along = self._across if self.in_slabs else self._cut(spans, self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _cut(self, spans: Sequence[int], lines: int) -> Cut:
@@ -253,7 +254,9 @@ class SplitReductionKernels(KernelGeometry):
         grid = tiles * tables * cut.splits
         return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
 
-    def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, alone=False) -> Geometry:
+    def _launch(
+        self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, alone=False
+    ) -> Geometry:
         splits = cut.splits
         turns = -(-min(self.length, cut.segment) // (cut.accumulators * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())

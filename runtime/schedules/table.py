@@ -134,7 +134,8 @@ class SlabVariant(Variant):
     @property
     def shortest(self) -> int:
         """Elements that a row has at least."""
-        return self.threads * (self.chunks - 1) * GROUP + 1 if self.mode is RowMode.WHOLE else self.threads * 2 * GROUP + 1
+        chunks = self.chunks - 1 if self.mode is RowMode.WHOLE else ACCUMULATOR_GROUPS // 2
+        return self.threads * chunks * GROUP + 1
 
     @property
     def room(self) -> int:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from skuda.codegen.intrinsics import HALVED, INTRINSICS
 from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
-from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer
-from skuda.codegen.row_passes import Range
+from skuda.codegen.row_passes import LENGTH, Range
 from skuda.codegen.value_names import UniqueNames
 
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
@@ -81,6 +81,7 @@ class ElementPrinter(CppPrinter):
         taken: names that no member may have.
         ranges: what earlier passes tell of values of an element.
         called: names of values.
+        along: the dimensions that rows lie along whole.
 
     Attributes:
         members: what a run shares, made once.
@@ -94,8 +95,10 @@ class ElementPrinter(CppPrinter):
         taken: Iterable[str],
         ranges: Mapping[Node, Range] = {},
         called: Mapping[Node, str] = {},
+        along: Collection[str] = (),
     ):
         self.site = site
+        self.along = along
         self.each = each
         self.ranges = ranges
         self.called = called
@@ -113,13 +116,17 @@ class ElementPrinter(CppPrinter):
         """Whether a value differs between the elements of a run."""
         return bool(node.names() & self.each.keys())
 
+    def is_place(self, node: Node) -> bool:
+        """Whether a value is the index of the element along the row, or part of it."""
+        return node.op == "name" and node.text.startswith(PLACED) and node.dims <= {*self.along}
+
     def name(self, node: Node) -> str:
         return node.text if "." in node.text else f"element.{node.text}"
 
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
             return self.shared(node)
-        rule = lowered(node, self.site, self.varies, self.ranges.__contains__)
+        rule = lowered(node, self.site, self.varies, self.ranges.__contains__, self.is_place)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
 
     def stored(self, node: Node, narrow: str | None) -> str:
@@ -150,7 +157,7 @@ class ElementPrinter(CppPrinter):
         """The member that a rule wants to be made once."""
         small = all(found[name].bits <= _SMALL for name in rule.once if found[name].kind == INT)
         type = rule.holder.format(**words, small=str(small).lower())
-        known = self.ranges[found[rule.ranged]].parts if rule.ranged else ()
+        known = self.ranges[found[rule.ranged]].parts if rule.ranged else (LENGTH,) if rule.placed else ()
         made_of = (*(found[name] for name in rule.once), *known)
         stem = "steps_in_range" if rule.ranged else rule.kind.lower()
         arguments = ", ".join(self._once.text(node) for node in made_of)

@@ -7,20 +7,24 @@ values of an element that several passes use, as `held.normal`. No operand has a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from skuda.codegen.conditions import Guard, guards_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Site, lowered
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.picks import picks_of
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_passes import (
     INDEX_CLASSES,
+    LENGTH,
     OF_FINITE,
     Extreme,
     HeldValue,
     Pass,
+    Pick,
     Range,
     RowValue,
     Saved,
@@ -35,7 +39,6 @@ from skuda.schedules.table import cluster_variants
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
 HELD = "held."  # before the names of values of an element that passes hand on
-LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
 
 
 @dataclass
@@ -63,6 +66,7 @@ class RowAnalysis:
         scanned: the scans: Values whose names are those of `held.` members that the kernel sets.
         row_values: outputs that have one value a row.
         early: the outputs that an earlier pass knows.
+        picks: the reductions that one element tells.
         passes: over the row, in order; the last one makes the outputs and may have no values.
         split: the program in parts; None where it does not come apart.
     """
@@ -89,21 +93,26 @@ class RowAnalysis:
         self._program = program
         formulas = {name: self._with_given(node) for name, node in program.written_out.items()}
         self.called = {self._with_given(node): name for node, name in program.called_written_out.items()}
-        for node in formulas.values():
-            for reduction in node.reductions():
-                self._name(reduction)
+        reductions = dict.fromkeys(reduction for node in formulas.values() for reduction in node.reductions())
+        picks = picks_of(op, reductions)
+        for reduction in reductions:
+            self._name(reduction, picks)
         names = self._found.reductions
+        self.picks = tuple(Pick(names[reduction], each) for reduction, each in picks.items())
+        self._guards = self._found_guards(formulas)
         self.finite = self._found.finite
         self.called = {_named(node, names): name for node, name in self.called.items()}
-        wanted = self._wanted(formulas)
-        self.held = self._held(wanted)
+        wanted, guards = self._wanted(formulas)
+        self.held = self._held([values for values, under in zip(wanted, guards) if not under])
         self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
         shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
         self.row_values, stored = self._row_values(shared, stored_names)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
-        self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
+        before = [[values for values, under in zip(wanted[:index], guards) if not under] for index in range(len(wanted))]
+        found = zip(wanted, before, guards, strict=True)
+        self.passes = tuple(replace(self._pass(each, known, wanted[-1]), guards=under) for each, known, under in found)
         self.split = self._split(wanted[-1]) if op.analysis.split else None
 
     def _with_given(self, node: Node) -> Node:
@@ -111,7 +120,16 @@ class RowAnalysis:
         given = {item.name: name for item, name in self.given.items()}
         return with_members(node, given, LENGTH, str(self.operation.analysis.over))
 
-    def _name(self, reduction: Node) -> None:
+    def _found_guards(self, formulas: Mapping[str, Node]) -> dict[Node, frozenset[Guard]]:
+        """The reductions that only some calls want, unless all are, or other kernels make them too."""
+        if self.operation.analysis.split or self.operation.analysis.scans:
+            return {}
+        known = {name for item, name in self.given.items() if item in (*self.scalars, *self.values)}
+        found = guards_of(formulas.values(), lambda node: node.names() <= known and not node.counts())
+        always = [each for each, level in self._found.levels.items() if level == 0 and each not in found]
+        return found if always else {}
+
+    def _name(self, reduction: Node, picks: Collection[Node]) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""
         names, levels = self._found.reductions, self._found.levels
         if reduction in names:
@@ -125,23 +143,32 @@ class RowAnalysis:
         else:
             name = f"shared.{self._names.new(self.called.get(reduction, word))}"
         names[reduction] = Node("name", (), reduction.kind, reduction.dims, reduction.bits, name)
-        levels[reduction] = 1 + max((levels[r] for each in reduction.args for r in each.reductions()), default=-1)
+        inner = [levels[r] for each in reduction.args for r in each.reductions()]
+        levels[reduction] = -1 if reduction in picks else 1 + max(inner, default=-1)
         if how in OF_FINITE:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
-    def _wanted(self, formulas: Mapping[str, Node]) -> list[list[Value]]:
-        """What each pass is to make: reductions level by level, then the outputs."""
+    def _wanted(self, formulas: Mapping[str, Node]) -> tuple[list[list[Value]], list[frozenset[Guard]]]:
+        """What each pass is to make, with what holds where a call wants it: reductions level by level, those that only
+        some calls want, then the outputs."""
         names, levels = self._found.reductions, self._found.levels
-        wanted: list[list[Value]] = [[] for _ in range(1 + max(levels.values()))]
+        always: dict[int, list[Value]] = {}
+        sometimes: dict[tuple, list[Value]] = {}
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
             scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
-            text = names[reduction].text
-            wanted[level].append(Value(text, _named(node, names), how, None, reduction.kind, scan=scan))
+            value = Value(names[reduction].text, _named(node, names), how, None, reduction.kind, scan=scan)
+            if reduction in self._guards:
+                sometimes.setdefault((level, self._guards[reduction]), []).append(value)
+            elif level >= 0:
+                always.setdefault(level, []).append(value)
+        order = sorted(sometimes, key=lambda each: each[0])
+        wanted = [*(always[level] for level in sorted(always)), *(sometimes[each] for each in order)]
+        guards = [*[frozenset()] * len(always), *(under for _, under in order), frozenset()]
         wanted.append(
             [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
         )
-        return wanted
+        return wanted, guards
 
     def _as_named(self, node: Node, operand: Operand) -> Node:
         """An output as the formulas that name it see it, which is stored as the same bits and may be held already."""

@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from skuda.codegen.cuda import ProgramInCuda
-from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
+from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter
 from skuda.codegen.lowering import LOWERINGS, Site
-from skuda.codegen.nodes import CPP
+from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
-from skuda.codegen.row_analysis import LENGTH, RowAnalysis
-from skuda.codegen.row_passes import Pass, Value
+from skuda.codegen.row_analysis import RowAnalysis
+from skuda.codegen.row_passes import LENGTH, Pass, Value
 from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
@@ -24,8 +25,19 @@ _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 
 
 @dataclass(frozen=True)
+class PickText:
+    """The reductions that one element tells, as text: what is read of it, where it is, and what they then are."""
+
+    name: str
+    reads: str
+    index: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PassText:
-    """A pass as text: what it makes, its constants, its members, and the function that computes an element."""
+    """A pass as text: what it makes, its constants, its members, the function that computes an element, and the
+    condition under which a call wants it, if not always."""
 
     name: str
     makes: tuple[str, ...]
@@ -36,6 +48,7 @@ class PassText:
     types: tuple[str, ...]
     statements: tuple[str, ...]
     values: tuple[str, ...]
+    wanted: str
 
     @property
     def body(self) -> tuple:
@@ -57,7 +70,8 @@ class RowProgram(ProgramInCuda):
         last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
         rows = () if self.operation.of_alternative else row.passes[:last]
         self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
-        self.empty_pass = bool(rows) and last < len(row.passes)
+        self.empty_pass = bool(rows or row.picks) and last < len(row.passes)
+        self.picks = self._picks()
         self.split_pass = self._pass(row.split.whole, "SplitPass") if row.split else None
 
     @property
@@ -78,7 +92,8 @@ class RowProgram(ProgramInCuda):
         row = self.row
         given = [(self.field(item).type, name) for item, name in row.given.items()]
         made = [value for each in row.passes[:-1] for value in each.values if value.scan is None]
-        found = [(CPP.get(value.kind, "C"), value.name) for value in made]
+        found = [(CPP.get(each.name.kind, "C"), each.name.text) for each in row.picks]
+        found += [(CPP.get(value.kind, "C"), value.name) for value in made]
         flags = [("bool", name) for name in row.finite.values()]
         stored = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
         return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *stored]]
@@ -131,9 +146,17 @@ class RowProgram(ProgramInCuda):
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
             "int STAGE": str(op.analysis.stage or ""),
-            "int LIVE_BITS": self.live_bits if self.passes and not self.row.scanned else "",
+            "int LIVE_BITS": self.live_bits if (self.passes or self.empty_pass) and not self.row.scanned else "",
+            "bool LATE_COLUMNS": "true" if self._late_columns else "",
         }
         return [f"{name} = {text}" for name, text in values.items() if text]
+
+    @property
+    def _late_columns(self) -> bool:
+        """Whether no pass that all calls want reads a column in memory."""
+        columns = {o.name for o in self.row.columns} - {o.name for o in self.operation.positions}
+        always = set().union(*(each.reads for each in self.row.passes if not each.guards))
+        return bool(columns) and not columns & always and not self.row.split
 
     @property
     def finish(self) -> list[str]:
@@ -157,6 +180,20 @@ class RowProgram(ProgramInCuda):
         """The bits of some inputs, in C++; empty where there are none."""
         return _mask([o.name for o in self.row.elements], names)
 
+    def _picks(self) -> tuple[PickText, ...]:
+        """Those of one element together."""
+        found, printer = [], _PickPrinter()
+        for number, (index, same) in enumerate(groupby(self.row.picks, lambda each: each.of.index)):
+            statements, names = [], set()
+            for each in same:
+                value = "true" if each.of.value is None else printer.text(each.of.value)
+                names |= each.of.value.names() if each.of.value else set()
+                value = f"picked_sum({value}, shared.count)" if each.of.adds else value
+                nothing = "false" if each.of.nothing is None else printer.text(each.of.nothing)
+                statements.append(f"{each.name.text} = found ? {value} : {nothing}")
+            found.append(PickText(f"Pick{number + 1}", self._mask(names) or "0", printer.text(index), tuple(statements)))
+        return tuple(found)
+
     def _made(self, value: Value, whole: bool) -> str:
         if value.operand is not None:
             return f"Store<{self.operation.outputs.index(value.operand)}>"
@@ -172,7 +209,8 @@ class RowProgram(ProgramInCuda):
     def _pass(self, each: Pass, name: str) -> PassText:
         row = self.row
         whole = row.split is not None and each is row.split.whole
-        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called)
+        along = () if self.operation.block or whole else self.operation.along
+        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along)
         statements, formulas = [], []
         for one in each.held:
             text = printer.text(one.value.node)
@@ -205,7 +243,15 @@ class RowProgram(ProgramInCuda):
             tuple(CPP.get(value.node.kind, "C") for value in made),
             tuple(statements),
             tuple(formulas),
+            " && ".join(sorted(OncePrinter({}).text(guard.wanted, 4) for guard in each.guards)),
         )
+
+
+class _PickPrinter(CppPrinter):
+    """C++ of an element that is picked, and of what its row is given."""
+
+    def name(self, node: Node) -> str:
+        return node.text if "." in node.text else f"element.{node.text}"
 
 
 def _member(name: str) -> str:

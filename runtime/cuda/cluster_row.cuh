@@ -381,9 +381,10 @@ using ClusterPass = ClusterPassOf<
 // A pass before the last.
 template <int I, typename P, int BLOCKS>
 __device__ inline void reduce(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared) {
-  ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
+  const bool wanted = type_at<typename P::Passes, I>::wanted(shared);
+  if (wanted) ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
   row.begin(typename PassSets<P, I + 1>::Columns());
-  get<I>(row.results).receive(shared, row.thread.segments);
+  if (wanted) get<I>(row.results).receive(shared, row.thread.segments);
 }
 template <typename P, int BLOCKS, int... I>
 __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared, Seq<I...>) {
@@ -403,6 +404,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   row.begin_copies(make_seq<Row::ARRAYS>());
   row.ask_for_later_row();
   auto shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
+  pick_all<P>(args, shared, row.length, [&](auto n) { return get<n>(row.inputs); });
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());

@@ -310,8 +310,11 @@ __device__ inline void run_passes(
   const bool columns_aligned = inputs.columns_aligned(row);
   typename P::Held held[S::HOLD ? S::CHUNKS * GROUP : 1];
   typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
-  (reduce_row<S, type_at<typename P::Passes, I>>(
-       args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index()),
+  pick_all<P>(args, shared, row.length, [&](auto n) { return row.template input<n>(); });
+  ((type_at<typename P::Passes, I>::wanted(shared)
+        ? reduce_row<S, type_at<typename P::Passes, I>>(
+              args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index())
+        : void()),
    ...);
   P::finish(shared);
   if (row.thread == 0 && row.live) store_per_row(row, shared, make_seq<S::Operands::outputs>());

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.intrinsics import HALVED, INTRINSICS
+from skuda.codegen.intrinsics import HALVED, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
@@ -24,6 +24,11 @@ class Member:
     name: str
     value: str
     prepared: bool
+
+
+def is_costly(*nodes: Node) -> bool:
+    """Whether values are made of functions that take many instructions."""
+    return any(part.op in TRANSCENDENTAL for node in nodes for part in node.parts())
 
 
 class CppPrinter(Printer):
@@ -62,13 +67,20 @@ class OncePrinter(CppPrinter):
 
     Args:
         made: names of members, by their values.
+        chosen: names of what a call chooses, once for all runs.
     """
 
-    def __init__(self, made: Mapping[Node, str]):
+    def __init__(self, made: Mapping[Node, str], chosen: Collection[str] = ()):
         self.made = made
+        self.chosen = {*chosen}
 
     def text(self, node: Node, outer: int = 0) -> str:
         return self.made[node] if node.args and node in self.made else super().text(node, outer)
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "where" and node.args[0].names() <= self.chosen and is_costly(*node.args[1:]):
+            return "({} ? {} : {})".format(*map(self.text, node.args))
+        return super().written(node, own)
 
 
 class ElementPrinter(CppPrinter):
@@ -82,10 +94,14 @@ class ElementPrinter(CppPrinter):
         ranges: what earlier passes tell of values of an element.
         called: names of values.
         along: the dimensions that rows lie along whole.
+        spine: choices whose conditions a run shares, with which of both values elements differ in: the fast form takes
+            that one.
+        chosen: names of what a call chooses, once for all runs.
 
     Attributes:
         members: what a run shares, made once.
         within: conditions on values of an element under which the fast forms hold.
+        conditions: those on what a run shares.
     """
 
     def __init__(
@@ -96,16 +112,19 @@ class ElementPrinter(CppPrinter):
         ranges: Mapping[Node, Range] = {},
         called: Mapping[Node, str] = {},
         along: Collection[str] = (),
+        spine: Mapping[Node, int] = {},
+        chosen: Collection[str] = (),
     ):
         self.site = site
         self.along = along
+        self.spine = spine
         self.each = each
         self.ranges = ranges
         self.called = called
         self.within: dict[str, None] = {}
         self._members: dict[tuple, Member] = {}
         self._made: dict[Node, str] = {}  # members that formulas may name
-        self._once = OncePrinter(self._made)
+        self._once = OncePrinter(self._made, chosen)
         self._names = UniqueNames(taken)
 
     @property
@@ -126,8 +145,23 @@ class ElementPrinter(CppPrinter):
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
             return self.shared(node)
+        if node in self.spine:
+            return f"({self.lazily(node)})"
         rule = lowered(node, self.site, self.varies, self.ranges.__contains__, self.is_place)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
+
+    @property
+    def conditions(self) -> list[str]:
+        return [self.condition(node) for node in self.spine]
+
+    def condition(self, node: Node) -> str:
+        """That a choice on the spine is of the value in which elements differ."""
+        return ("" if self.spine[node] == 1 else "!") + self.text(node.args[0], self.precedence["not"])
+
+    def lazily(self, node: Node) -> str:
+        """A choice on the spine."""
+        varying = self.spine[node]
+        return f"FAST || {self.condition(node)} ? {self.text(node.args[varying])} : {self.text(node.args[3 - varying])}"
 
     def stored(self, node: Node, narrow: str | None) -> str:
         """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""

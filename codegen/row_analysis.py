@@ -60,6 +60,7 @@ class RowAnalysis:
         scalars: inputs that are one value.
         values: attributes that the formulas use.
         given: what a row is given, with the names of these values.
+        chosen: those of these names that are the same for all rows of a call.
         finite: the names of what tells whether values were finite, by names of reductions.
         called: names that the spec gives values.
         held: the values of an element that several passes use, with their names.
@@ -86,6 +87,7 @@ class RowAnalysis:
         self.given: dict[Operand | Attribute, str] = {
             item: f"shared.{self._names.new(item.name)}" for item in (*self.parameters, *self.scalars, *self.values)
         }
+        self.chosen = {name for item, name in self.given.items() if item in (*self.scalars, *self.values)}
         self.full_outputs = tuple(o for o in op.outputs if o.dims == op.space)
         one_a_row = [o for o in op.outputs if o not in self.full_outputs]
         stored_names = {o: f"shared.{self._names.new(o.name)}" for o in one_a_row}
@@ -124,8 +126,7 @@ class RowAnalysis:
         """The reductions that only some calls want, unless all are, or other kernels make them too."""
         if self.operation.analysis.split or self.operation.analysis.scans:
             return {}
-        known = {name for item, name in self.given.items() if item in (*self.scalars, *self.values)}
-        found = guards_of(formulas.values(), lambda node: node.names() <= known and not node.counts())
+        found = guards_of(formulas.values(), lambda node: node.names() <= self.chosen and not node.counts())
         always = [each for each, level in self._found.levels.items() if level == 0 and each not in found]
         return found if always else {}
 

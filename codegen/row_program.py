@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from skuda.codegen.cuda import ProgramInCuda
-from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter
+from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter, is_costly
 from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
@@ -148,6 +148,7 @@ class RowProgram(ProgramInCuda):
             "int STAGE": str(op.analysis.stage or ""),
             "int LIVE_BITS": self.live_bits if (self.passes or self.empty_pass) and not self.row.scanned else "",
             "bool LATE_COLUMNS": "true" if self._late_columns else "",
+            "bool LONE_FINISH": "true" if self._lone_finish else "",
         }
         return [f"{name} = {text}" for name, text in values.items() if text]
 
@@ -159,9 +160,16 @@ class RowProgram(ProgramInCuda):
         return bool(columns) and not columns & always and not self.row.split
 
     @property
+    def _lone_finish(self) -> bool:
+        """Whether the outputs that a row has one of take some time, and the others know nothing of them."""
+        values, last = self.row.row_values, self.row.passes[-1]
+        named = set().union(*(each.node.names() for each in last.made))
+        return is_costly(*(each.node for each in values)) and not named & {each.name for each in values}
+
+    @property
     def finish(self) -> list[str]:
         """The outputs that a row has one of."""
-        printer = OncePrinter({})
+        printer = OncePrinter({}, self.row.chosen)
         return [f"{value.name} = {printer.text(value.node)}" for value in self.row.row_values]
 
     @property
@@ -179,6 +187,20 @@ class RowProgram(ProgramInCuda):
     def _mask(self, names: Iterable[str]) -> str:
         """The bits of some inputs, in C++; empty where there are none."""
         return _mask([o.name for o in self.row.elements], names)
+
+    def _spine(self, node: Node) -> dict[Node, int]:
+        """The choices by what a row shares, between what elements differ in and what they share, around all in which
+        they differ: with the former's index. A row that takes the latter computes nothing else."""
+        found: dict[Node, int] = {}
+        differ = self._each.keys()
+        while node.args:
+            varying = [index for index, each in enumerate(node.args) if each.names() & differ]
+            if len(varying) != 1:
+                break
+            if node.op == "where" and varying[0] > 0:
+                found[node] = varying[0]
+            node = node.args[varying[0]]
+        return found
 
     def _picks(self) -> tuple[PickText, ...]:
         """Those of one element together."""
@@ -210,17 +232,20 @@ class RowProgram(ProgramInCuda):
         row = self.row
         whole = row.split is not None and each is row.split.whole
         along = () if self.operation.block or whole else self.operation.along
-        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along)
+        made = (*each.values, *each.early)
+        spine = self._spine(made[0].node) if len(made) == 1 and made[0].operand else {}
+        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, spine, row.chosen)
         statements, formulas = [], []
+        usual = " && ".join(printer.conditions)
         for one in each.held:
             text = printer.text(one.value.node)
             known = "HOLDS_ALL" if one.first else "HOLDS_EARLIER"
-            statements.append(f"if (KNOWN < {known}) {one.value.name} = {text}")
-        made = (*each.values, *each.early)
+            wanted = f" && (FAST || ({usual}))" if usual else ""
+            statements.append(f"if (KNOWN < {known}{wanted}) {one.value.name} = {text}")
         for value in made:
             narrow = self.narrow(value.operand) if value.operand else None
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
-        members = printer.members
+        conditions, members = printer.conditions, printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values(), *(value.name for value in row.scanned)]
         per_row = {f"shared.{o.name}" for o in row.parameters}
@@ -239,7 +264,7 @@ class RowProgram(ProgramInCuda):
             tuple(f"{name} = {text}" for name, text in masks.items() if text),
             tuple(f"{member.type} {member.name}" for member in members),
             tuple(f"{member.name}({member.value})" for member in members),
-            " && ".join(f"{member.name}.fast" for member in members if member.prepared),
+            " && ".join([*(f"{member.name}.fast" for member in members if member.prepared), *conditions]),
             tuple(CPP.get(value.node.kind, "C") for value in made),
             tuple(statements),
             tuple(formulas),

@@ -316,8 +316,11 @@ __device__ inline void run_passes(
               args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index())
         : void()),
    ...);
-  P::finish(shared);
-  if (row.thread == 0 && row.live) store_per_row(row, shared, make_seq<S::Operands::outputs>());
+  if constexpr (!P::LONE_FINISH) P::finish(shared);
+  if (row.thread == 0 && row.live) {
+    if constexpr (P::LONE_FINISH) P::finish(shared);
+    store_per_row(row, shared, make_seq<S::Operands::outputs>());
+  }
   if constexpr (Last::Makes::size > 0)
     store_row<S, Last>(
         args, row, inputs, columns_aligned, held, shared, typename Last::Makes::Index());

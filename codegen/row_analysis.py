@@ -114,8 +114,33 @@ class RowAnalysis:
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
         before = [[values for values, under in zip(wanted[:index], guards) if not under] for index in range(len(wanted))]
         found = zip(wanted, before, guards, strict=True)
-        self.passes = tuple(replace(self._pass(each, known, wanted[-1]), guards=under) for each, known, under in found)
+        self.passes = tuple(self._pass(each, known, wanted[-1], under) for each, known, under in found)
         self.split = self._split(wanted[-1]) if op.analysis.split else None
+
+    @property
+    def stored_columns(self) -> set[str]:
+        """The names of the columns that are in memory."""
+        return {o.name for o in self.columns} - {o.name for o in self.operation.positions}
+
+    def column_guards(self, made: Collection[Value], held: Collection[HeldValue]) -> list[Guard]:
+        """What of the choices of a call lets outputs know columns in memory, if each use of one is behind such; else
+        nothing. What is stored alone is looked at: reductions have passes of their own."""
+        nodes = [value.node for value in made]
+        if any(value.how or value.scan for value in made) or any(o.value.node.names() & self.stored_columns for o in held):
+            return []
+        found: dict[Guard, None] = {}
+
+        def behind(node: Node) -> bool:
+            if not node.names() & self.stored_columns:
+                return True
+            if node.op != "where" or not node.args[0].names() <= self.chosen or not node.args[0].names():
+                return node.op != "name" and all(map(behind, node.args))
+            for each, holds in zip(node.args[1:], (True, False), strict=True):
+                if each.names() & self.stored_columns:
+                    found[Guard(node.args[0], holds)] = None
+            return True
+
+        return [*found] if all(map(behind, nodes)) else []
 
     def _with_given(self, node: Node) -> Node:
         """A value in which what a row is given has the names of members."""
@@ -150,22 +175,18 @@ class RowAnalysis:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
     def _wanted(self, formulas: Mapping[str, Node]) -> tuple[list[list[Value]], list[frozenset[Guard]]]:
-        """What each pass is to make, with what holds where a call wants it: reductions level by level, those that only
-        some calls want, then the outputs."""
+        """What each pass is to make, with what holds where a call wants it: reductions level by level, of each those
+        that only some calls want behind the others, then the outputs."""
         names, levels = self._found.reductions, self._found.levels
-        always: dict[int, list[Value]] = {}
-        sometimes: dict[tuple, list[Value]] = {}
+        found: dict[tuple[int, frozenset[Guard]], list[Value]] = {}
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
             scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
             value = Value(names[reduction].text, _named(node, names), how, None, reduction.kind, scan=scan)
-            if reduction in self._guards:
-                sometimes.setdefault((level, self._guards[reduction]), []).append(value)
-            elif level >= 0:
-                always.setdefault(level, []).append(value)
-        order = sorted(sometimes, key=lambda each: each[0])
-        wanted = [*(always[level] for level in sorted(always)), *(sometimes[each] for each in order)]
-        guards = [*[frozenset()] * len(always), *(under for _, under in order), frozenset()]
+            if level >= 0:
+                found.setdefault((level, self._guards.get(reduction, frozenset())), []).append(value)
+        order = sorted(found, key=lambda each: (each[0], bool(each[1])))
+        wanted, guards = [found[each] for each in order], [*(under for _, under in order), frozenset()]
         wanted.append(
             [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
         )
@@ -297,11 +318,16 @@ class RowAnalysis:
                 put(value.name)
         return tuple(found)
 
-    def _pass(self, wanted: list[Value], before: list[list[Value]], outputs: list[Value]) -> Pass:
+    def _pass(
+        self, wanted: list[Value], before: list[list[Value]], outputs: list[Value], guards: frozenset[Guard] = frozenset()
+    ) -> Pass:
+        earlier = {part for values in before for each in values for part in each.node.parts()}
+        named = {part: name for part, name in self.held.items() if not guards or part in earlier}
+
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
-                known = part in self.held and part != but
-                return Node("name", (), REAL, part.dims, text=self.held[part]) if known else None
+                known = part in named and part != but
+                return Node("name", (), REAL, part.dims, text=named[part]) if known else None
 
             return node.replaced(name)
 
@@ -310,8 +336,7 @@ class RowAnalysis:
             raw = next((o for o in self.arrays if each.how and node.op == "name" and node.text == o.name), None)
             return replace(each, node=node, raw=raw)
 
-        here = {part for each in wanted for part in each.node.parts() if part in self.held}
-        earlier = {part for values in before for each in values for part in each.node.parts()}
+        here = {part for each in wanted for part in each.node.parts() if part in named}
         order = [*self.held]
         held = tuple(
             HeldValue(Value(self.held[part], renamed(part, but=part)), part not in earlier)
@@ -320,7 +345,7 @@ class RowAnalysis:
         fresh = here - earlier if wanted is not outputs else set()
         early = tuple(value(each) for each in outputs if each.node in fresh)
         ranges = self._ranges([replace(each, node=renamed(each.node)) for values in before for each in values])
-        return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands)
+        return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands, guards)
 
     def _ranges(self, reduced: Sequence[Value]) -> dict[Node, Range]:
         """What reductions tell of the values that they are of."""

@@ -37,7 +37,7 @@ class PickText:
 @dataclass(frozen=True)
 class PassText:
     """A pass as text: what it makes, its constants, its members, the function that computes an element, and the
-    condition under which a call wants it, if not always."""
+    conditions under which a call wants it, and its columns, if not always."""
 
     name: str
     makes: tuple[str, ...]
@@ -49,6 +49,7 @@ class PassText:
     statements: tuple[str, ...]
     values: tuple[str, ...]
     wanted: str
+    columns: str
 
     @property
     def body(self) -> tuple:
@@ -155,9 +156,9 @@ class RowProgram(ProgramInCuda):
     @property
     def _late_columns(self) -> bool:
         """Whether no pass that all calls want reads a column in memory."""
-        columns = {o.name for o in self.row.columns} - {o.name for o in self.operation.positions}
-        always = set().union(*(each.reads for each in self.row.passes if not each.guards))
-        return bool(columns) and not columns & always and not self.row.split
+        row = self.row
+        always = [each for each in row.passes if not each.guards and not row.column_guards(each.made, ())]
+        return bool(row.stored_columns) and not row.stored_columns & {n for each in always for n in each.reads}
 
     @property
     def _lone_finish(self) -> bool:
@@ -245,6 +246,7 @@ class RowProgram(ProgramInCuda):
         for value in made:
             narrow = self.narrow(value.operand) if value.operand else None
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
+        columns = " || ".join(printer.text(guard.wanted, 4) for guard in row.column_guards(made, each.held))
         conditions, members = printer.conditions, printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values(), *(value.name for value in row.scanned)]
@@ -256,6 +258,7 @@ class RowProgram(ProgramInCuda):
             "u32 TAKES": taken,
             "u32 HELD_FRESH": _mask(held, (value.name for value in each.fresh)),
             "u32 HELD_TAKEN": _mask(held, each.taken(row.early)),
+            "bool SOMETIMES": "true" if each.guards else "",
             "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
         }
         return PassText(
@@ -269,6 +272,7 @@ class RowProgram(ProgramInCuda):
             tuple(statements),
             tuple(formulas),
             " && ".join(sorted(OncePrinter({}).text(guard.wanted, 4) for guard in each.guards)),
+            columns,
         )
 
 

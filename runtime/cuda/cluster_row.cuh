@@ -238,8 +238,11 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   }
 
   // Stores outputs that a row has one of.
-  __device__ void store_per_row(const typename P::Shared& shared) const {
-    if (thread.index == 0 && thread.team == 0) (::store_per_row<P, O>(get<O>(outputs), shared), ...);
+  __device__ void store_per_row(typename P::Shared& shared) const {
+    if (thread.index == 0 && thread.team == 0) {
+      if constexpr (P::LONE_FINISH) P::finish(shared);
+      (::store_per_row<P, O>(get<O>(outputs), shared), ...);
+    }
   }
 
   // Stores a share. Where lanes' own shares would leave gaps in a warp's store, lanes write neighbouring words: shares
@@ -343,9 +346,11 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
       i32 chunk) const {
     Shares shares;
     ((get<N>(shares) = get<N>(taken).of[turn]), ...);
-    ((get<K>(shares) = get<K>(row.columns).share(turn),
-      get<K>(row.columns).fetch(
-          get<K>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS))), ...);
+    ((IS_PLACE<element_in<P, K>> || pass.takes_columns()
+          ? (get<K>(shares) = get<K>(row.columns).share(turn),
+             get<K>(row.columns).fetch(
+                 get<K>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS)))
+          : void(get<K>(shares) = {})), ...);
     ReducedShares reduced;
     const i32 first = row.thread.first(chunk);
     bool usual = pass.fast();
@@ -378,6 +383,11 @@ using ClusterPass = ClusterPassOf<
     P, BLOCKS, I, typename S::Inputs, typename S::Columns, typename S::Held, typename S::Fresh, typename S::Reduced,
     typename S::Stored>;
 
+// The passes that all calls want.
+template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>) {
+  return (int(!Pass::SOMETIMES) + ... + 0);
+}
+
 // A pass before the last.
 template <int I, typename P, int BLOCKS>
 __device__ inline void reduce(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared) {
@@ -393,7 +403,7 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
+    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;
@@ -408,7 +418,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
-  P::finish(shared);
+  if constexpr (!P::LONE_FINISH) P::finish(shared);
   row.store_per_row(shared);
   if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0)
     ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);

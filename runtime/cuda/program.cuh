@@ -103,14 +103,16 @@ template <typename C> __device__ inline C picked_sum(C value, C count) { return 
 // (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first
 // to make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all
 // numbers. PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
-// `wanted`: whether a call wants it, which is the same for all rows; what it makes is 0 where none does.
+// SOMETIMES: whether only some calls want it: those for which `wanted` is true. What it makes is 0 in the others.
+// `takes_columns`: whether a call wants the columns that it reads from memory.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false, PER_ROW = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }
   template <typename S> static __device__ bool wanted(const S&) { return true; }
+  __device__ bool takes_columns() const { return true; }
 };
 
 // The pass of a program that has nothing to make after its reductions.

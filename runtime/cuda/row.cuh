@@ -274,7 +274,8 @@ __device__ inline void store_row(
     const bool mine = full ? row.live : chunk * (THREADS * GROUP) < row.left();
     if (JOINED ? !TOGETHER && SHARES == 1 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
-      const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
+      const auto shares =
+          inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned, pass.takes_columns());
       Tuple<ValueGroup<typename S::Program, Pass, I>...> groups;
       bool usual = pass.fast();
       compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, indices);

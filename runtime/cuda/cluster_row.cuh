@@ -340,19 +340,32 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     }
   }
 
+  // A share of a column: the next one is on its way from then on. Positions are computed.
+  template <int COLUMN>
+  __device__ Lanes<element_in<P, COLUMN>, GROUP> column(int turn, i32 segment, i32 chunk, i32 first) const {
+    using E = element_in<P, COLUMN>;
+    if constexpr (IS_PLACE<E>) {
+      return ::load<true, E, GROUP>(get<COLUMN>(row.inputs), first, row.length);
+    } else {
+      Lanes<E, GROUP> lanes = {};
+      if (pass.takes_columns()) {
+        lanes = get<COLUMN>(row.columns).share(turn);
+        get<COLUMN>(row.columns).fetch(
+            get<COLUMN>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS));
+      }
+      return lanes;
+    }
+  }
+
   // What the pass makes of a share: by quick forms, and again by exact ones where these do not hold.
   __device__ void make(
       Found& found, HeldShares& held, StoredShares& stored, const Batches& taken, int turn, i32 segment,
       i32 chunk) const {
     Shares shares;
     ((get<N>(shares) = get<N>(taken).of[turn]), ...);
-    ((IS_PLACE<element_in<P, K>> || pass.takes_columns()
-          ? (get<K>(shares) = get<K>(row.columns).share(turn),
-             get<K>(row.columns).fetch(
-                 get<K>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS)))
-          : void(get<K>(shares) = {})), ...);
-    ReducedShares reduced;
     const i32 first = row.thread.first(chunk);
+    ((get<K>(shares) = column<K>(turn, segment, chunk, first)), ...);
+    ReducedShares reduced;
     bool usual = pass.fast();
     make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
     if constexpr (Pass::CAREFUL)

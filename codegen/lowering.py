@@ -94,7 +94,8 @@ LOWERINGS = (
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
     # Positions along a row that is not too long are told apart by 32 bits.
-    Lowering("place == h", "{object}.template at<FAST>({place})", ROW, ("h",), ("place",), "PlaceOf<C>", placed="place"),
+    Lowering("place == h", "{object}.template at<FAST>({place})", ROW, ("h",), ("place",), "PlaceOf<C>",
+             placed="place"),
     # What is computed in a quick form first.
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),

@@ -112,9 +112,11 @@ class RowAnalysis:
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
-        before = [[values for values, under in zip(wanted[:index], guards) if not under] for index in range(len(wanted))]
-        found = zip(wanted, before, guards, strict=True)
-        self.passes = tuple(self._pass(each, known, wanted[-1], under) for each, known, under in found)
+        passes = []
+        for index, (each, under) in enumerate(zip(wanted, guards, strict=True)):
+            before = [values for values, others in zip(wanted[:index], guards[:index], strict=True) if not others]
+            passes.append(self._pass(each, before, wanted[-1], under))
+        self.passes = tuple(passes)
         self.split = self._split(wanted[-1]) if op.analysis.split else None
 
     @property
@@ -126,7 +128,8 @@ class RowAnalysis:
         """What of the choices of a call lets outputs know columns in memory, if each use of one is behind such; else
         nothing. What is stored alone is looked at: reductions have passes of their own."""
         nodes = [value.node for value in made]
-        if any(value.how or value.scan for value in made) or any(o.value.node.names() & self.stored_columns for o in held):
+        everywhere = any(each.value.node.names() & self.stored_columns for each in held)
+        if everywhere or any(value.how or value.scan for value in made):
             return []
         found: dict[Guard, None] = {}
 
@@ -319,7 +322,11 @@ class RowAnalysis:
         return tuple(found)
 
     def _pass(
-        self, wanted: list[Value], before: list[list[Value]], outputs: list[Value], guards: frozenset[Guard] = frozenset()
+        self,
+        wanted: list[Value],
+        before: list[list[Value]],
+        outputs: list[Value],
+        guards: frozenset[Guard] = frozenset(),
     ) -> Pass:
         earlier = {part for values in before for each in values for part in each.node.parts()}
         named = {part: name for part, name in self.held.items() if not guards or part in earlier}

@@ -214,7 +214,8 @@ class RowProgram(ProgramInCuda):
                 value = f"picked_sum({value}, shared.count)" if each.of.adds else value
                 nothing = "false" if each.of.nothing is None else printer.text(each.of.nothing)
                 statements.append(f"{each.name.text} = found ? {value} : {nothing}")
-            found.append(PickText(f"Pick{number + 1}", self._mask(names) or "0", printer.text(index), tuple(statements)))
+            reads = self._mask(names) or "0"
+            found.append(PickText(f"Pick{number + 1}", reads, printer.text(index), tuple(statements)))
         return tuple(found)
 
     def _made(self, value: Value, whole: bool) -> str:

@@ -416,7 +416,8 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4))
+    CLUSTER_THREADS,
+    room_of_cluster(operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;

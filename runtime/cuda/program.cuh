@@ -96,7 +96,8 @@ template <typename E, typename... Below> struct Saved { using element = E; using
 // Which values of `held` a pass finds made: none (0), those of earlier passes, all.
 constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 
-// A sum of zeros and of one value, of a row of so many elements: a zero that is added to a negative one makes it positive.
+// A sum of zeros and of one value, of a row of so many elements: a zero that is added to a negative one makes it
+// positive.
 template <typename C> __device__ inline C picked_sum(C value, C count) { return count == C(1) ? value : value + C(0); }
 
 // What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
@@ -123,8 +124,9 @@ struct EmptyPass : PassDefaults {
 
 // What a program with reductions has unless it says otherwise. BLOCKS: its rows are blocks along an axis. STAGE: which
 // stage of an operation it is, 0 if the only one. COSTLY: how many values of an element are held for what they cost.
-// LATE_COLUMNS: whether few calls read columns. LONE_FINISH: whether one thread does better to `finish`. BESIDE: the inputs in which rows beside each other differ (bits, as in PassDefaults). Picks: what one element of a row
-// tells, which is read before the first pass: which inputs of it (READS), its index, and what follows.
+// LATE_COLUMNS: whether few calls read columns. LONE_FINISH: whether one thread does better to `finish`. BESIDE: the
+// inputs in which rows beside each other differ (bits, as in PassDefaults). Picks: what one element of a row tells, which
+// is read before the first pass: which inputs of it (READS), its index, and what follows.
 struct RowProgramDefaults {
   using Attributes = List<>;
   using Stack = List<>;

@@ -94,8 +94,8 @@ class ElementPrinter(CppPrinter):
         ranges: what earlier passes tell of values of an element.
         called: names of values.
         along: the dimensions that rows lie along whole.
-        spine: choices whose conditions a run shares, with which of both values elements differ in: the fast form takes
-            that one.
+        spine: choices whose conditions a run shares, with which of both values the fast form takes: that in which
+            elements differ, or where a call chooses, the other one.
         chosen: names of what a call chooses, once for all runs.
 
     Attributes:

@@ -203,6 +203,17 @@ class RowProgram(ProgramInCuda):
             node = node.args[varying[0]]
         return found
 
+    def _without_columns(self, node: Node) -> dict[Node, int]:
+        """The choices of a call between what knows columns in memory and what rows share: with the latter's index."""
+        if node.op == "where" and node.args[0].names() <= self.row.chosen:
+            others = [index for index in (1, 2) if not node.args[index].names() & self._each.keys()]
+            if len(others) == 1 and node.args[3 - others[0]].names() & self.row.stored_columns:
+                return {node: others[0]}
+        found: dict[Node, int] = {}
+        for each in node.args:
+            found |= self._without_columns(each)
+        return found
+
     def _picks(self) -> tuple[PickText, ...]:
         """Those of one element together."""
         found, printer = [], _PickPrinter()
@@ -236,9 +247,13 @@ class RowProgram(ProgramInCuda):
         along = () if self.operation.block or whole else self.operation.along
         made = (*each.values, *each.early)
         spine = self._spine(made[0].node) if len(made) == 1 and made[0].operand else {}
-        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, spine, row.chosen)
+        guards = row.column_guards(made, each.held)
+        taken_by_fast = spine | (self._without_columns(made[0].node) if len(made) == 1 and guards else {})
+        printer = ElementPrinter(
+            Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, taken_by_fast, row.chosen
+        )
         statements, formulas = [], []
-        usual = " && ".join(printer.conditions)
+        usual = " && ".join(map(printer.condition, spine))
         for one in each.held:
             text = printer.text(one.value.node)
             known = "HOLDS_ALL" if one.first else "HOLDS_EARLIER"
@@ -247,7 +262,7 @@ class RowProgram(ProgramInCuda):
         for value in made:
             narrow = self.narrow(value.operand) if value.operand else None
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
-        columns = " || ".join(printer.text(guard.wanted, 4) for guard in row.column_guards(made, each.held))
+        columns = " || ".join(printer.text(guard.wanted, 4) for guard in guards)
         conditions, members = printer.conditions, printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values(), *(value.name for value in row.scanned)]

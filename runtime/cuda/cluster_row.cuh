@@ -156,7 +156,10 @@ template <typename P, int BLOCKS, int... N, int... O, int... S, int... I>
 struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   using Operands = operands_of<P>;
   static constexpr int ARRAYS = Operands::arrays;
-  static constexpr int TURNS = turns_at_once(larger(Operands::array_bits, Operands::column_bits));
+  // What is picked, and compared with positions, leaves less room for values that are held.
+  static constexpr int HELD_BITS = P::Picks::size > 0 && P::COSTLY > 0 ? storage<typename P::C>::bits : 0;
+  static constexpr int TURNS =
+      turns_at_once(larger(HELD_BITS, larger(Operands::array_bits, Operands::column_bits)));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
   // Chunks that are copied as a group: twice as many where the first pass stores outputs while others are on their way.
   static constexpr bool STORES_FIRST =
@@ -425,9 +428,12 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   Row row(args, reinterpret_cast<u8*>(memory));
   row.begin_signals();
   cluster_arrive();  // no block sends another anything before that has begun
+  typename P::Shared shared;
+  const auto begin = [&] { shared = shared_at_start<P>(args, row.position, typename P::C(row.length)); };
+  if constexpr (P::Picks::size > 0) begin();  // what is picked waits for it
   row.begin_copies(make_seq<Row::ARRAYS>());
   row.ask_for_later_row();
-  auto shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
+  if constexpr (P::Picks::size == 0) begin();
   pick_all<P>(args, shared, row.length, [&](auto n) { return get<n>(row.inputs); });
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();

@@ -310,8 +310,11 @@ __device__ inline void run_passes(
   using Last = type_at<typename P::Passes, S::LAST>;
   const bool columns_aligned = inputs.columns_aligned(row);
   typename P::Held held[S::HOLD ? S::CHUNKS * GROUP : 1];
-  typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
-  pick_all<P>(args, shared, row.length, [&](auto n) { return row.template input<n>(); });
+  constexpr bool PICKS_ALONE = S::LAST == 0 && Last::Makes::size == 0;  // of rows of any length
+  i64 length = row.length;
+  if constexpr (PICKS_ALONE) length = row.live ? args.rows.length_of(row.position) : 0;
+  typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(length));
+  pick_all<P>(args, shared, length, [&](auto n) { return row.template input<n>(); });
   ((type_at<typename P::Passes, I>::wanted(shared)
         ? reduce_row<S, type_at<typename P::Passes, I>>(
               args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index())

@@ -5,15 +5,15 @@
 
 template <typename P, int TILES, int MODE>
 __global__ void __launch_bounds__(SCAN_THREADS) scan_parts(const __grid_constant__ ScanPartsArgs<P> args) {
-  clear_chain<P, 1, TILES>(args, TILES * SCAN_THREADS * GROUP);
+  ScanChain<P, 1, TILES, SCAN_SEGMENT / TILES>::clear(args, TILES * SCAN_THREADS * GROUP);
 }
 
 template <typename P, int TILES, int MODE>
-__global__ void __launch_bounds__(SCAN_THREADS) scan_rest(const __grid_constant__ ScanPartsArgs<P> args) {
+__global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES)) scan_rest(const __grid_constant__ ScanPartsArgs<P> args) {
   using S = ScanSchedule<P, SCAN_THREADS, TILES, MODE>;
   using Passes = ScanPasses<P>;
   static_assert(SCAN_SEGMENT % TILES == 0);
-  const ScanChain<P, 1, TILES> chain(args, TILES * SCAN_THREADS * GROUP);
+  const ScanChain<P, 1, TILES, SCAN_SEGMENT / TILES> chain(args, TILES * SCAN_THREADS * GROUP);
   const DownRow<P> at{args.rows.position(chain.chain)};
   RowStarts<P> starts;
   const i64 length = starts.set(args, at), begin = chain.part * TILES * SCAN_THREADS;
@@ -27,41 +27,53 @@ __global__ void __launch_bounds__(SCAN_THREADS) scan_rest(const __grid_constant_
   scans.load(args, starts, threadIdx.x, length, begin);
   scans.scan(shared, threadIdx.x, length, memory, 0);
   wait_for_earlier();
-  const bool last = chain.part + 1 == chain.parts;
   if (threadIdx.x < SCAN_WARP) {
-    if (!last && chain.part > 0 && threadIdx.x == 0) {
+    const int lane = threadIdx.x;
+    if (lane == 0) {
       each<Passes::scans>([&](auto i) {
 #pragma unroll
-        for (int tile = 0; tile < TILES; ++tile)
-          chain.template values<i>(chain.part, 0)[tile * chain.apart()] = get<i>(scans.of).totals[tile];
+        for (int tile = 0; tile < TILES; ++tile) *chain.template total<i>(tile, 0) = get<i>(scans.of).totals[tile];
       });
-      chain.tell(PART_TOTALS);
+      chain.tell(chain.flag_of_part(chain.part), CHAIN_TOTALS);
     }
     __syncwarp();
-    const i64 from = chain.part > 0 ? chain.carried() : -1;
+    chain.wait_for_parts();
     each<Passes::scans>([&](auto i) {
-      auto carry = get<i>(scans.of).carry;
-      if (from >= 0) {
-        const auto* const left = chain.template values<i>(from, 0) + TILES * chain.apart();
-        carry.tiles = left_by_another(left);
-        carry.segments = left_by_another(left + chain.apart());
-        carry.done = int((from + 1) * TILES % SCAN_SEGMENT);
+      auto& carry = get<i>(scans.of).carry;  // of this segment
+      for (i64 part = chain.first_of_unit(); part < chain.part; ++part)
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) carry.add(left_by_another(chain.template total<i>(tile, 0, part)));
+      if (chain.ends_unit() && lane == 0) {
+        auto whole = carry;
+#pragma unroll
+        for (int tile = 0; tile < TILES; ++tile) whole.add(get<i>(scans.of).totals[tile]);
+        *chain.template of_unit<i>(chain.UNIT_TOTAL, 0) = whole.segments;
       }
-#pragma unroll 1
-      for (i64 part = from + 1; part < chain.part; ++part)
-#pragma unroll
-        for (int tile = 0; tile < TILES; ++tile)
-          carry.add(left_by_another(chain.template values<i>(part, 0) + tile * chain.apart()));
-      if (threadIdx.x > 0) return;
-      get<i>(carries) = carry;
-      if (last) return;
-#pragma unroll
-      for (int tile = 0; tile < TILES; ++tile) carry.add(get<i>(scans.of).totals[tile]);
-      auto* const left = chain.template values<i>(chain.part, 0) + TILES * chain.apart();
-      left[0] = carry.tiles;
-      left[chain.apart()] = carry.segments;
     });
-    if (!last && threadIdx.x == 0) chain.tell(PART_CARRY);
+    if (chain.ends_unit() && lane == 0) chain.tell(chain.flag_of_unit(chain.unit), CHAIN_TOTALS);
+    __syncwarp();
+    const i64 from = chain.carried();
+    each<Passes::scans>([&](auto i) {
+      using How = typename Passes::template scan<i>::How;
+      auto& carry = get<i>(scans.of).carry;
+      carry.segments = How::template nothing<decltype(carry.segments)>();
+      if (from >= 0) carry.segments = left_by_another(chain.template of_unit<i>(chain.UNIT_CARRY, 0, from));
+      for (i64 unit = from + 1; unit < chain.unit; unit += SCAN_WARP) {
+        const i64 own = min(unit + lane, chain.unit - 1);
+        const auto total = left_by_another(chain.template of_unit<i>(chain.UNIT_TOTAL, 0, own));
+#pragma unroll 8
+        for (int other = 0; other < SCAN_WARP; ++other) {
+          const auto later = of_lane(total, other);
+          if (unit + other < chain.unit) carry.segments = How::of(carry.segments, later);
+        }
+      }
+      if (lane > 0) return;
+      get<i>(carries) = carry;
+      if (chain.ends_unit())
+        *chain.template of_unit<i>(chain.UNIT_CARRY, 0) =
+            How::of(carry.segments, *chain.template of_unit<i>(chain.UNIT_TOTAL, 0));
+    });
+    if (chain.ends_unit() && lane == 0) chain.tell(chain.flag_of_unit(chain.unit), CHAIN_CARRY);
   }
   __syncthreads();
   each<Passes::scans>([&](auto i) { get<i>(scans.of).carry = get<i>(carries); });

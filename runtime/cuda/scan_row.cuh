@@ -7,16 +7,27 @@ template <typename P, int THREADS_, int TILES_, int MODE_> struct ScanSchedule {
   using Program = P;
   using Index = i64;
   static constexpr int THREADS = THREADS_, TILES = TILES_, MODE = MODE_, ROWS = SCAN_THREADS / THREADS;
-  static constexpr int LANES = THREADS < SCAN_WARP ? THREADS : SCAN_WARP;
+  static constexpr int LANES = THREADS < SCAN_WARP ? THREADS : SCAN_WARP, WARPS = THREADS / SCAN_WARP;
   static constexpr bool BLOCK = THREADS > SCAN_WARP;  // whether warps meet
 };
+
+// Blocks that a multiprocessor is to have room for: those whose threads hold much take too many registers otherwise.
+template <typename P, typename S> struct ScanBytesOf;
+template <typename P, int... I> struct ScanBytesOf<P, Seq<I...>> {
+  static constexpr int value = (int(sizeof(typename ScanPasses<P>::template scan<I>::Value)) + ... + 0);
+};
+template <typename P> constexpr int scan_bytes = ScanBytesOf<P, make_seq<ScanPasses<P>::scans>>::value;  // of an element
+template <typename P> __device__ constexpr int scan_blocks(int tiles) { return tiles > 2 && scan_bytes<P> <= 4 ? 3 : 1; }
+
+// What another lane of a warp has of a value; of pairs, scan_linear.cuh says it.
+template <typename V> __device__ inline V of_lane(V value, int lane) { return __shfl_sync(~0u, value, lane); }
 
 // The scan of LANES threads beside each other, each of which is the `lane`-th of them.
 template <typename How, int LANES, typename V> __device__ inline V scan_lanes(V value, int lane) {
   const int start = (threadIdx.x & 31) - lane;
 #pragma unroll
   for (int half = 1; half < LANES; half *= 2) {
-    const V other = __shfl_sync(~0u, value, start + (lane & -2 * half) + half - 1);
+    const V other = of_lane(value, start + (lane & -2 * half) + half - 1);
     if (lane & half) value = How::of(other, value);
   }
   return value;
@@ -34,19 +45,19 @@ template <typename S, typename Make> struct RowScan {
   __device__ void scan_group(int tile, int thread, i64 left, Memory& memory, int turn) {
     const int lane = thread % S::LANES;
     const V total = scan_lanes<How, S::LANES>(groups[tile].scan(left), lane);
-    if (S::BLOCK && lane == SCAN_WARP - 1) memory.of[turn][tile][thread / SCAN_WARP] = total;
-    before[tile] = __shfl_sync(~0u, total, (threadIdx.x & 31) - (lane > 0));
+    if (S::BLOCK && lane == SCAN_WARP - 1) memory.of[turn][tile][threadIdx.x / SCAN_WARP] = total;
+    before[tile] = of_lane(total, (threadIdx.x & 31) - (lane > 0));
     if (lane == 0) before[tile] = How::template nothing<V>();
   }
   // All warps have left their totals.
   __device__ void scan_warps(int thread, const Memory& memory, int turn) {
 #pragma unroll
     for (int tile = 0; tile < S::TILES; ++tile) {
-      const int lane = threadIdx.x % SCAN_TILE, warp = thread / SCAN_WARP;
-      const V total = scan_lanes<How, SCAN_TILE>(memory.of[turn][tile][lane], lane);
-      warps[tile] = __shfl_sync(~0u, total, warp > 0 ? warp - 1 : 0);
+      const int lane = threadIdx.x % S::WARPS, warp = thread / SCAN_WARP, own = threadIdx.x / S::THREADS * S::WARPS;
+      const V total = scan_lanes<How, S::WARPS>(memory.of[turn][tile][own + lane], lane);
+      warps[tile] = of_lane(total, warp > 0 ? warp - 1 : 0);
       if (warp == 0) warps[tile] = How::template nothing<V>();
-      totals[tile] = __shfl_sync(~0u, total, SCAN_TILE - 1);
+      totals[tile] = of_lane(total, S::WARPS - 1);
     }
   }
   __device__ void join_tiles() {
@@ -59,13 +70,13 @@ template <typename S, typename Make> struct RowScan {
 };
 
 // How an output goes to memory. Where a thread's groups are not words beside its neighbours', a warp's threads, or those
-// of a short row, write a stretch of the row together.
+// of a short row, write a stretch of the row together; of whole words, where a thread has several of them.
 template <typename S, typename Pass, int N> struct ScanStretch {
   using Store = ScanStore<typename S::Program, Pass, N>;
   using Part = Stretch<typename Store::E, S::LANES, 1>;
   static constexpr int bytes = SCAN_THREADS / S::LANES * Part::bytes;
   static constexpr bool joined =
-      Part::wanted(S::MODE) && operands_of<typename S::Program>::result_bits * SCAN_THREADS <= STRETCH_BYTES;
+      Part::wanted(S::MODE) && (S::MODE == UNIT || S::TILES > 1) && operands_of<typename S::Program>::result_bits * SCAN_THREADS <= STRETCH_BYTES;
   struct alignas(16) Memory { u8 of[joined ? bytes : 16]; };
 
   // begin: the stretch's first element; `count` of them exist; `own`: whether this thread's group does, at `first`.

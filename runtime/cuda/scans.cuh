@@ -115,9 +115,10 @@ template <typename Make> struct ScanGroup {
 
   // Elements from `left` on are not the row's. Returns the total.
   __device__ V scan(i64 left) {
+    if (left < GROUP)
 #pragma unroll
-    for (int lane = 0; lane < GROUP; ++lane)
-      if (lane >= left) of[lane] = How::template nothing<V>();
+      for (int lane = 0; lane < GROUP; ++lane)
+        if (lane >= left) of[lane] = How::template nothing<V>();
 #pragma unroll
     for (int i = 1; i < GROUP; ++i) {
       const int lane = Make::reverse ? GROUP - 1 - i : i;

@@ -8,6 +8,7 @@ from math import prod
 from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
+from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS
 from skuda.model.sum_order import GROUP
 from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts
@@ -15,7 +16,8 @@ from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
 
 _WARP = 32  # rows beside each other that a warp goes down
-_FLAG_BYTES = 4  # of what a part has left
+_FLAG_BYTES = 4  # of what a part has left, or a unit
+_OF_UNIT = 3  # values that it leaves: its total, and what comes before the next one
 
 
 class ScanKernels(RowKernels):
@@ -49,9 +51,11 @@ class ScanKernels(RowKernels):
         """What parts leave each other: 0 where no blocks share rows."""
         if self._length <= variant.elements or self._rows >= self.few_rows * variant.rows:
             return 0
-        blocks = self._blocks(variant)
-        values = (variant.tiles + 2) * self._value_bytes * self.operation.analysis.scans * variant.rows
-        return blocks * values + -(-blocks * _FLAG_BYTES // 16) * 16
+        blocks, beside = self._blocks(variant), -(-self._rows // variant.rows)
+        parts = blocks // beside  # of a row; those of a tile, or of a segment, are a unit
+        units = -(-parts // (TILE_WARPS if variant.walkers else SEGMENT_TILES // variant.tiles))
+        values = (parts * variant.tiles + units * _OF_UNIT) * self._value_bytes * self.operation.analysis.scans
+        return beside * variant.rows * values + -(-(parts + units) * beside * _FLAG_BYTES // 16) * 16
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""

@@ -160,6 +160,7 @@ class ScanVariant(Variant):
 
 SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
 SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
+_SCAN_SHARES = (4, 8, 16, 32, 128, SCAN_THREADS)  # threads that hold a row at once
 SCAN_KERNELS = ("scan", "scan_parts", "scan_down", "scan_down_parts")
 
 
@@ -187,7 +188,7 @@ def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]
 @cache
 def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
     """With so many tiles of a long row at once; `down`: and for rows beside each other."""
-    shapes = *((threads, 1) for threads in (4, 32, SCAN_THREADS)), *((SCAN_THREADS, tiles) for tiles in {2, many})
+    shapes = *((threads, 1) for threads in _SCAN_SHARES), *((SCAN_THREADS, tiles) for tiles in sorted({2, many}))
     found = []
     for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED

@@ -85,8 +85,8 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
 
 
 def _is_readable(formula: Node) -> bool:
-    """Whether a gradient may read an output. What is made of a scan is rounded once more there, and its gradients are made
-    of differences; but for the extremes of an input, which are elements of it."""
+    """Whether a gradient may read an output. What is made of a scan is rounded once more there, and gradients of scans
+    are made of small differences; but extremes of an input are elements of it."""
     exact = formula.op.split()[1:3] in (["scan", "cummax"], ["scan", "cummin"]) and formula.args[0].op == "name"
     return formula.kind == REAL and (exact or not formula.scans())
 

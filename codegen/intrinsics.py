@@ -301,13 +301,12 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
 }
-# Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER stand
-# for options: of those before an element in the scan's order, and of those after it. What each rule scans of the
-# gradients is what comes to an element from those after it.
+# Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER
+# stand for options: of those before an element in the scan's order, and of those after it; BACK: of those after it and
+# itself. What a rule scans of the gradients is what comes to an element from those after it.
 _LATER = "linear_recurrence({}, {}, along=d, LATER)"
 _HIT = "a == y or a != a"  # where a row's extreme is found, the last of equals, and after a NaN nothing
-_BEFORE = "logcumsumexp(a, along=d, EARLIER)"
-_SHARE = f"where({_BEFORE} == y, 1.0, exp({_BEFORE} - y))"  # of what is before an element in the sum with it
+_SHARE = "where(a == y, 0.0, -expm1(a - y))"  # of what is before an element in the sum with it
 _OF_SCANS: dict[str, tuple[str, ...]] = {
     "cumsum": ("cumsum(g, along=d, BACK)",),
     "cumsum exclusive": ("cumsum(g, along=d, LATER)",),

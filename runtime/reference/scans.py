@@ -55,8 +55,8 @@ def _log_of_sum(a, b):
 
 
 def _linear(first, later):
-    """Of `y = a * before + b` twice, as pairs along the first axis. What is multiplied by 0 is forgotten, whatever it is,
-    and 0 stays as it is."""
+    """`y = a * before + b` twice, as pairs along the first axis. What is multiplied by 0 is forgotten, whatever it is, and
+    0 stays as it is."""
     (a, b), (factor, term) = first, later
     forgets, none = factor == 0, b == 0
     product = np.where(forgets | (a == 0), b.dtype.type(0), factor * a)
@@ -164,5 +164,5 @@ def _tree(values: np.ndarray, join: Join) -> np.ndarray:
 def _later(values: np.ndarray, nothing) -> np.ndarray:
     """Each value at the place of the next one."""
     first = np.empty((*values.shape[:-1], 1), values.dtype)
-    first[...] = np.reshape(nothing, (*np.shape(nothing)[:1], *[1] * (values.ndim - 1))) if np.ndim(nothing) else nothing
+    first[...] = nothing.reshape(2, *[1] * (values.ndim - 1)) if np.ndim(nothing) else nothing
     return np.concatenate([first, values[..., :-1]], axis=-1)

@@ -9,7 +9,6 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS
-from skuda.model.sum_order import GROUP
 from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels, Rows
@@ -70,8 +69,8 @@ class ScanKernels(RowKernels):
         count, head, strides = rows.count, rows.head, self.strides_of(operands, arrays, rows)
         if variant.parts:
             blocks = self._blocks(variant)
-            finish = blocks, SCAN_THREADS
-            return Geometry(variant, -(-blocks // SCAN_THREADS), head, strides, SCAN_THREADS, finish, self._bytes(variant))
+            finish, clears, left = (blocks, SCAN_THREADS), -(-blocks // SCAN_THREADS), self._bytes(variant)
+            return Geometry(variant, clears, head, strides, SCAN_THREADS, finish, left)
         return Geometry(variant, -(-count // variant.rows), head, strides, SCAN_THREADS)
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:

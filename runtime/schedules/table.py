@@ -9,7 +9,7 @@ from functools import cache
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
+from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -567,7 +567,7 @@ SCHEDULES = {
             "scan_parts", "a row scanned by several blocks: nothing is known yet", "scan_parts.cuh", "scans",
             abi.PARTS_ARGUMENTS, _scan_arguments, ("scan_rest",),
         ),
-        Schedule("scan_rest", "the scan of such a row", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments),
+        Schedule("scan_rest", "its scan", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments),
         Schedule(
             "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",
             abi.ROW_ARGUMENTS, _scan_arguments,

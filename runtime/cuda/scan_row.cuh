@@ -11,13 +11,10 @@ template <typename P, int THREADS_, int TILES_, int MODE_> struct ScanSchedule {
   static constexpr bool BLOCK = THREADS > SCAN_WARP;  // whether warps meet
 };
 
-// Blocks that a multiprocessor is to have room for: those whose threads hold much take too many registers otherwise.
-template <typename P, typename S> struct ScanBytesOf;
-template <typename P, int... I> struct ScanBytesOf<P, Seq<I...>> {
-  static constexpr int value = (int(sizeof(typename ScanPasses<P>::template scan<I>::Value)) + ... + 0);
-};
-template <typename P> constexpr int scan_bytes = ScanBytesOf<P, make_seq<ScanPasses<P>::scans>>::value;  // of an element
-template <typename P> __device__ constexpr int scan_blocks(int tiles) { return tiles > 2 && scan_bytes<P> <= 4 ? 3 : 1; }
+// Blocks that a multiprocessor is to have room for, where threads hold much.
+template <typename P> __device__ constexpr int scan_blocks(int tiles) {
+  return tiles > 2 && scan_bytes<P> <= 4 ? 3 : 0;
+}
 
 // What another lane of a warp has of a value; of pairs, scan_linear.cuh says it.
 template <typename V> __device__ inline V of_lane(V value, int lane) { return __shfl_sync(~0u, value, lane); }

@@ -69,6 +69,13 @@ __device__ inline void stepped_keep(
   for (int unit = 0; unit < V::units; ++unit, row += step) *row = lanes.data[unit];
 }
 
+// Bytes of an element of all scans.
+template <typename P, typename N> struct ScanBytesOf;
+template <typename P, int... I> struct ScanBytesOf<P, Seq<I...>> {
+  static constexpr int value = (int(sizeof(typename ScanPasses<P>::template scan<I>::Value)) + ... + 0);
+};
+template <typename P> constexpr int scan_bytes = ScanBytesOf<P, make_seq<ScanPasses<P>::scans>>::value;
+
 // What threads have of the inputs with elements: a group of each.
 template <typename P, typename N> struct ScanSharesOf;
 template <typename P, int... N> struct ScanSharesOf<P, Seq<N...>> {

@@ -55,7 +55,7 @@ def _log_of_sum(a, b):
 
 
 def _linear(first, later):
-    """`y = a * before + b` twice, as pairs along the first axis. What is multiplied by 0 is forgotten, whatever it is, and
+    """`y = a * before + b` twice, as pairs along the first axis. What is multiplied by 0 is forgotten, whatever it is;
     0 stays as it is."""
     (a, b), (factor, term) = first, later
     forgets, none = factor == 0, b == 0

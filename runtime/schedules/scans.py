@@ -15,7 +15,7 @@ from skuda.schedules.row_reduction import RowKernels, Rows
 from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
 
 _WARP = 32  # rows beside each other that a warp goes down
-_FLAG_BYTES = 4  # of what a part has left, or a unit
+_CLEARING = 264  # blocks that clear what parts leave, at most
 _OF_UNIT = 3  # values that it leaves: its total, and what comes before the next one
 
 
@@ -39,7 +39,7 @@ class ScanKernels(RowKernels):
         extents = {name: prod(size) if isinstance(size, tuple) else size for name, size in sizes.items()}
         self._length = prod([extents[dim.name] for dim in operation.space if dim.name in self.along])
         self._rows = prod(extents[dim.name] for dim in operation.space) // max(1, self._length)
-        self._value_bytes = 2 * DTYPES[types[COMPUTE]].bits // 8  # a recurrence has two values of C
+        self._value_bytes = 4 * DTYPES[types[COMPUTE]].bits // 8  # a recurrence has two of C; half a word is the value
         self.workspace = max([self._bytes(each) for each in (*self._parts.values(), *self._down_parts)])
 
     def _blocks(self, variant: ScanVariant) -> int:
@@ -54,7 +54,7 @@ class ScanKernels(RowKernels):
         parts = blocks // beside  # of a row; those of a tile, or of a segment, are a unit
         units = -(-parts // (TILE_WARPS if variant.walkers else SEGMENT_TILES // variant.tiles))
         values = (parts * variant.tiles + units * _OF_UNIT) * self._value_bytes * self.operation.analysis.scans
-        return beside * variant.rows * values + -(-(parts + units) * beside * _FLAG_BYTES // 16) * 16
+        return beside * variant.rows * values
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
@@ -69,8 +69,8 @@ class ScanKernels(RowKernels):
         count, head, strides = rows.count, rows.head, self.strides_of(operands, arrays, rows)
         if variant.parts:
             blocks = self._blocks(variant)
-            finish, clears, left = (blocks, SCAN_THREADS), -(-blocks // SCAN_THREADS), self._bytes(variant)
-            return Geometry(variant, clears, head, strides, SCAN_THREADS, finish, left)
+            finish, left = (blocks, SCAN_THREADS), self._bytes(variant)
+            return Geometry(variant, min(blocks, _CLEARING), head, strides, SCAN_THREADS, finish, left)
         return Geometry(variant, -(-count // variant.rows), head, strides, SCAN_THREADS)
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:

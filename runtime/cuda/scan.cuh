@@ -3,7 +3,7 @@
 #include "scan_row.cuh"
 
 template <typename P, int THREADS, int TILES, int MODE>
-__global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES)) scan(const __grid_constant__ RowArgs<P> args) {
+__global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES, MODE)) scan(const __grid_constant__ RowArgs<P> args) {
   using S = ScanSchedule<P, THREADS, TILES, MODE>;
   const ThreadRow<S> row(args);
   typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(row.length));

@@ -72,7 +72,7 @@ __device__ inline V look_back(
 }
 
 template <typename P>
-__global__ void __launch_bounds__(SCAN_THREADS, scan_bytes<P> <= 4 ? 3 : 1)
+__global__ void __launch_bounds__(SCAN_THREADS, scan_bytes<P> <= 4 ? 3 : 0)
     scan_down_rest(const __grid_constant__ ScanPartsArgs<P> args) {
   using Parts = ScanDownParts<P>;
   using S = typename Parts::S;

@@ -72,7 +72,7 @@ __device__ inline void look_back(
 }
 
 template <typename P, int TILES, int MODE>
-__global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES))
+__global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES, MODE))
     scan_rest(const __grid_constant__ ScanPartsArgs<P> args) {
   using Parts = ScanParts<P, TILES, MODE>;
   using S = typename Parts::S;

@@ -11,9 +11,9 @@ template <typename P, int THREADS_, int TILES_, int MODE_> struct ScanSchedule {
   static constexpr bool BLOCK = THREADS > SCAN_WARP;  // whether warps meet
 };
 
-// Blocks that a multiprocessor is to have room for, where threads hold much.
-template <typename P> __device__ constexpr int scan_blocks(int tiles) {
-  return tiles > 2 && scan_bytes<P> <= 4 ? 3 : 0;
+// Blocks that a multiprocessor is to have room for, where threads hold much; 0: as the compiler likes.
+template <typename P> __device__ constexpr int scan_blocks(int tiles, int mode) {
+  return scan_bytes<P> > 4 || tiles < 2 ? 0 : tiles > 2 ? 3 : mode == UNIT ? 4 : 0;
 }
 
 // What another lane of a warp has of a value; of pairs, scan_linear.cuh says it.

@@ -26,7 +26,7 @@ class ScanKernels(RowKernels):
         few_rows: rows, or rows beside each other, of which a block that has all of one leaves a GPU waiting.
     """
 
-    few_rows = int(__import__("os").environ.get("SKFEW", "264"))
+    few_rows = 264
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from problems import Call, lay_out
 
 import skuda
@@ -112,28 +113,43 @@ def test_gradients_are_those_of_torch(name, axis):
         tensors = [torch.tensor(each, requires_grad=True) for each in given]
         output = own[name](*tensors) if name == "linear_recurrence" else own[name](*tensors, -1)
         output.backward(torch.tensor(gradient))
-        turned = [each if axis else np.ascontiguousarray(each.T) for each in (gradient, *given, output.detach().numpy())]
-        backward = getattr(skuda, f"{name}_backward")
-        found = backward(*turned[: backward.__signature__.parameters.keys().__len__() - 3], axis=axis)
+        stored = [output.detach().numpy()] if name in ("cummax", "cummin") else []  # which these gradients read
+        turned = [each if axis else np.ascontiguousarray(each.T) for each in (gradient, *given, *stored)]
+        found = getattr(skuda, f"{name}_backward")(*turned, axis=axis)
         for each, tensor in zip(found if isinstance(found, tuple) else (found,), tensors, strict=True):
             assert np.allclose(each if axis else each.T, tensor.grad.numpy(), rtol=1e-9, atol=1e-9)
 
 
-def test_scans_from_both_ends_and_of_scans_run_in_stages(tmp_path):
-    """As formulas of a row of one's own."""
-    text = """
-      outside:
-        inputs: {x: "T[*n, d]"}
-        outputs: {y: "T[*n, d] = cumsum(x, along=d, exclusive=True) * cumsum(x, along=d, exclusive=True, reverse=True)"}
-      twice:
-        inputs: {x: "T[*n, d]"}
-        outputs: {y: "T[*n, d] = cumsum(cumsum(x, along=d) + 1, along=d)"}
-    """
+def test_scans_from_both_ends_and_of_scans_run_in_stages():
+    outside = skuda.define("""
+        outside:
+          inputs: {x: "T[*n, d]"}
+          outputs:
+            y: T[*n, d] = cumsum(x, along=d, exclusive=True) * cumsum(x, along=d, exclusive=True, reverse=True)
+    """)
+    twice = skuda.define("""
+        twice:
+          inputs: {x: "T[*n, d]"}
+          outputs: {y: "T[*n, d] = cumsum(cumsum(x, along=d) + 1, along=d)"}
+    """)
     x = np.random.default_rng(4).integers(-3, 4, (2, 70)).astype(np.float32)
-    outside, twice = (skuda.define(row) for row in _rows(text))
     before = np.cumsum(x, -1) - x
     assert (outside(x) == before * (x.sum(-1, keepdims=True) - before - x)).all()
     assert (twice(x) == np.cumsum(np.cumsum(x, -1) + 1, -1)).all()
+
+
+def test_a_factor_may_be_one_for_all():
+    average = skuda.define("""
+        average:
+          inputs: {x: "T[*n, d]", keep: "C[]"}
+          outputs: {y: "T[*n, d] = linear_recurrence(keep, (1 - keep) * x, along=d)"}
+    """)
+    x = np.random.default_rng(5).standard_normal((2, 30))
+    found = average(x, 0.5)
+    state = np.zeros(2)
+    for index in range(30):
+        state = 0.5 * state + 0.5 * x[:, index]
+        assert np.allclose(found[:, index], state)
 
 
 def test_nan_and_infinities():

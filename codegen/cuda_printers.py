@@ -40,6 +40,7 @@ class CppPrinter(Printer):
         "nan": "__longlong_as_double(0x7fffffffffffffffll)", "-nan": "-__longlong_as_double(0x7fffffffffffffffll)",
     }  # fmt: skip
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
+    pair = "Linear<C>{{{0}, {1}}}"
     precedence = {**Printer.precedence, "not": 7}
 
     def number(self, node: Node) -> str:

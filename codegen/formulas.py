@@ -320,26 +320,19 @@ class Formulas(Declarations):
         return over if reductions else []
 
     def check_scans(self, section: str, reductions: list[Node]) -> None:
-        """Whether a section that scans is one kernel's: all of its scans at once, in one direction."""
+        """Whether a section that scans is kernels of scans alone, along the same dimensions."""
         scans = [each for each in reductions if each.is_scan]
         if not scans:
             return
-        first = REDUCTIONS[scans[0].op.removeprefix(REDUCE)]
         for other in reductions:
             row = REDUCTIONS[other.op.removeprefix(REDUCE)]
             message = ""
             if not other.is_scan:
                 message = f"`{section}:` scans, and reduces with `{row.name}`"
                 help = "a direction that scans has no reductions: give their values as an input"
-            elif any(part.is_scan for part in other.args[0].parts()):
-                message = f"`{section}:` scans what is made of a scan"
-                help = "make the inner one with an operation of its own"
             elif other.text != scans[0].text:
                 message = f"`{section}:` scans along `{scans[0].text}` and along `{other.text}`"
                 help = "the scans of a direction run along the same dimensions"
-            elif row.reverse != first.reverse:
-                message = f"`{section}:` scans from both ends"
-                help = "all scans of a direction begin at the same end"
             if message:
                 self.error(other.place or self.place, message, help)
                 return

@@ -9,7 +9,7 @@ from functools import cache
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
+from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -160,8 +160,8 @@ class ScanVariant(Variant):
 
 SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
 SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
-SCAN_SEGMENT = SEGMENT_TILES * SCAN_THREADS * GROUP  # elements, of which several blocks have a row
-SCAN_KERNELS = ("scan", "scan_parts", "scan_down")
+_SCAN_SHARES = (4, 8, 16, 32, 128, SCAN_THREADS)  # threads that hold a row at once
+SCAN_KERNELS = ("scan", "scan_parts", "scan_down", "scan_down_parts")
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
@@ -188,7 +188,7 @@ def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]
 @cache
 def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
     """With so many tiles of a long row at once; `down`: and for rows beside each other."""
-    shapes = (4, 1), (32, 1), (SCAN_THREADS, 1), (SCAN_THREADS, many)
+    shapes = *((threads, 1) for threads in _SCAN_SHARES), *((SCAN_THREADS, tiles) for tiles in sorted({2, many}))
     found = []
     for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
@@ -198,6 +198,7 @@ def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
         found.append(ScanVariant("scan_parts", layout, suffix, SCAN_THREADS, many, 0, mode, True))
     if down:
         found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
+        found.append(ScanVariant("scan_down_parts", Layout.STRIDED, "", 0, 1, TILE_WARPS, parts=True))
     return tuple(found)
 
 
@@ -508,7 +509,7 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
     if variant.parts:
-        return variant.tiles, int(variant.mode)
+        return () if variant.walkers else (variant.tiles, int(variant.mode))
     return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
 
 
@@ -566,15 +567,21 @@ SCHEDULES = {
             "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments
         ),
         Schedule(
-            "scan_parts", "a row scanned by several blocks", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
-            _scan_arguments, ("scan_rest",),
+            "scan_parts", "a row scanned by several blocks: nothing is known yet", "scan_parts.cuh", "scans",
+            abi.PARTS_ARGUMENTS, _scan_arguments, ("scan_rest",),
         ),
-        Schedule(
-            "scan_rest", "the outputs of such a row", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments
-        ),
+        Schedule("scan_rest", "its scan", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments),
         Schedule(
             "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",
             abi.ROW_ARGUMENTS, _scan_arguments,
+        ),
+        Schedule(
+            "scan_down_parts", "rows beside each other, scanned by several blocks each: nothing is known yet",
+            "scan_down_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments, ("scan_down_rest",),
+        ),
+        Schedule(
+            "scan_down_rest", "the scans of such rows", "scan_down_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
+            _scan_arguments,
         ),
         Schedule(
             "finish", "partial results of split reductions, joined", "split_finish.cuh", "split_reduction",

@@ -49,6 +49,10 @@ def lacking(program: Program) -> str | None:
     for node in program.written_out.values():
         for part in sorted(node.intrinsics() & LACKING.keys()):
             return f"`{part}`: {LACKING[part]}"
+        for part in node.scans():
+            function = part.op.split()[2]
+            if function not in _SCANS:
+                return f"`{function}`: torch has no such scan"
     operation = program.operation
     if not any(_sayable(operation, types) for types in operation.combinations):
         return f"torch computes nothing with {' or '.join(_unknown(operation, operation.combinations[0]))}"

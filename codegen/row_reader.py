@@ -37,7 +37,7 @@ class RowReader(Formulas):
         doc = self.doc()
         self.types = self.shown = self.read_types()
         inputs = self.operands()
-        if not self.places:
+        if "inputs" in self.fields and not self.places and not self.absent:
             self.entries("outputs")
             return None
         for dim in (dim for operand in inputs for dim in operand.dims if dim.block is None):
@@ -343,6 +343,7 @@ class RowReader(Formulas):
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
+            self.check_whole(operation, bool(reductions))
             operation = analysed(operation, keeps=_keeping(operation, {operand.name for operand in outputs}))
         program = Program(
             operation,
@@ -400,15 +401,16 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
+
+    def check_whole(self, operation: Operation, reduces: bool) -> None:
+        """Whether an input has the dimensions of the output, where a kernel counts its rows by it or codes share bytes."""
+        packed = any(operation.may_be_packed(operand.element) for operand in operation.operands)
         decided = [dim for dim in operation.space if dim.size is None]
         arrays = [operand for operand in operation.inputs if not operand.scalar]
-        shown = ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
-        if operation.shaped is None and decided not in shown:
-            self.error(
-                self.place,
-                "no input has the dimensions of the output",
-                "one input gives the output its shape",
-            )
+        whole = decided in ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
+        if (reduces or packed) and not whole and (operation.shaped is None or operation.creates):
+            why = "a reduction reads an element for each that there is" if reduces else "two codes share a byte"
+            self.error(self.place, "no input has the dimensions of the output", why)
 
     def element_fields(self, operands: tuple[Operand, ...]) -> dict[str, str]:
         first = {}

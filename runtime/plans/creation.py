@@ -17,7 +17,6 @@ from skuda.model.descriptor import is_element, is_integer
 from skuda.plans import functions
 from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
-from skuda.plans.selection import plain, plan_for
 
 # As `functions.CARRIERS`, of calls that create: takes a `Call` and the device that the call says, and returns the result.
 CREATORS: dict[str, Callable[[Call, Any], Any]] = {}
@@ -92,20 +91,8 @@ def create(
 
 def made(call: Call, library: Library, device: int):
     """What a call of `create` makes in a library, on a CUDA ordinal or the CPU."""
-    plan_class = call.plan_class
-    views = [
-        plain(value) if is_element(value) else view_of(value, f"{plan_class.__name__}: {operand.name}")
-        for operand, value in zip(plan_class.operation.inputs, call.inputs, strict=True)
-    ]
-    plan = plan_for(plan_class, views, call.attributes, call.dtypes, None, call.shape, False, device)
-    outputs = functions._outputs(plan, library, device, call.out)
-    plan.execute((*views, *outputs), call.stream)
-    if call.out is not None:
-        functions.mark_written(outputs)
-        return call.out
-    handle = 0 if device == CPU else plan.stream_of(view_of(outputs[0], "output"), call.stream)
-    outputs = [library.hand_back(output, handle) for output in outputs]
-    return plan_class.results_type(*outputs) if len(outputs) > 1 else outputs[0]
+    values = call.plan_class, call.inputs, call.out, call.attributes, call.stream, call.dtypes
+    return functions._run(*values, None, call.shape, False, place=(library, device))
 
 
 def _form(plan_class: type[Plan], inputs: list) -> tuple[type[Plan], list]:

@@ -203,8 +203,8 @@ def test_the_fast_path_launches_what_the_full_checks_launch(driver, make, plan_c
             if numbers:
                 kinds = [DTYPES[word].kind for word in plan.words]
                 values = [
-                    (0.1 if kind == "float" else -3) if operand.scalar and operand in plan.operation.inputs else value
-                    for operand, value, kind in zip(plan.operation.operands, values, kinds, strict=True)
+                    {"float": 0.1, "bool": value}.get(kind, -3 if "u" not in word else 3) if operand.scalar and operand in plan.operation.inputs else value
+                    for operand, value, kind, word in zip(plan.operation.operands, values, kinds, plan.words, strict=True)
                 ]
             views = [
                 value if isinstance(value, (int, float)) else view_of(value, "operand") for value in values

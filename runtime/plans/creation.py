@@ -67,6 +67,8 @@ def create(
         raise InvalidProblem(f"{name}: shape is missing, expected an integer or a tuple of them")
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     call = Call(plan_class, tuple(inputs), out, attributes, stream, (dtype, *output_dtypes), None, shape, False)
+    if is_element(like):
+        view_of(like, f"{name}: like")  # which refuses it
     beside = next((each for each in (*outs, like, *inputs) if each is not None and not is_element(each)), None)
     if functions.tracing():
         import skuda.torch  # noqa: F401  (torch.compile traces this statement, and no import_module)

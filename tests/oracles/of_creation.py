@@ -8,7 +8,7 @@ import mpmath
 from . import floats, spans
 from .binding import oracle
 from .floats import FORMATS, compute_format, decode, encode, integer
-from .of_data import wrapped
+from .of_data import add, mul, wrapped
 from .philox import random_normal, random_uniform
 from .spans import Span, real
 
@@ -56,3 +56,36 @@ def randn(output, seed, offset=0, *, T):
             return spans._near(spans._fraction(random_normal(seed, offset, index, form.word)._mpf_), form, ULP)
 
     return [element(index) for index in range(len(output))]
+
+
+# ---- of a dimension each ----
+
+
+@oracle
+def outer(a, b, *, T):
+    return mul(a, b, T=T)
+
+
+@oracle
+def add_outer(a, b, *, T):
+    return add(a, b, T=T)
+
+
+def _points(row, word: str) -> list[Span]:
+    return [spans.point(decode(each, FORMATS[word])) for each in row]
+
+
+@oracle(over=("r", "c"))
+def outer_backward(d_output, a, b, *, T):
+    form, a, b = compute_format(T), _points(a, T), _points(b, T)
+    g = [_points(row, T) for row in d_output]
+    of_rows = [spans.total([spans.multiply(*pair, form) for pair in zip(row, b, strict=True)], form) for row in g]
+    columns = [spans.total([spans.multiply(*pair, form) for pair in zip(column, a, strict=True)], form)
+               for column in zip(*g, strict=True)]  # fmt: skip
+    return of_rows, columns
+
+
+@oracle(over=("r", "c"))
+def add_outer_backward(d_output, *, T):
+    form, g = compute_format(T), [_points(row, T) for row in d_output]
+    return [spans.total(row, form) for row in g], [spans.total(column, form) for column in zip(*g, strict=True)]

@@ -58,6 +58,8 @@ EXCEPTIONS = {
     "norm2": (3, "d_output / output, of which a zero is a multiple"),
     "std": (3, "d_output / output, of which a deviation of 0 is a multiple"),
     "prod": (ROW + 1, "the product of a row"),
+    "outer": (2, "the sum of products of d_output"),
+    "add_outer": (2, "the sum of d_output"),
     "mse_loss": (2, "twice d_output, of which a difference of 0 is a multiple"),
     "binary_cross_entropy": (4, "d_output * weight, which a quotient of 0 multiplies"),
     "binary_cross_entropy_with_logits": (4, "a difference of products with weights"),

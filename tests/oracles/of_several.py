@@ -419,7 +419,8 @@ def round_decimals(input, decimals, *, T):
 
 
 @oracle
-def round_decimals_backward(d_output, *, T):
-    """0 but for a gradient that is not finite."""
-    (g,) = _values(T, d_output)
-    return _stored(NAN if g.kind == "nan" else spans.ZERO, T)
+def round_decimals_backward(d_output, input, decimals, *, T):
+    """0 where an element is rounded, the gradient where it stays."""
+    (g, x), form = _values(T, d_output, input), compute_format(T)
+    moved = (floats.divide if decimals < 0 else floats.multiply)(x, integer(10 ** abs(decimals), form), form)
+    return _stored(spans.ZERO if moved.kind == "finite" else g, T)

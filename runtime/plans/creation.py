@@ -18,7 +18,7 @@ from skuda.plans import functions
 from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
 
-# As `functions.CARRIERS`, of calls that create: takes a `Call` and the device that the call says, and returns the result.
+# As `functions.CARRIERS`, of calls that create: takes a `Call` and the device that it says, and returns the result.
 CREATORS: dict[str, Callable[[Call, Any], Any]] = {}
 
 

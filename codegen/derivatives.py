@@ -56,6 +56,7 @@ class Forward:
         dims: the dimensions of the row, in its order.
         functions: those of the catalog, which rules call.
         space: the dimensions that most operands have.
+        readable: the outputs that a gradient may read; None: all.
     """
 
     outputs: tuple[Operand, ...]
@@ -64,6 +65,7 @@ class Forward:
     dims: Sequence[str]
     functions: Mapping[str, Function]
     space: frozenset[str]
+    readable: frozenset[str] | None = None
 
 
 def gradients(forward: Forward) -> dict[str, Node | None]:
@@ -74,6 +76,8 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
     """
     sums = _Flow(forward).gradients()
     outputs = {o.name: forward.formulas[o.name] for o in forward.outputs if forward.formulas[o.name].kind == REAL}
+    if forward.readable is not None:
+        outputs = {name: node for name, node in outputs.items() if name in forward.readable}
     most = len(outputs) if len(outputs) <= _LARGEST_NUMBER_OF_CHOICES else 1
     choices = [chosen for count in range(most + 1) for chosen in combinations(outputs, count)]
     candidates = [

@@ -228,7 +228,7 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
         if reader.choice is not None:  # of an element: `backward` knows what share of a mean's gradient it has
             outputs = tuple(reader.elements)
             values = {operand.name: value for operand, value in reader.elements.items()}
-        found = gradients(Forward(outputs, values, wanted, dims, _functions(), space))
+        found = gradients(Forward(outputs, values, wanted, dims, _functions(), space, reader.readable))
     except RecursionError:
         raise NotDifferentiable(place, "the formula is too deep for a gradient to be derived") from None
     signatures = {GRADIENT + operand.name: operand.signature for operand in wanted}

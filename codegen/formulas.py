@@ -62,6 +62,8 @@ class Formulas(Declarations):
         self.formula_places: dict[str, Place] = {}
         self.let_entries: tuple[tuple[Text, object], ...] = ()
         self.elements: dict[Operand, Node] = {}
+        # The outputs that a derived gradient may read; None: all. A form is called as the row is: it reads no others.
+        self.readable: frozenset[str] | None = None
 
     def hidden(self, attributes: tuple[Attribute, ...]) -> dict[str, str | None]:
         """Names that the row or the file declares and that have no value in a formula: see Scope."""

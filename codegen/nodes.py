@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.operators import FUNCTIONS
@@ -17,6 +20,20 @@ REDUCE = "reduce "  # before the name of a reduction in `op`
 SCAN = REDUCE + "scan "  # before that of a scan
 POSITION = "position"  # of an element along a dimension: `position(d)`
 PLACED = f"{POSITION}_of_"  # before the dimensions in the name of the operand that such a position is
+
+
+def _found_once(method: Callable[[Node], Any]) -> Callable[[Node], Any]:
+    """A method that asks a value about all that it is made of: what it finds is kept, as values share their parts."""
+    name = f"_{method.__name__}"
+
+    @wraps(method)
+    def found(self: Node):
+        known = self.__dict__.get(name)
+        if known is None:
+            known = self.__dict__[name] = method(self)
+        return known
+
+    return found
 
 
 @dataclass(frozen=True)
@@ -55,18 +72,18 @@ class Node:
             object.__setattr__(self, "_hash", known)
         return known
 
-    def names(self) -> set[str]:
+    @_found_once
+    def names(self) -> frozenset[str]:
         """The operands and attributes that the value is made of."""
         if self.op == "name":
-            return {self.text}
-        return set().union(*(argument.names() for argument in self.args)) if self.args else set()
+            return frozenset({self.text})
+        return frozenset().union(*[argument.names() for argument in self.args])
 
-    def reductions(self) -> list[Node]:
+    @_found_once
+    def reductions(self) -> tuple[Node, ...]:
         """The reductions in it, each once, after those inside of it."""
-        found: dict[Node, None] = {}
-        for argument in self.args:
-            found |= dict.fromkeys(argument.reductions())
-        return [*found, self] if self.op.startswith(REDUCE) else list(found)
+        found = dict.fromkeys(reduced for argument in self.args for reduced in argument.reductions())
+        return (*found, self) if self.op.startswith(REDUCE) else tuple(found)
 
     def scans(self) -> list[Node]:
         """The scans among these."""
@@ -93,17 +110,31 @@ class Node:
         count, zero = self.args[0].args
         return count if count.op == "count" and zero.op == "number" and float(zero.text) == 0 else None
 
-    def parts(self) -> set[Node]:
+    @_found_once
+    def parts(self) -> frozenset[Node]:
         """The value and everything that it is made of."""
-        return {self}.union(*(argument.parts() for argument in self.args))
+        return frozenset({self}).union(*[argument.parts() for argument in self.args])
+
+    def of(self, args: tuple[Node, ...]) -> Node:
+        """The same of other operands."""
+        return Node(self.op, args, self.kind, self.dims, self.bits, self.text, self.place, self.precise_as)
 
     def replaced(self, by: Callable[[Node], Node | None]) -> Node:
         """The value with parts of it replaced: by what `by` makes of them, outermost first, unless that is None."""
-        other = by(self)
-        if other is not None:
-            return other
-        args = tuple(argument.replaced(by) for argument in self.args)
-        return self if args == self.args else replace(self, args=args)
+        done: dict[int, Node] = {}  # by identity: a value that stands in several places is made once
+
+        def made(node: Node) -> Node:
+            known = done.get(id(node))
+            if known is None:
+                known = by(node)
+                if known is None:
+                    args = tuple([made(argument) for argument in node.args])
+                    same = all(map(operator.is_, args, node.args))
+                    known = node if same or args == node.args else node.of(args)
+                done[id(node)] = known
+            return known
+
+        return made(self)
 
     @property
     def spelled(self) -> str:
@@ -117,10 +148,11 @@ class Node:
         """The positions in it."""
         return {part for part in self.parts() if part.op == "name" and part.text.startswith(PLACED)}
 
-    def intrinsics(self) -> set[str]:
+    @_found_once
+    def intrinsics(self) -> frozenset[str]:
         """The intrinsics that it calls."""
-        own = {self.op} & FUNCTIONS.keys()
-        return own.union(*(argument.intrinsics() for argument in self.args))
+        own = frozenset({self.op} if self.op in FUNCTIONS else ())
+        return own.union(*[argument.intrinsics() for argument in self.args])
 
 
 @dataclass(frozen=True)

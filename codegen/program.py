@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from skuda.codegen.element_types import APART
 from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
@@ -53,7 +54,7 @@ class Program:
         )
         return dict(written)
 
-    @property
+    @cached_property
     def _stored(self) -> dict[str, Node]:
         """What outputs hold, without names of other outputs."""
         elements = {operand.name: operand.element for operand in self.operation.outputs}

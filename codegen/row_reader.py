@@ -146,6 +146,8 @@ class RowReader(Formulas):
             reader = RowReader(
                 diagnostics, name, self.fields, self.functions, self.broken_functions, numbers, inputs, self.word
             )
+            if row.backward is not None:
+                reader.readable = frozenset(operand.name for operand in row.backward.operation.inputs)
             form = reader.row()
             if form is not None and form.by_default and self.lost(row, form) is not None:
                 form = replace(form, backward=None)  # which the row does not ask for

@@ -33,7 +33,7 @@ def add_parser(subparsers) -> None:
         "bench",
         help="measure the kernels against a copy of the same bytes",
         description="Measure every operation at every float type over a fixed suite of shapes, beside a copy "
-        "of the same bytes, torch eager, torch.compile and Triton kernels, and what a call costs the host. "
+        "of the same bytes, torch eager, torch.compile, Triton kernels and Liger, and what a call costs the host. "
         "Needs a GPU. The exit status is 1 where a row failed.",
     )
     parser.add_argument(
@@ -46,6 +46,10 @@ def add_parser(subparsers) -> None:
         help="only this float type (f64, f32, f16, bf16); may be given more than once",
     )  # fmt: skip
     parser.add_argument("--quick", action="store_true", help="fewer shapes and fewer runs of each")
+    parser.add_argument(
+        "--models", action="store_true",
+        help="rows as wide as those of language models, of bf16 and f32, in place of the suite's shapes",
+    )  # fmt: skip
     parser.add_argument("--host", action="store_true", help="only what a call costs the host")
     parser.add_argument(
         "--cpu", action="store_true", help="only calls on the CPU, beside torch's; needs no GPU"
@@ -84,15 +88,17 @@ def run(args: argparse.Namespace) -> int:
 
     if args.gpus < 1 or (args.gpus > 1 and args.host):
         raise InvalidProblem(f"--gpus is {args.gpus}: expected a positive number, and 1 with --host")
-    if args.host and (args.operations or args.elements or args.plot):
-        raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype and --plot with it")
-    if args.record and (args.elements or args.quick):
-        raise InvalidProblem("--record is for all rows of operations: give none of --dtype and --quick with it")
+    if args.host and (args.operations or args.elements or args.plot or args.models):
+        raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype, --models, --plot with it")
+    if args.record and (args.elements or args.quick or args.models):
+        raise InvalidProblem("--record is for all rows of operations: give none of --dtype, --quick, --models with it")
     if args.cpu:
         return on_cpu(args)
     if args.record_file:
         return plot_of(args)
-    cases = [] if args.host else suite.cases(CATALOG, args.operations, args.elements, args.quick)
+    cases = [] if args.host else suite.cases(
+        CATALOG, args.operations, args.elements, args.quick, args.models
+    )
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
             raise InvalidProblem(f"{path}: there is no folder {path.parent}")
@@ -135,7 +141,7 @@ def on_cpu(args: argparse.Namespace) -> int:
         Unsupported: there is no C++ compiler.
         MissingDependency: torch is not installed.
     """
-    if args.host or args.operations or args.elements or args.plot or args.record or args.record_file:
+    if args.host or args.operations or args.elements or args.models or args.plot or args.record or args.record_file:
         raise InvalidProblem("--cpu measures calls on the CPU alone: give none but --json with it")
     optional_module("torch", "measuring calls on the CPU", "torch")
     from skuda.bench import cpu
@@ -211,7 +217,7 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
             result["rows"] = bench.run(cases, advance)
         if len(result["rows"]) < len(cases):
             return {**result, "interrupted": True}
-    if not (args.operations or args.elements or args.part):
+    if not (args.operations or args.elements or args.part or args.models):
         from skuda.bench import host
 
         result["host"] = host.measure()
@@ -227,7 +233,7 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{part}.json") for part in range(args.gpus)]
         chosen = [f"--op={name}" for name in args.operations] + [f"--dtype={word}" for word in args.elements]
-        chosen += ["--quick"] * args.quick
+        chosen += ["--quick"] * args.quick + ["--models"] * args.models
         processes = [
             subprocess.Popen(
                 [sys.executable, "-m", "skuda.codegen.cli", "bench", *chosen, f"--part={part}/{args.gpus}"]
@@ -257,7 +263,7 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     result["sources"] = {source: digest for each in results for source, digest in each["sources"].items()}
     if any(each.get("interrupted") for each in results):
         return {**result, "interrupted": True}
-    if not (args.operations or args.elements):
+    if not (args.operations or args.elements or args.models):
         from skuda.bench import host
 
         result["host"] = host.measure()

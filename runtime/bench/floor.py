@@ -58,7 +58,12 @@ class Copy:
             self._source.reach(half)
             self._target = cupy.empty(half, cupy.uint8)
         target, source = self._target.data.ptr, self._source.memory.data.ptr
-        return lambda: cupy.cuda.runtime.memcpyAsync(target, source, half, _DEVICE_TO_DEVICE, 0)
+
+        def call() -> None:
+            stream = cupy.cuda.get_current_stream().ptr
+            cupy.cuda.runtime.memcpyAsync(target, source, half, _DEVICE_TO_DEVICE, stream)
+
+        return call
 
 
 class Read:

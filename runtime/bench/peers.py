@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from importlib import metadata
 from typing import TYPE_CHECKING
 
 from skuda.bench.shapes import BATCH, DECODE, LARGE, MISALIGNED, NARROW, ODD, TRANSPOSED, Layout
@@ -58,7 +59,9 @@ class Peer:
     def version(self) -> str:
         """Of its last module, `torch 2.11.0`."""
         module = self.modules[-1]
-        return f"{module} {importlib.import_module(module).__version__}"
+        loaded = importlib.import_module(module)
+        said = getattr(loaded, "__version__", None)
+        return f"{module} {said or metadata.version(module.replace('_', '-'))}"
 
 
 def _eager(problem: Problem) -> Callable[[], object] | None:
@@ -144,19 +147,30 @@ def _triton_rows(problem: Problem) -> Callable[[], object] | None:
     return triton_rows.call_of(case.operation.function, tensors, eps, problem.q_min, problem.q_max)
 
 
+def _liger(problem: Problem) -> Callable[[], object] | None:
+    case = problem.case
+    if len(case.shape.extents) != 2 or case.shape.layout is not Layout.CONTIGUOUS or case.attributes.get("axis") == 0:
+        return None
+    from skuda.bench import liger_rows
+    from skuda.bench.tensors import tensors_of
+
+    return liger_rows.call_of(case.operation.function, tensors_of(problem), case.default("eps"))
+
+
 def _native(problem: Problem) -> Callable[[], object] | None:
     from skuda.bench import formulas
 
     return formulas.native(problem)
 
 
-EAGER, COMPILE, NATIVE, TRITON = "torch eager", "torch.compile", "torch's own", "Triton"
+EAGER, COMPILE, NATIVE, TRITON, LIGER = "torch eager", "torch.compile", "torch's own", "Triton", "Liger"
 
 PEERS = (
     Peer(EAGER, ("torch",), _eager),
     Peer(COMPILE, ("torch",), _compiled),
     Peer(NATIVE, ("torch",), _native),
     Peer(TRITON, ("torch", "triton"), _triton),
+    Peer(LIGER, ("torch", "triton", "liger_kernel"), _liger),
 )
 
 

@@ -20,7 +20,7 @@ from skuda.verification.findings import share
 _WIDTH, _LINE, _AROUND, _DPI = 10.0, 0.27, 1.5, 100  # inches: 1,000 pixels wide, legible without enlarging
 _INK, _SOFT, _FAINT = "#1d2430", "#596273", "#e3e6ea"
 _OURS, _PEER = "#0072b2", "#d55e00"  # of Okabe and Ito, which the colour-blind can tell apart
-_LOOKS = {peer.name: marker for peer, marker in zip(PEERS, "D^sv", strict=True)}
+_LOOKS = {peer.name: marker for peer, marker in zip(PEERS, "D^svP", strict=True)}
 _STYLE = {
     "font.size": 11, "text.color": _INK, "axes.edgecolor": _FAINT, "axes.axisbelow": True,
     "axes.spines.top": False, "axes.spines.right": False, "axes.spines.left": False,

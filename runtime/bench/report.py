@@ -34,7 +34,7 @@ def text(result: Mapping[str, Any]) -> str:
 
 
 def _explanation(result: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Median of {result['rounds']} runs, the L2 flushed before each."
+    yield f"Median of {result['rounds']} runs, the L2 flushed before each; under 16 MB a run is a graph of 20 calls."
     yield "share: time of a device copy that moves the same bytes, over ours. Each input and output counts once."
     if any("read_us" in row for row in result["rows"]):
         yield "  r: of reductions to few values, time of a kernel that only reads so many bytes, over ours."

@@ -91,6 +91,12 @@ _SCANNED = (*_SHORT, ODD, LARGE, MISALIGNED, ONE_ROW, DECODE, Shape((256, 262144
 _GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
 _COLUMNS = (ODD, LARGE)
 _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
+# Rows as wide as those of language models, of a training step, of one that decodes, and one more than a model's width.
+MODELS = (
+    Shape((16384, 5120)), Shape((8192, 2880)), Shape((16384, 1536)), Shape((4096, 12288)), Shape((4096, 7169)),
+    Shape((128, 7168)), Shape((16, 5120)), Shape((1, 7168)),
+)  # fmt: skip
+MODEL_ELEMENTS = ("bf16", "f32")
 # All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
 CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
@@ -149,6 +155,16 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
             found.append((FLAT, {}))
     for shape, attributes in found:
         yield Shape(_fitted(shape.extents, operation), shape.layout), attributes
+
+
+def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
+    """The shapes of models' rows, of an operation that takes rows along the last axis or each element by itself."""
+    names = reduced_names(operation)
+    movable = any(attribute.axis_of in names for attribute in operation.attributes)
+    sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
+    if not sizes and (not operation.reduces or movable or operation.space[-1].name in names):
+        for shape in MODELS:
+            yield Shape(_fitted(shape.extents, operation), shape.layout), {}
 
 
 def is_core(shape: Shape) -> bool:

@@ -245,7 +245,11 @@ class Case:
 
 
 def cases(
-    catalog: Catalog, operations: Sequence[str] = (), elements: Sequence[str] = (), quick: bool = False
+    catalog: Catalog,
+    operations: Sequence[str] = (),
+    elements: Sequence[str] = (),
+    quick: bool = False,
+    models: bool = False,
 ) -> list[Case]:
     """The rows of a run, in the order in which they are measured.
 
@@ -254,6 +258,8 @@ def cases(
         operations: names of operations (both directions) or of functions, `*` allowed; all if empty.
         elements: float types; all if empty.
         quick: fewer shapes, and one group size.
+        models: rows as wide as those of language models in place of the suite's shapes, of bf16 and f32 if no
+            element type is named.
 
     Raises:
         InvalidProblem: a name matches no operation, or no operation has an element type.
@@ -269,6 +275,14 @@ def cases(
     for word in elements:
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
+    if models:
+        return [
+            Case(plan, types, shape, attributes)
+            for plan in chosen
+            for types in _types(plan.operation)
+            if types[next(iter(plan.operation.types))] in (elements or shapes.MODEL_ELEMENTS)
+            for shape, attributes in shapes.of_models(plan.operation)
+        ]
     # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
     narrow = {p.operation.name for p in plans if any(map(_is_narrow_float, chain(*p.operation.types.values())))}
     again = {p.operation.function for p in plans if p.operation.name in narrow or shapes.is_alike(p.operation)}

@@ -240,8 +240,11 @@ class _Maker:
         known["repeated"] = repeated = Repeated(attributes, asked)
         known |= self._expected | self._on(device)
         if self._library == "torch":
-            repeated.ready = factory(Text.of_recorded, (), *self._pattern)(**known)
-        return factory(Text.of_call, (len(attributes), asked[SHAPE] is not None), *self._pattern)(**known)
+            repeated.ready = factory(Text.of_recorded, (False,), *self._pattern)(**known)
+            repeated.alone = factory(Text.of_recorded, (True,), *self._pattern)(**known)
+        made = factory(Text.of_call, (len(attributes), asked[SHAPE] is not None), *self._pattern)(**known)
+        made.repeated = repeated
+        return made
 
     def _on(self, device: int) -> dict[str, Any]:
         """What launches on a device: of each launch, its kernels."""

@@ -135,11 +135,16 @@ class Text:
         names += ["gradients", "transforms", "levels", *_MODES] if self.is_torch else []
         return self._made("def made(values, attributes, options, stream):", body, names)
 
-    def of_recorded(self) -> str:
-        """A function of the inputs of a call that `of_call` has looked at and autograd records: as `of_call`, without
-        what asks for what has been asked."""
+    def of_recorded(self, alone: bool) -> str:
+        """A function of the inputs of a call that autograd records: as `of_call`, of the same attributes and options.
+
+        Args:
+            alone: whether it asks what `of_call` asks first. Else that has been asked.
+        """
         inputs = [index for index in self.arrays if index in self.inputs]
+        watched = [*[f"{name}()" for name in _MODES], "levels._current_level >= 0", "gradients()"]
         body = [
+            *(self._refused([*watched, *self._types(self.inputs)]) if alone else []),
             *self._read(inputs, inputs[0]),
             *self._refused(["device != home", "current_context() != context"]),
             *self._numbers(),
@@ -149,7 +154,8 @@ class Text:
             self._made_of_outputs(),
         ]
         head = f"def made({', '.join(f'v{index}' for index in self.inputs)}):"
-        return self._made(head, body, ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]])
+        names = ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]]
+        return self._made(head, body, [*names, "gradients", "levels", *_MODES])
 
     def _new(self) -> list[str]:
         lines = []

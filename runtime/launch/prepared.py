@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 FastPath = Callable[..., bool]
 
 
-# What serves a call of a function form that repeats an earlier one: see `launch.fast_path.ready_of`.
+# What serves a call of a function form that repeats an earlier one: see `launch.fast_path.ready_of`. It has that call
+# as `repeated`.
 Ready = Callable[[Sequence, tuple, tuple, Any], Any]
 
 
@@ -40,14 +41,16 @@ class Repeated:
     Attributes:
         attributes, options: of the call, as `plans.functions.call` has them.
         ready: takes the inputs, and returns what the call returns, or None; None where there is none.
+        alone: `ready` for inputs that nobody has looked at; None too where gradients are recorded.
         kept: what a framework keeps of it from one call to the next.
     """
 
-    __slots__ = ("attributes", "kept", "options", "ready")
+    __slots__ = ("alone", "attributes", "kept", "options", "ready")
 
     def __init__(self, attributes: tuple, options: tuple):
         self.attributes, self.options = attributes, options
         self.ready: Callable[..., Any] | None = None
+        self.alone: Callable[..., Any] | None = None
         self.kept: Any = None
 
 

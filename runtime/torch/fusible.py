@@ -23,7 +23,7 @@ from skuda.plans.functions import Call
 from skuda.plans.plan import Plan
 from skuda.torch import formulas
 from skuda.torch.broadcasting import expanded, promoted
-from skuda.torch.gradients import Gradient
+from skuda.torch.gradients import Gradient, Kept
 from skuda.torch.operators import Operator, operator_of, operators, register_operators
 
 Specs = Mapping[str, str | Path]
@@ -188,7 +188,7 @@ class FusibleGradient(Gradient):
             return operator_of(call.plan_class).apply(call, device)
         return made if len(made) > 1 else made[0]
 
-    def _compute(self, operands: list, attributes: tuple, options: tuple):
-        dtype, others, *rest = options
+    def _compute(self, operands: list, kept: Kept):
+        dtype, others, *rest = kept.options
         backward = self.operator.backward.plan_class
-        return self.evaluated(Call(backward, tuple(operands), None, attributes, None, (dtype, *others), *rest))
+        return self.evaluated(Call(backward, tuple(operands), None, kept.attributes, None, (dtype, *others), *rest))

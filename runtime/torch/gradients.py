@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch._C import (
@@ -20,6 +20,7 @@ from torch.autograd import forward_ad
 # unwrapped that level's tensors already.
 from torch.autograd.function import _SingleLevelFunction
 
+from skuda.arrays.views import contiguous_strides
 from skuda.errors import InvalidProblem, Unsupported
 from skuda.launch.prepared import Repeated
 from skuda.model.dtypes import DTYPES
@@ -35,6 +36,22 @@ _GRADIENT = "d_"  # before the name of what an operand is the gradient of
 _DIFFERENTIABLE = frozenset((torch.float32, torch.float64, torch.float16, torch.bfloat16))
 
 
+class Kept:
+    """What a recorded call asks its backward operation for.
+
+    Attributes:
+        attributes, options: of the backward operation, as `plans.functions.call` has them.
+        repeat: makes a gradient of the one that comes where it is a copy; None where gradients are computed.
+        ready: what has served such a call, of the operands alone; None where nothing has.
+    """
+
+    __slots__ = ("attributes", "options", "ready", "repeat")
+
+    def __init__(self, attributes: tuple, options: tuple, repeat: Callable | None):
+        self.attributes, self.options, self.repeat = attributes, options, repeat
+        self.ready: Callable[..., Any] | None = None
+
+
 class Gradient:
     """How the gradient of an operation is computed: which operands of its backward operation are which of its own.
 
@@ -45,10 +62,15 @@ class Gradient:
 
     def __init__(self, operator: Operator):
         self.operator, self.operation = operator, operator.operation
-        methods = {"forward": staticmethod(self._forward), "backward": staticmethod(self._backward)}
+
+        def backward(ctx, *gradients):
+            return self._backward(ctx, gradients)
+
+        methods = {"forward": staticmethod(self._forward), "backward": staticmethod(backward)}
         doc = f"skuda.{self.operation.function}, recorded."
         bases = (_SingleLevelFunction,)
         self.function = type(f"Skuda{self.operation.class_name}", bases, {**methods, "__doc__": doc})
+        self.function._backward_cls.apply = backward  # which would look for it, in every pass
 
     @cached_property
     def backward(self):
@@ -123,39 +145,50 @@ class Gradient:
         if self._has_codes or self._unread:
             unread = [outputs[index] for index in self._unread]
             ctx.mark_non_differentiable(*unread, *[each for each in outputs if each.dtype not in _DIFFERENTIABLE])
-        operands = (*inputs, *outputs)
-        kept = [operands[index] for index in self._kept]
         ctx.call = call
         if self._shaped is not None:
-            ctx.shape = tuple(inputs[self._shaped].shape)
+            ctx.shape = inputs[self._shaped].shape
         if self._scalars:
-            ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in kept]
             ctx.scalar_shapes = [getattr(inputs[index], "shape", None) for index in self._scalars]
-            kept = [value for value in kept if isinstance(value, torch.Tensor)]
-        ctx.save_for_backward(*kept)
+        if self._kept:
+            operands = (*inputs, *outputs)
+            kept = [operands[index] for index in self._kept]
+            if self._scalars:
+                ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in kept]
+                kept = [value for value in kept if isinstance(value, torch.Tensor)]
+            if kept:
+                ctx.save_for_backward(*kept)
         return made
 
-    def _backward(self, ctx, *gradients):
+    def _backward(self, ctx, gradients):
+        if self._is_of_views:  # of inputs that need none, autograd drops them
+            return None, None, *self._run(gradients, ctx)
         needed = ctx.needs_input_grad[2:]
-        if any([needed[index] for index in self._undeclared]):
+        if self._undeclared and any([needed[index] for index in self._undeclared]):
             raise Unsupported(self._refusal([self.operation.inputs[i].name for i in self._undeclared if needed[i]]))
         kept = ctx.saved_tensors if self._kept else ()
-        if self._scalars:
+        if self._kept and self._scalars:
             tensors = iter(kept)
             kept = [next(tensors) if number is None else number for number in ctx.numbers]
         made = self._run((*gradients, *kept), ctx)
         if self._is_in_order and False not in needed:
             return None, None, *made
         found = [made[index] if need and index is not None else None for need, index in zip(needed, self._made)]
-        for index, shape in zip(self._scalars, ctx.scalar_shapes if self._scalars else ()):
-            if found[index] is not None and found[index].shape != shape:
-                found[index] = found[index].reshape(shape)  # one value, as the caller gave it
+        if self._scalars:
+            for index, shape in zip(self._scalars, ctx.scalar_shapes):
+                if found[index] is not None and found[index].shape != shape:
+                    found[index] = found[index].reshape(shape)  # one value, as the caller gave it
         return None, None, *found
 
     @cached_property
     def _is_in_order(self) -> bool:
         """Whether what the backward operation makes are the gradients of the inputs as they stand."""
         return self._made == list(range(len(self._made))) and not self._scalars
+
+    @cached_property
+    def _is_of_views(self) -> bool:
+        """Whether the gradients of the inputs are copies of what comes, as they stand."""
+        return self._is_in_order and self._copied is not None and not self._undeclared
 
     @cached_property
     def _places(self) -> list[int]:
@@ -186,40 +219,33 @@ class Gradient:
             values: the gradients that come, and what is kept.
         """
         call, shape = ctx.call, None if self._shaped is None else ctx.shape
-        if call.kept is None or call.kept[1][SHAPE] != shape:
+        if call.kept is None or call.kept.options[SHAPE] != shape:
             call.kept = self._asked(call, shape)
-        if self._copied is not None:
-            return tuple([self._view(values[place], *call.kept) for place in self._copied])
-        made = self._compute([values[place] for place in self._places], *call.kept)
+        kept = call.kept
+        if kept.repeat is not None:
+            return [kept.repeat(values[place]) for place in self._copied]
+        operands = [values[place] for place in self._places]
+        made = None if kept.ready is None else kept.ready(*operands)
+        if made is None:
+            made = self._compute(operands, kept)
         return made if isinstance(made, tuple) else (made,)
 
-    def _compute(self, operands: list, attributes: tuple, options: tuple):
+    def _compute(self, operands: list, kept: Kept):
         """The backward operation of its inputs."""
         plan_class = self.operator.backward.plan_class
         ready = functions.ready_for(plan_class)
-        made = None if ready is None else ready((*operands, None), attributes, options, None)
+        made = None if ready is None else ready((*operands, None), kept.attributes, kept.options, None)
         if made is not None and type(made) is not Repeated:
+            kept.ready = ready.repeated.alone
             return made
-        dtype, others, input_dtype, shape, keepdims = options
+        dtype, others, input_dtype, shape, keepdims = kept.options
         return functions.call(
-            plan_class, (*operands, None), attributes, None, dtype=dtype, output_dtypes=others,
+            plan_class, (*operands, None), kept.attributes, None, dtype=dtype, output_dtypes=others,
             input_dtype=input_dtype, shape=shape, keepdims=keepdims,
         )  # fmt: skip
 
-    def _view(self, value: torch.Tensor, attributes: tuple, options: tuple) -> torch.Tensor:
-        """A gradient that repeats another one along the axes of a call, or is that one: no kernel runs."""
-        shape, keepdims = options[SHAPE], options[KEEPDIMS]
-        if shape is None or value.shape == shape:
-            return value
-        if not keepdims:
-            axes = attributes[self.backward.attributes.index(self.backward.axis)]
-            named = range(len(shape)) if axes is None else axes if isinstance(axes, (tuple, list)) else (axes,)
-            for axis in sorted([axis % len(shape) for axis in named]):
-                value = value.unsqueeze(axis)
-        return value.expand(shape)
-
-    def _asked(self, call: Repeated, shape: tuple[int, ...] | None) -> tuple[tuple, tuple]:
-        """The attributes and options of a call that the backward operation has too, and the shape that it asks for."""
+    def _asked(self, call: Repeated, shape: tuple[int, ...] | None) -> Kept:
+        """What the backward operation is asked for of a call."""
         options = call.options
         named = {attribute.name: value for attribute, value in zip(self.operation.attributes, call.attributes)}
         own = tuple([named.get(attribute.name, attribute.absent) for attribute in self.backward.attributes])
@@ -227,7 +253,18 @@ class Gradient:
         first, *others = [words.get(name) for name in self.backward.asked.values()] or [None]
         has = self.backward.options
         input_dtype = options[2] if "input_dtype" in has else None
-        return own, (first, tuple(others), input_dtype, shape, options[KEEPDIMS] if "keepdims" in has else False)
+        keepdims = options[KEEPDIMS] if "keepdims" in has else False
+        shape = None if shape is None else tuple(shape)
+        repeat = None if self._copied is None else _repeating(shape, self._absent_axes(own, shape), keepdims)
+        return Kept(own, (first, tuple(others), input_dtype, shape, keepdims), repeat)
+
+    def _absent_axes(self, attributes: tuple, shape: tuple[int, ...] | None) -> list[int]:
+        """The axes of the inputs that the outputs of a call lack, in order."""
+        if shape is None:
+            return []
+        axes = attributes[self.backward.attributes.index(self.backward.axis)]
+        named = range(len(shape)) if axes is None else axes if isinstance(axes, (tuple, list)) else (axes,)
+        return sorted([axis % len(shape) for axis in named])
 
     def _refusal(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"
@@ -235,6 +272,23 @@ class Gradient:
             return f"{name}: the gradient of a gradient is not declared; call backward without create_graph"
         names = ", ".join(missing)
         return f"{name}: no gradient is declared for {names}; give {names} detached, or without requires_grad"
+
+
+def _repeating(shape: tuple[int, ...] | None, axes: list[int], keepdims: bool) -> Callable:
+    """What makes a gradient of the one that comes: it, or it repeated along these axes. No kernel runs."""
+    sizes = [1 if axis in axes else size for axis, size in enumerate(shape or ())]
+    strides = [0 if axis in axes else stride for axis, stride in enumerate(contiguous_strides(tuple(sizes)))]
+
+    def repeat(value: torch.Tensor) -> torch.Tensor:
+        if shape is None or value.shape == shape:
+            return value
+        if type(value) is torch.Tensor and value.is_contiguous() and not _are_functorch_transforms_active():
+            return value.as_strided(shape, strides)  # one view, where the others are one for each axis, and one more
+        for axis in () if keepdims else axes:
+            value = value.unsqueeze(axis)
+        return value.expand(shape)
+
+    return repeat
 
 
 def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:

@@ -7,7 +7,7 @@ from bench_rows import CASES, case
 from catalogs import forget_catalog, make_catalog
 
 import skuda
-from skuda.bench import suite
+from skuda.bench import shapes, suite
 from skuda.bench.shapes import SizeClass
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
@@ -162,3 +162,13 @@ def test_an_operation_whose_gradient_needs_two_axes():
     shapes = {each.shape.extents for each in cases if each.operation.function == "total_backward"}
     assert len(shapes) > 3 and {len(extents) for extents in shapes} == {2}
     assert all(each.bytes for each in cases)
+
+
+def test_rows_of_models():
+    """Each is as wide as a model, of two types, and none is scaled to another width."""
+    cases = suite.cases(CATALOG, ["rms_norm", "silu_mul", "sum"], models=True)
+    assert {each.element for each in cases} == {"bf16", "f32"}
+    assert {each.shape for each in cases} == {*shapes.MODELS}
+    assert {each.operation.function for each in cases} >= {"rms_norm_backward", "silu_mul", "sum"}
+    assert [each.element for each in suite.cases(CATALOG, ["silu_mul"], ["f16"], models=True)][0] == "f16"
+    assert not suite.cases(CATALOG, ["dynamic_quantize_per_group"], models=True)

@@ -187,6 +187,20 @@ def compared(name: str) -> dict[str, tuple]:
     return found
 
 
+def with_optional_inputs() -> list[str]:
+    return [name for name in derivable() if DECLARED[name].optional]
+
+
+@pytest.mark.parametrize("name", with_optional_inputs())
+def test_forms_read_what_the_row_reads(name):
+    """A call without an optional input hands on what the row's backward pass takes, and nothing else."""
+    backward = defined(name).backward.plan_class.operation
+    known = {operand.name for operand in backward.inputs}
+    for form in dict(backward.forms):
+        found = defined(name).backward.plan_class.without(form).operation
+        assert {operand.name for operand in found.inputs} <= known, form
+
+
 @pytest.mark.parametrize("name", [name for name in DECLARED if name not in derivable()])
 def test_what_rounds_is_declared(name):
     message = next(said for pattern, said in ROUNDING.items() if fnmatch(name, pattern))

@@ -69,9 +69,12 @@ class Bench:
         if fault:
             return {**row, "error": fault}
         row["sku"] = served_by(problem).symbol
+        several = CALLS if case.bytes < SMALL else 1
         calls = {"ours": problem.run, "copy": self._copy.of(case.bytes)}
         if case.reads_only:
             calls["read"] = self._read.of(case.bytes)
+        if several > 1:
+            calls = {name: self._timer.graph_of(call, several) for name, call in calls.items()}
         for peer in peers.peers_of(case, self._quick):
             if peer.name in self.absent:
                 continue
@@ -80,10 +83,10 @@ class Bench:
                 if call is None:
                     continue
                 row["peers"][peer.name] = {"agrees": agreement(call(), problem)}
-                calls[peer.name] = call
+                calls[peer.name] = self._timer.graph_of(call, several) if several > 1 else call
             except Exception as error:  # what a peer cannot do is its own
                 row["peers"][peer.name] = {"error": f"{type(error).__name__}: {_first_line(error)}"}
-        timed = self._timer.measure(calls, CALLS if case.bytes < SMALL else 1)
+        timed = self._timer.measure(calls, several)
         for name in ("ours", "copy", "read"):
             if name in timed:
                 row[f"{name}_us"] = round(timed[name].us, 3)

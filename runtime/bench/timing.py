@@ -72,10 +72,8 @@ class Timer:
 
         Args:
             candidates: by name.
-            calls: of which each run is a graph, if it is more than one; all but the first find their inputs in the L2.
+            calls: that a candidate makes, if it is a graph of several.
         """
-        if calls > 1:
-            candidates = {name: self._graph_of(call, calls) for name, call in candidates.items()}
         plans = {name: self._plan(call) for name, call in candidates.items()}
         pairs: dict[str, list] = {name: [] for name in candidates}
         used = 0
@@ -97,8 +95,8 @@ class Timer:
         times = {name: [elapsed(*pair) * 1e3 for pair in timed] for name, timed in pairs.items()}
         return {name: Timed(statistics.median(each) / calls, len(each)) for name, each in times.items()}
 
-    def _graph_of(self, call: Callable[[], object], calls: int) -> Callable[[], object]:
-        """What enqueues many calls at once."""
+    def graph_of(self, call: Callable[[], object], calls: int) -> Callable[[], object]:
+        """What enqueues several calls at once; all but the first find their inputs in the L2."""
         stream = self._cuda.Stream(non_blocking=True)
         with stream, _torch_stream(stream.ptr):
             call()  # what it allocates, the capture finds again

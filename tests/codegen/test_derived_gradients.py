@@ -113,7 +113,7 @@ def test_the_kernels_of_a_gradient_compile(name, quickly_compiled):
     assert compiled
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", ["norm_with_weight", "clamp_chain", "grouped"])
 def test_the_kernels_of_a_gradient_give_the_references_bits(name, tmp_path):
     inputs, let, outputs = ROWS[name]

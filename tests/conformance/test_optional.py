@@ -41,7 +41,8 @@ def and_later(operation: Operation, first: str) -> list[str]:
 def problem(operation: Operation, types) -> tuple[dict[str, np.ndarray], dict]:
     """Arrays of the inputs by name, with unusual values among those that are not optional, and keywords."""
     rng = np.random.default_rng(1)
-    sizes = {dim.name: (3, 6) if dim.many else 24 for dim in operation.dims}
+    several = sum(not dim.many for dim in operation.dims) > 2  # of 24 each, an array would have 250,000 elements
+    sizes = {dim.name: (3, 6) if dim.many else 4 if several else 24 for dim in operation.dims}
     if operation.axis is None and sum(dim.many for dim in operation.space) == 2:
         sizes[operation.space[-1].name] = (24,)
     options = {}

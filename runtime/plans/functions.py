@@ -401,7 +401,7 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
     if out is not None:
         mark_written(outputs)
         return out
-    handle = 0 if device == CPU else plan.stream_of(first or view_of(outputs[0], "output"), stream)
+    handle = 0 if device == CPU else plan.stream_of(view_of(outputs[0], "output") if first is None else first, stream)
     outputs = [library.hand_back(output, handle) for output in outputs]
     return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
 

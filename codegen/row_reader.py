@@ -357,10 +357,9 @@ class RowReader(Formulas):
             self.called | {node: name for name, node in self.lets.items() if node.args},
         )
         operation = analysed(operation, of_some=program.of_some)
-        whole = analysed(
-            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated,
-            scans=len(program.scans),
-        )
+        split, scans = program.split_reductions, len(program.scans)
+        program = replace(program, operation=analysed(operation, split=split, updated=program.updated, scans=scans))
+        whole = analysed(program.operation, reductions=program.passed_over)
         program = replace(program, operation=whole)
         if not is_staged(program):
             found = analysed(whole, stack=saved_of(program), alternative=alternative_stages(program))

@@ -5,12 +5,20 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
+from skuda.codegen import spec as specs
 from skuda.codegen.render import generate
+
+
+@cache
+def own_spec() -> specs.Spec:
+    """skuda's own table. Reading it takes seconds, and nobody changes what is read."""
+    return specs.load(Path(__file__).parents[1] / "ops.yaml")
 
 
 def make_catalog(folder: Path, package: str, spec: str) -> ModuleType:

@@ -6,6 +6,7 @@ without a GPU; tests/values.py says what they hold, the tests under tests/gpu ma
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -379,14 +380,16 @@ def covering(
     having = {sku: (seen or features)(sku) for sku in skus}
     missing = set().union(*having.values())
     chosen = []
-    while having:
-        best = max(having, key=lambda sku: len(having[sku] & missing))
-        found = having.pop(best)
-        if not found & missing:
-            break
-        if wanted(best):
+    waiting = [(-len(found), index, sku) for index, (sku, found) in enumerate(having.items())]
+    heapq.heapify(waiting)
+    while waiting and waiting[0][0]:
+        count, index, best = heapq.heappop(waiting)
+        left = len(having[best] & missing)
+        if left < -count:  # of what others have been chosen for since
+            heapq.heappush(waiting, (-left, index, best))
+        elif wanted(best):
             chosen.append(best)
-            missing -= found
+            missing -= having[best]
     return chosen
 
 

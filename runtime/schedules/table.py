@@ -213,6 +213,8 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.of_alternative or operation.analysis.scans:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
+    if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
+        return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
     if not split_variants(operation, types):
         return found
     last = operation.space[-1]
@@ -256,7 +258,8 @@ def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     analysis = operation.analysis
     if analysis.scans:
         return ()
-    once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    full = any(operand.dims == operation.space for operand in operation.outputs)
+    once = analysis.reductions <= (0 if full else 1)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
 

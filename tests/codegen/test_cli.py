@@ -9,12 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from catalogs import own_spec
 
 import skuda
 from skuda.codegen.cli import COMMANDS, main
 from skuda.codegen.commands import doctor, generate, gpus, oracles
 from skuda.codegen.render import render
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.errors import SpecError
 from skuda.launch import registry
 
@@ -205,7 +206,7 @@ def test_granularities_share_an_oracle(tmp_path):
 
 
 def test_every_operation_of_the_repository_has_its_oracle():
-    assert oracles.complaints(REPOSITORY / "tests" / "oracles", load(REPOSITORY / "ops.yaml").rows) == []
+    assert oracles.complaints(REPOSITORY / "tests" / "oracles", own_spec().rows) == []
 
 
 # ---- list, show, new ----
@@ -220,7 +221,7 @@ def test_list_has_every_operation_of_the_spec(skuda_command):
     status, out, _ = skuda_command("list")
     rows = {line.split()[0]: line for line in listed(out)}
     assert status == 0
-    assert list(rows) == [row.name for row in load(REPOSITORY / "ops.yaml").rows]
+    assert list(rows) == [row.name for row in own_spec().rows]
     assert re.search("quantization +forward.backward ", rows["quantize_per_token"])
     below = out.split("\nquantize_per_token ")[1].split("\n")[1:3]
     assert below == ["  T[*n, d], S[*n], i32[*n] -> Q[*n, d]", "  T: f32 f64 f16 bf16, Q: s8 u8 s4 u4, S: T f32"]
@@ -326,7 +327,7 @@ def test_show_types_names_the_kernels(skuda_command):
 
 
 @pytest.mark.turns(4)
-@pytest.mark.parametrize("name", [row.name for row in load(REPOSITORY / "ops.yaml").rows])
+@pytest.mark.parametrize("name", [row.name for row in own_spec().rows])
 def test_show_serves_every_operation(skuda_command, name):
     plans = [plan for plan in registry.catalogs()[0].own_plans(name) if not plan.operation.analysis.stage]
     words = {word for types in plans[0].operation.combinations for word in types.values()}

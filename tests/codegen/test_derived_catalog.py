@@ -12,13 +12,11 @@ from functools import cache
 
 import numpy as np
 import pytest
-from catalogs import forget_defined
+from catalogs import forget_defined, own_spec
 from domains import bounds, domain
-from trees import REPOSITORY
 
 import skuda
 from oracles import functions
-from skuda.codegen import spec as specs
 from skuda.codegen.nodes import REAL
 from skuda.codegen.normal_form import equal
 from skuda.errors import SpecError
@@ -26,7 +24,7 @@ from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 
-SPEC = specs.load(REPOSITORY / "ops.yaml")
+SPEC = own_spec()
 DECLARED = {row.name: row for row in SPEC.rows if row.backward is not None}
 
 # Gradients that nothing derives, as patterns of names, and the message of a row that asks for it.

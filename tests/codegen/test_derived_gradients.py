@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
-from catalogs import forget_defined
+from catalogs import forget_defined, own_spec
 from host import emulator
 
 import skuda
 import skuda.torch
 from skuda.codegen import intrinsics, reductions
-from skuda.codegen import spec as specs
 from skuda.codegen.derived_text import FormulaPrinter
 from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr import parse
@@ -286,7 +285,7 @@ def test_a_derived_gradient_is_the_text_of_a_row():
 
 
 def test_what_is_printed_is_read_as_the_same_formula():
-    spec = specs.load("ops.yaml")
+    spec = own_spec()
     count = 0
     for row in spec.rows:
         for program in row.programs:

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from catalogs import catalog_fixture
+from catalogs import catalog_fixture, own_spec
 
 import skuda
 from skuda.codegen import inputs, library
 from skuda.codegen import spec as specs
 from skuda.codegen.cli import main
 from skuda.codegen.render import render
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.errors import SpecError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -81,7 +81,7 @@ def test_operations_fuse_by_calling_the_catalogs_functions(ours, backend):
 
 def test_every_function_of_the_catalog_is_there():
     """As many parameters, and a body, as ops.yaml says."""
-    own = {name: function for name, function in load(REPOSITORY / "ops.yaml").functions.items() if not function.library}
+    own = {name: function for name, function in own_spec().functions.items() if not function.library}
     assert len(own) > 30 and own.keys() == specs.library().keys()
     for name, function in own.items():
         assert function.signature == specs.library()[name].signature
@@ -101,7 +101,7 @@ def test_a_function_of_the_same_name_is_the_specs_own_and_that_is_said(tmp_path,
     assert capsys.readouterr().out.count("note: `silu(x)` is a function of this spec") == 2
     alike = loads(spec("silu(x) + y", "functions:\n  silu(x):  x / (1 + exp(-x))\n"))
     assert alike.notes == []
-    assert load(REPOSITORY / "ops.yaml").notes == []
+    assert own_spec().notes == []
 
 
 def test_a_function_of_the_catalog_calls_those_of_the_catalog():

@@ -9,11 +9,12 @@ import sys
 from pathlib import Path
 
 import pytest
+from catalogs import own_spec
 
 from skuda.codegen.cli import main
 from skuda.codegen.output import MANIFEST, RenderError, changes, up_to_date, write
 from skuda.codegen.render import generate, render, rendered_files
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.errors import SpecError
 
 REPOSITORY = Path(__file__).parents[2]
@@ -135,7 +136,7 @@ def test_the_bytes_do_not_depend_on_the_hash_seed(tmp_path):
 
 
 def test_rendering_twice_in_one_process_gives_the_same_text():
-    spec = load(REPOSITORY / "ops.yaml")
+    spec = own_spec()
     assert render(spec) == render(spec)
 
 

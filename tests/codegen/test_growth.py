@@ -7,9 +7,10 @@ import json
 from pathlib import Path
 
 import pytest
+from catalogs import own_spec
 
 from skuda.codegen.commands import growth
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.verification.evidence import Records
 
 REPOSITORY = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ def script():
 
 
 def test_a_grown_spec_is_the_catalogs_rows_again_and_again(script):
-    own = load(REPOSITORY / "ops.yaml").rows
+    own = own_spec().rows
     rows = loads(script.spec_of(2 * len(own) + 1)).rows
     assert [row.name for row in rows] == [f"{own[i % len(own)].name}_{i // len(own)}" for i in range(len(rows))]
     assert [row.forward.formula_texts for row in rows[: len(own)]] == [row.forward.formula_texts for row in own]

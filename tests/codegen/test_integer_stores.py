@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from catalogs import catalog_fixture
+from catalogs import catalog_fixture, own_spec
 from conformance.support import unpack
 from host import emulator
 from problems import covering
 
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.errors import SpecError
 from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
@@ -173,7 +173,7 @@ def test_where_a_conversion_may_stand(output, message):
 
 def test_operations_of_the_catalog_that_need_a_conversion():
     """Ranges of the others are proven, so their kernels have no instruction for it."""
-    rows = [row for row in load("ops.yaml").rows if any(map(converts, row.programs))]
+    rows = [row for row in own_spec().rows if any(map(converts, row.programs))]
     asked = {row.name for row in rows if row.forward.operation.category not in ("cast", "bits")}
     assert asked == {"sum_of_integers", "prod_of_integers", "stochastic_round"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
+from catalogs import own_spec
 
 from skuda.codegen import spec as specs
 from skuda.codegen.cuda import ElementwiseProgram
@@ -14,7 +14,7 @@ from skuda.codegen.row_program import RowProgram
 from skuda.codegen.stages import stages
 from skuda.launch import registry
 
-CATALOG = specs.load(Path(__file__).parents[2] / "ops.yaml")
+CATALOG = own_spec()
 PROGRAMS = {
     program.operation.function: program
     for row in CATALOG.rows

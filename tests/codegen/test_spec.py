@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from catalogs import own_spec
 
 from skuda.codegen.diagnostics import Place
 from skuda.codegen.expr import parse_alone
@@ -16,7 +17,7 @@ from skuda.codegen.intrinsics import INTRINSICS
 from skuda.codegen.nodes import BOOL, INT, REAL, Function, Node, Scope, promote
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter
 from skuda.codegen.program import Row
-from skuda.codegen.spec import load, loads
+from skuda.codegen.spec import loads
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Attribute, Dim, Operand
 from skuda.model.sku import Direction
@@ -401,7 +402,7 @@ def test_a_backward_pass_may_have_several_gradients():
 
 def test_the_granularities_share_one_formula():
     """What is decided once cannot drift: the typed formulas differ in nothing but dimensions."""
-    rows = {found.name: found for found in load(REPOSITORY / "ops.yaml").rows}
+    rows = {found.name: found for found in own_spec().rows}
     for family in ("quantize", "dequantize", "fake_quantize"):
         members = [rows[f"{family}_per_{each}"] for each in ("tensor", "channel", "token", "group")]
         for direction in (0, 1):
@@ -413,7 +414,7 @@ def test_the_granularities_share_one_formula():
 
 
 def test_every_operation_of_the_catalog_gives_the_same_bits_everywhere_and_every_map_has_a_gradient():
-    for found in load(REPOSITORY / "ops.yaml").rows:
+    for found in own_spec().rows:
         operation = found.forward.operation
         # But for what a model is served by, not trained, and what takes or gives no values or has integers among its
         # types, a row without a gradient says so.

@@ -114,7 +114,7 @@ class Formulas(Declarations):
         values = {**self.values(tuple(inputs) + tuple(extra), attributes), **self.lets}
         hidden = self.hidden(attributes)
         hidden |= {name.value: _BELOW for name, _ in self.entries(section) if name.value not in self.meanings}
-        all_inputs = len(inputs) == len(self.entries("inputs"))
+        all_inputs = len(inputs) == len(self.entries("inputs") if "inputs" in self.fields else ())
         for name, body in self.entries(section):
             hidden[name.value] = None  # below it, a mistake in it is none of its users'
             such_as = "such as `T[*shape] = 2 * x`"
@@ -136,7 +136,8 @@ class Formulas(Declarations):
             dims = operand.dims if operand is not None else ()
             if section == "outputs" and operand is not None:
                 own = [dim for dim in dims if dim.name not in self.dims]
-                counted = {dim.name: dim for dim in own if dim.size is not None or _counts_along(dim, tail)}
+                creates = all(each.scalar for each in inputs)
+                counted = {d.name: d for d in own if creates or d.size is not None or _counts_along(d, tail)}
                 self.dims |= counted  # which the row or a call says the length of
                 values |= {name: Node("name", (), DIM, frozenset({name}), text=name) for name in counted}
             unknown = [dim for dim in dims if dim.name not in self.dims]

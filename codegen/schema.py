@@ -47,7 +47,7 @@ def _schema() -> dict:
     gradients["properties"] = {LET: {**lets, "description": of_gradients}}
     row = {
         "type": "object",
-        "required": ["inputs", "outputs"],
+        "required": ["outputs"],
         "additionalProperties": False,
         "properties": {
             "kind": {

@@ -61,6 +61,8 @@ EXCEPTIONS = {
     "cumprod": (ROW + 1, "products of a row, times d_output"),
     "linear_recurrence": (ROW + 1, "products of a row, times d_output"),
     "logcumsumexp": (2, "the sum of d_output"),
+    "outer": (2, "the sum of products of d_output"),
+    "add_outer": (2, "the sum of d_output"),
     "mse_loss": (2, "twice d_output, of which a difference of 0 is a multiple"),
     "binary_cross_entropy": (4, "d_output * weight, which a quotient of 0 multiplies"),
     "binary_cross_entropy_with_logits": (4, "a difference of products with weights"),

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.intrinsics import HALVED, INTRINSICS
+from skuda.codegen.intrinsics import HALVED, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
-from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
 from skuda.codegen.printers import Printer
-from skuda.codegen.row_passes import Range
+from skuda.codegen.row_passes import LENGTH, Range
 from skuda.codegen.value_names import UniqueNames
 
 _SMALL = 16  # bits of an integer, its sign among them, that is small for RowSteps
@@ -26,6 +26,11 @@ class Member:
     prepared: bool
 
 
+def is_costly(*nodes: Node) -> bool:
+    """Whether values are made of functions that take many instructions."""
+    return any(part.op in TRANSCENDENTAL for node in nodes for part in node.parts())
+
+
 class CppPrinter(Printer):
     """C++ as a formula stands, no rule applies: what is computed once a run."""
 
@@ -35,6 +40,7 @@ class CppPrinter(Printer):
         "nan": "__longlong_as_double(0x7fffffffffffffffll)", "-nan": "-__longlong_as_double(0x7fffffffffffffffll)",
     }  # fmt: skip
     spelled = {"and": "&&", "or": "||", "not": "!", "neg": "-"}
+    pair = "Linear<C>{{{0}, {1}}}"
     precedence = {**Printer.precedence, "not": 7}
 
     def number(self, node: Node) -> str:
@@ -62,13 +68,20 @@ class OncePrinter(CppPrinter):
 
     Args:
         made: names of members, by their values.
+        chosen: names of what a call chooses, once for all runs.
     """
 
-    def __init__(self, made: Mapping[Node, str]):
+    def __init__(self, made: Mapping[Node, str], chosen: Collection[str] = ()):
         self.made = made
+        self.chosen = {*chosen}
 
     def text(self, node: Node, outer: int = 0) -> str:
         return self.made[node] if node.args and node in self.made else super().text(node, outer)
+
+    def written(self, node: Node, own: int) -> str:
+        if node.op == "where" and node.args[0].names() <= self.chosen and is_costly(*node.args[1:]):
+            return "({} ? {} : {})".format(*map(self.text, node.args))
+        return super().written(node, own)
 
 
 class ElementPrinter(CppPrinter):
@@ -81,10 +94,15 @@ class ElementPrinter(CppPrinter):
         taken: names that no member may have.
         ranges: what earlier passes tell of values of an element.
         called: names of values.
+        along: the dimensions that rows lie along whole.
+        spine: choices whose conditions a run shares, with which of both values the fast form takes: that in which
+            elements differ, or where a call chooses, the other one.
+        chosen: names of what a call chooses, once for all runs.
 
     Attributes:
         members: what a run shares, made once.
         within: conditions on values of an element under which the fast forms hold.
+        conditions: those on what a run shares.
     """
 
     def __init__(
@@ -94,15 +112,20 @@ class ElementPrinter(CppPrinter):
         taken: Iterable[str],
         ranges: Mapping[Node, Range] = {},
         called: Mapping[Node, str] = {},
+        along: Collection[str] = (),
+        spine: Mapping[Node, int] = {},
+        chosen: Collection[str] = (),
     ):
         self.site = site
+        self.along = along
+        self.spine = spine
         self.each = each
         self.ranges = ranges
         self.called = called
         self.within: dict[str, None] = {}
         self._members: dict[tuple, Member] = {}
         self._made: dict[Node, str] = {}  # members that formulas may name
-        self._once = OncePrinter(self._made)
+        self._once = OncePrinter(self._made, chosen)
         self._names = UniqueNames(taken)
 
     @property
@@ -113,14 +136,33 @@ class ElementPrinter(CppPrinter):
         """Whether a value differs between the elements of a run."""
         return bool(node.names() & self.each.keys())
 
+    def is_place(self, node: Node) -> bool:
+        """Whether a value is the index of the element along the row, or part of it."""
+        return node.op == "name" and node.text.startswith(PLACED) and node.dims <= {*self.along}
+
     def name(self, node: Node) -> str:
         return node.text if "." in node.text else f"element.{node.text}"
 
     def text(self, node: Node, outer: int = 0) -> str:
         if node.op != "number" and not self.varies(node):
             return self.shared(node)
-        rule = lowered(node, self.site, self.varies, self.ranges.__contains__)
+        if node in self.spine:
+            return f"({self.lazily(node)})"
+        rule = lowered(node, self.site, self.varies, self.ranges.__contains__, self.is_place)
         return super().text(node, outer) if rule is None else self.prepared(*rule)
+
+    @property
+    def conditions(self) -> list[str]:
+        return [self.condition(node) for node in self.spine]
+
+    def condition(self, node: Node) -> str:
+        """That a choice on the spine is of the value in which elements differ."""
+        return ("" if self.spine[node] == 1 else "!") + self.text(node.args[0], self.precedence["not"])
+
+    def lazily(self, node: Node) -> str:
+        """A choice on the spine."""
+        varying = self.spine[node]
+        return f"FAST || {self.condition(node)} ? {self.text(node.args[varying])} : {self.text(node.args[3 - varying])}"
 
     def stored(self, node: Node, narrow: str | None) -> str:
         """The text of what an output stores; `narrow`: its element, where that is a float of 8 bits."""
@@ -150,7 +192,7 @@ class ElementPrinter(CppPrinter):
         """The member that a rule wants to be made once."""
         small = all(found[name].bits <= _SMALL for name in rule.once if found[name].kind == INT)
         type = rule.holder.format(**words, small=str(small).lower())
-        known = self.ranges[found[rule.ranged]].parts if rule.ranged else ()
+        known = self.ranges[found[rule.ranged]].parts if rule.ranged else (LENGTH,) if rule.placed else ()
         made_of = (*(found[name] for name in rule.once), *known)
         stem = "steps_in_range" if rule.ranged else rule.kind.lower()
         arguments = ", ".join(self._once.text(node) for node in made_of)

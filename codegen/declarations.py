@@ -121,7 +121,7 @@ class Declarations(Attributes):
     def operands(self) -> tuple[Operand, ...]:
         found = []
         required = None
-        for name, node in self.entries("inputs"):
+        for name, node in self.entries("inputs") if "inputs" in self.fields else ():
             self.places[name.value] = name.place
             self.meanings[name.value] = "an input"
             text = self.text(node, f"`{name.value}`", "write its type and dimensions, such as `T[*shape]`")
@@ -139,7 +139,7 @@ class Declarations(Attributes):
                         last = next(reversed(self.optional))
                         message = f"`{name.value}` comes after `{last}`, which may be left out"
                         self.error(name.place, message, "inputs with a default come after those without")
-        if found and required is None and self.optional:
+        if any(not operand.scalar for operand in found) and required is None and self.optional:
             self.error(self.place, f"`{self.name.value}` has no input that must be there", "remove a default")
         return tuple(found)
 

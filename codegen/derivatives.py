@@ -26,7 +26,7 @@ from skuda.codegen.intrinsics import (
     TRANSCENDENTAL,
     UNDERIVED,
 )
-from skuda.codegen.nodes import BOOL, DIM, PLACED, REAL, REDUCE, Function, Node, Scope
+from skuda.codegen.nodes import BOOL, DIM, PAIR, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
 from skuda.codegen.reductions import REDUCTIONS
@@ -75,7 +75,7 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
         NotDifferentiable: a gradient would pass through what gives integers, or could not be written.
     """
     sums = _Flow(forward).gradients()
-    outputs = {o.name: forward.formulas[o.name] for o in forward.outputs if forward.formulas[o.name].kind == REAL}
+    outputs = {o.name: forward.formulas[o.name] for o in forward.outputs if _is_readable(forward.formulas[o.name])}
     if forward.readable is not None:
         outputs = {name: node for name, node in outputs.items() if name in forward.readable}
     most = len(outputs) if len(outputs) <= _LARGEST_NUMBER_OF_CHOICES else 1
@@ -88,8 +88,15 @@ def gradients(forward: Forward) -> dict[str, Node | None]:
     return {name: None if node.op == "number" and float(node.text) == 0 else node for name, node in best.items()}
 
 
+def _is_readable(formula: Node) -> bool:
+    """Whether a gradient may read an output. What is made of a scan is rounded once more there, and gradients of scans
+    are made of small differences; but extremes of an input are elements of it."""
+    exact = formula.op.split()[1:3] in (["scan", "cummax"], ["scan", "cummin"]) and formula.args[0].op == "name"
+    return formula.kind == REAL and (exact or not formula.scans())
+
+
 def _cost(formulas: Iterable[Node], space: frozenset[str]) -> tuple[int, ...]:
-    """Scans of scans, which no kernel makes; then arrays that are read for each element, reductions, elementary
+    """Scans of scans, which take several kernels; then arrays that are read for each element, reductions, elementary
     functions, operations of some formulas."""
     parts = set().union(*(node.parts() for node in formulas))
     names = {part.text for part in parts if part.op == "name" and part.dims == space}
@@ -184,6 +191,8 @@ class _Flow:
             return  # such as the greatest element, which a softmax subtracts
         args, extra = node.args, ()
         rules = self.rules(node)
+        if node.is_scan and args[0].op == PAIR:
+            args = args[0].args
         if (quotient := logistic_quotient(node)) is not None:
             args, rules, extra = quotient, OF_LOGISTIC_QUOTIENT, (algebra.negative(quotient[1]),)
         for argument, rule in zip(args, rules, strict=True):
@@ -200,7 +209,7 @@ class _Flow:
             what = REDUCTIONS[name].heading.removesuffix(" along")
             raise NotDifferentiable(node.place, f"no rule gives the gradient of `{what}`: declare it")
         if node.is_scan:
-            return (OF_SCANS[name],)
+            return OF_SCANS[name]
         if name not in table:
             why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
             raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")

@@ -98,6 +98,8 @@ def as_said(reader: RowReader, kind: str, doc: str, forward: Program) -> Program
 def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Program | None:
     """The backward pass of a row that says nothing of it: derived for the inputs for which it can be made; None where
     there are none, or where the derivative of something does not exist."""
+    if forward.operation.creates:
+        return None  # no array of its inputs has a gradient
     wanted = _differentiable(reader, forward)
     try:
         found = _tried(reader, kind, doc, forward, wanted)

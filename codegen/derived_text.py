@@ -7,7 +7,7 @@ from keyword import kwlist
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, INTRINSICS, TRANSCENDENTAL
 from skuda.codegen.names import IDENTIFIER, RESERVED
-from skuda.codegen.nodes import DIM, POSITION, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import DIM, PAIR, POSITION, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES, REDUCTIONS, SCAN_NAMES, Scan
@@ -27,6 +27,7 @@ class FormulaPrinter(Printer):
     """
 
     spelled = {"neg": "-", "not": "not "}
+    pair = "{0}, {1}"
 
     def __init__(self, names: Mapping[Node, str] | None = None):
         self.names = names or {}
@@ -101,7 +102,7 @@ def _shared(formulas: Iterable[Node], known: Mapping[Node, str]) -> list[Node]:
     order: list[Node] = []
 
     def visit(node: Node) -> None:
-        users[node] = users.get(node, 0) + 1
+        users[node] = users.get(node, 0) + 1 if node.kind != PAIR else 1
         if users[node] > 1 or node in known:
             return
         for argument in node.args:

@@ -18,7 +18,7 @@ from skuda.codegen.stages import stages
 from skuda.model import documentation
 from skuda.model.operation import ALL, COMPUTE, COUNTED, Operand, Operation, may_be_bytes
 from skuda.model.sku import Direction
-from skuda.names import OUT, OUT_OF, STREAM
+from skuda.names import OUT, OUT_OF, PLACED, STREAM
 from skuda.reference.formulas import FORMULA_NAMES
 
 
@@ -118,9 +118,11 @@ class DescribedProgram:
         first = next((index for index, name in enumerate(parts) if name in op.numbers), len(parts))
         parts[first:] = [f"{name}=None" for name in parts[first:]]  # after one that may be left out, all have defaults
         parts.append("*")
+        if op.creates:
+            parts = ["shape=None", *(f"{operand.name}=None" for operand in op.inputs), "*"]
         required = ["shape"] if op.shaped else []
         required += [a.name for a in op.attributes if a.default is None]
-        parts += required
+        parts += required if not op.creates else required[1:]
         for attribute in op.attributes:
             if attribute.default is not None:
                 default = attribute.default if attribute.names_axes and attribute.default != ALL else None
@@ -128,7 +130,8 @@ class DescribedProgram:
         parts += [f'{op.choice.name}="{op.choice.default}"'] if op.choice is not None else []
         defaults = {"keepdims": False}
         said = ["without"] if self.unread else []
-        rest = [name for name in (*said, *self.options, "out", "stream") if name not in required]
+        placed = ["like", "device"] if op.creates else []
+        rest = [name for name in (*said, *self.options, *placed, "out", "stream") if name not in required]
         options = [f"{name}={defaults.get(name)}" for name in rest]
         return ", ".join([*parts, *options])
 
@@ -185,7 +188,9 @@ class DescribedProgram:
         """(name, type, meaning) of each argument of the function form."""
         op = self.operation
         rows = [(o.name, o.signature, _operand_meaning(o, op)) for o in op.inputs]
-        if op.shaped:
+        if op.creates:
+            rows.insert(0, ("shape", "int, tuple", "the shape of the output; that of out where it is given."))
+        elif op.shaped:
             rows.append(("shape", "tuple", f"the shape of {op.shaped.name}, which the arrays alone do not tell."))
         ordered = sorted(op.attributes, key=lambda attribute: attribute.default is not None)
         rows += [(a.name, a.type, documentation.of_attribute(op, a) + ".") for a in ordered]
@@ -209,6 +214,8 @@ class DescribedProgram:
             names = " and ".join(op.analysis.keeps) if self.backward else "the output"
             kept = f"{names} keep{'s' if len(op.analysis.keeps) == 1 else ''}"
             rows.append(("keepdims", "bool", f"whether {kept} the reduced axes, with one element each."))
+        if op.creates:
+            rows += [(name, kind, f"{meaning}.") for name, kind, meaning in PLACED]
         rows.append(("out", "array", OUT.format(OUT_OF[len(op.outputs) > 1])))
         rows.append(("stream", "stream", STREAM))
         return rows

@@ -22,7 +22,11 @@ def example(operation: Operation) -> list[str]:
         return []
     sizes = small_sizes(operation)
     said = [_said(operation, operand, sizes) for operand in _given(operation)]
-    said += [f"{name}={value}" for name, value in keywords(operation, sizes)]
+    named = dict(keywords(operation, sizes))
+    if operation.creates:  # the shape comes first
+        shape = named.pop("shape")
+        said.insert(0, str(shape[0] if len(shape) == 1 else shape))
+    said += [f"{name}={value}" for name, value in named.items()]
     told = next((operand for operand in operation.inputs if operand.element == operation.told), None)
     if told is not None and may_be_bytes(word := _told(operation, told)):
         said.append(f'input_dtype="{word}"')

@@ -44,7 +44,7 @@ BINARY = {ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/"}
 _ARGUMENTS = {name: ", ".join(each) for name, each in ARGUMENTS.items()} | {
     name: "x, over=d" for name in REDUCTION_NAMES if name not in INTRINSICS
 }
-_ARGUMENTS |= {name: "x, along=d" for name in SCAN_NAMES}
+_ARGUMENTS |= {name: f"{arguments}, along=d" for name, arguments in SCAN_NAMES.items()}
 _OF_BOOLEANS = {
     "==": "write `(a and b) or not (a or b)`, or `a` for `a == True`",
     "!=": "write `(a or b) and not (a and b)`",
@@ -163,7 +163,7 @@ class _Reader(OperatorReader):
             raise self.refuse(node, message, f"write `{node.id}(x, over=d)`")
         if node.id in SCAN_NAMES:
             message = f"`{node.id}` is a function: it needs its arguments"
-            raise self.refuse(node, message, f"write `{node.id}(x, along=d)`")
+            raise self.refuse(node, message, f"write `{self.spelled(node.id)}`")
         if node.id == COUNT:
             raise self.refuse(node, f"`{COUNT}` is a function: it says what it counts", f"write `{COUNT}(over=d)`")
         if node.id in (*INTRINSICS, *CONVERSIONS, SMALLEST, POSITION) or node.id in self.scope.functions:
@@ -331,7 +331,7 @@ class _Reader(OperatorReader):
         if not isinstance(node, ast.Attribute):
             return "name one of them"
         if node.attr in SCAN_NAMES:
-            return f"write `{node.attr}(x, along=d)`"
+            return f"write `{self.spelled(node.attr)}`"
         if node.attr in REDUCTION_NAMES and getattr(node.value, "id", None) not in LIBRARIES:
             return f"write `{node.attr}(x, over=d)`"
         if node.attr in INTRINSICS or node.attr in self.scope.functions:

@@ -8,8 +8,8 @@ from dataclasses import replace
 from skuda.codegen import forms
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
-from skuda.codegen.nodes import BOOL, DIM, INT, PLACED, POSITION, REAL, REDUCE, Node
-from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, OPTIONS, REDUCTIONS, Reduction, scan_name
+from skuda.codegen.nodes import BOOL, DIM, INT, PAIR, PLACED, POSITION, REAL, REDUCE, Node, promote
+from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, OPTIONS, REDUCTIONS, SCAN_NAMES, Reduction, scan_name
 from skuda.codegen.syntax import offset_of
 
 _OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
@@ -89,7 +89,7 @@ class ReductionReader(Checks):
     def scanned(self, name: str, node: ast.Call, depth: int) -> Node:
         """A scan: `cumsum(x, along=d, exclusive=True, reverse=True)`; its value has the dimensions of its operand."""
         given = {keyword.arg or "**": keyword.value for keyword in node.keywords}
-        call = f"write `{name}(x, along=d)`"
+        call = f"write `{name}({SCAN_NAMES[name]}, along=d)`"
         for option, value in given.items():
             if option not in ("along", *OPTIONS):
                 help = f"{call}, with `exclusive=True` or `reverse=True` if wanted"
@@ -98,7 +98,7 @@ class ReductionReader(Checks):
                 raise self.refuse(value, f"`{option}=` is `True` or `False`", "each choice is a kernel of its own")
         if "along" not in given:
             raise self.refuse(node, f"`{name}` says nowhere what it runs along", call)
-        self.arity(node, name, 1, call)
+        self.arity(node, name, SCAN_NAMES[name].count(",") + 1, call)
         self.check_over(given["along"], "along=")
         exclusive, reverse = (getattr(given.get(option), "value", False) for option in OPTIONS)
         scan = REDUCTIONS[scan_name(name, exclusive, reverse)]
@@ -111,23 +111,30 @@ class ReductionReader(Checks):
             message = f"what is scanned does not depend on {', '.join(f'`{name}`' for name in sorted(lacking))}"
             raise self.refuse(node, message, "scan an expression over operands that have the dimension")
         bits = self.width(node, value.kind, min(value.bits + scan.wider, 64) if self.wraps else value.bits + scan.wider)
-        return Node(REDUCE + scan.name, (value,), value.kind, value.dims, bits, dim.text, self.place(node))
+        kind = REAL if value.kind == PAIR else value.kind
+        return Node(REDUCE + scan.name, (value,), kind, value.dims, bits, dim.text, self.place(node))
 
     def read_reduced(
         self, name: str, node: ast.Call, over: ast.expr, reduction: Reduction, depth: int, keyword: str = "over="
     ) -> list[Node]:
         """What is reduced or scanned, and the dimensions that it is over."""
         self.wraps = self.asked and reduction.of_lowest_bits
-        value, dim = self.all((node.args[0], over), depth, several=True)
+        *values, dim = self.all((*node.args, over), depth, several=True)
         dim = self.as_dimension(dim)
-        self.want_dimension(over, dim, value, keyword)
-        self.check_c(name, node, value.kind)
-        kinds = (REAL,) if name == MEAN else reduction.kinds
-        if value.kind not in kinds:
-            wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
-            message = f"`{name}` needs {wanted}, this is {KIND_NAME[value.kind]}"
-            raise self.refuse(node.args[0], message, self.instead(node.args[0], value, kinds))
-        return [value, dim]
+        of_pairs = PAIR in reduction.kinds
+        kinds = (REAL,) if name == MEAN or of_pairs else reduction.kinds
+        values = [promote(value) if of_pairs and value.op == "number" else value for value in values]
+        self.want_dimension(over, dim, values[0], keyword)
+        for at, value in zip(node.args, values, strict=True):
+            self.check_c(name, node, value.kind)
+            if value.kind not in kinds:
+                wanted = " or ".join(KIND_NAME[kind] for kind in kinds)
+                message = f"`{name}` needs {wanted}, this is {KIND_NAME[value.kind]}"
+                raise self.refuse(at, message, self.instead(at, value, kinds))
+        if not of_pairs:
+            return [values[0], dim]
+        dims = frozenset().union(*(value.dims for value in values))
+        return [Node(PAIR, tuple(values), PAIR, dims, place=self.place(node)), dim]
 
     def counted(self, node: ast.Call, over: list[ast.expr], depth: int) -> Node:
         """`count(over=d)`: how many elements a row has, as a real."""

@@ -114,7 +114,7 @@ class Formulas(Declarations):
         values = {**self.values(tuple(inputs) + tuple(extra), attributes), **self.lets}
         hidden = self.hidden(attributes)
         hidden |= {name.value: _BELOW for name, _ in self.entries(section) if name.value not in self.meanings}
-        all_inputs = len(inputs) == len(self.entries("inputs"))
+        all_inputs = len(inputs) == len(self.entries("inputs") if "inputs" in self.fields else ())
         for name, body in self.entries(section):
             hidden[name.value] = None  # below it, a mistake in it is none of its users'
             such_as = "such as `T[*shape] = 2 * x`"
@@ -136,7 +136,8 @@ class Formulas(Declarations):
             dims = operand.dims if operand is not None else ()
             if section == "outputs" and operand is not None:
                 own = [dim for dim in dims if dim.name not in self.dims]
-                counted = {dim.name: dim for dim in own if dim.size is not None or _counts_along(dim, tail)}
+                creates = all(each.scalar for each in inputs)
+                counted = {d.name: d for d in own if creates or d.size is not None or _counts_along(d, tail)}
                 self.dims |= counted  # which the row or a call says the length of
                 values |= {name: Node("name", (), DIM, frozenset({name}), text=name) for name in counted}
             unknown = [dim for dim in dims if dim.name not in self.dims]
@@ -320,26 +321,19 @@ class Formulas(Declarations):
         return over if reductions else []
 
     def check_scans(self, section: str, reductions: list[Node]) -> None:
-        """Whether a section that scans is one kernel's: all of its scans at once, in one direction."""
+        """Whether a section that scans is kernels of scans alone, along the same dimensions."""
         scans = [each for each in reductions if each.is_scan]
         if not scans:
             return
-        first = REDUCTIONS[scans[0].op.removeprefix(REDUCE)]
         for other in reductions:
             row = REDUCTIONS[other.op.removeprefix(REDUCE)]
             message = ""
             if not other.is_scan:
                 message = f"`{section}:` scans, and reduces with `{row.name}`"
                 help = "a direction that scans has no reductions: give their values as an input"
-            elif any(part.is_scan for part in other.args[0].parts()):
-                message = f"`{section}:` scans what is made of a scan"
-                help = "make the inner one with an operation of its own"
             elif other.text != scans[0].text:
                 message = f"`{section}:` scans along `{scans[0].text}` and along `{other.text}`"
                 help = "the scans of a direction run along the same dimensions"
-            elif row.reverse != first.reverse:
-                message = f"`{section}:` scans from both ends"
-                help = "all scans of a direction begin at the same end"
             if message:
                 self.error(other.place or self.place, message, help)
                 return

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from skuda.codegen.intrinsics import HALVED
-from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.nodes import BOOL, PAIR, REAL, REDUCE, Node
 from skuda.codegen.program import Program, Row, analysed
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
@@ -82,6 +82,8 @@ def _found(node: Node, args: list[Known]) -> Known:
             raise _Bends
         signed = op in ("tanh", "gelu_slope")
         return Known(True, signed and args[0].negative, True)
+    if op == PAIR and inexact:
+        raise _Bends
     if node.kind != REAL:
         return _of_integers(node, inexact)
     if op == "number":

@@ -301,18 +301,46 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
 }
-# Of scans along `d`, by their names with options.
-OF_SCANS: dict[str, str] = {
-    "scan cumsum": "cumsum(g, along=d, reverse=True)",
-    "scan cumsum reverse": "cumsum(g, along=d)",
-    "scan cumsum exclusive": "cumsum(g, along=d, exclusive=True, reverse=True)",
-    "scan cumsum exclusive reverse": "cumsum(g, along=d, exclusive=True)",
-    # The parts of positive and of negative gradients, in logarithms: no factor of a term leaves the range.
-    "scan logcumsumexp": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d, reverse=True) + a)"
-                         " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d, reverse=True) + a))",
-    "scan logcumsumexp reverse": "where(a == -inf, 0, exp(logcumsumexp(log(max(g, 0)) - y, along=d) + a)"
-                                 " - exp(logcumsumexp(log(max(-g, 0)) - y, along=d) + a))",
-}
+# Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER
+# stand for options: of those before an element in the scan's order, and of those after it; BACK: of those after it and
+# itself. What a rule scans of the gradients is what comes to an element from those after it.
+_LATER = "linear_recurrence({}, {}, along=d, LATER)"
+_HIT = "a == y or a != a"  # where a row's extreme is found, the last of equals, and after a NaN nothing
+_SHARE = "where(a == y, 0.0, -expm1(a - y))"  # of what is before an element in the sum with it
+_OF_SCANS: dict[str, tuple[str, ...]] = {
+    "cumsum": ("cumsum(g, along=d, BACK)",),
+    "cumsum exclusive": ("cumsum(g, along=d, LATER)",),
+    "cumprod": (f"(g + {_LATER.format('a', 'where(a == 0, 0, a * g)')}) * cumprod(a, along=d, EARLIER)",),
+    "cumprod exclusive": (f"{_LATER.format('a', 'g')} * y",),
+    **dict.fromkeys(("cummax", "cummin"), (
+        f"where({_HIT}, g + {_LATER.format(f'where({_HIT}, 0.0, 1.0)', f'where({_HIT}, 0, g)')}, 0)",
+    )),
+    "logcumsumexp": (
+        f"where(a == -inf, 0, (g + {_LATER.format(_SHARE, f'{_SHARE} * g')}) * exp(a - y))",
+    ),
+    "linear_recurrence": (
+        f"(g + {_LATER.format('a', 'where(a == 0, 0, a * g)')}) * linear_recurrence(a, b, along=d, EARLIER)",
+        f"g + {_LATER.format('a', 'where(a == 0, 0, a * g)')}",
+    ),
+    "linear_recurrence exclusive": (f"{_LATER.format('a', 'g')} * y", _LATER.format("a", "g")),
+}  # fmt: skip
+
+
+def _of_scans() -> dict[str, tuple[str, ...]]:
+    """The rules, of scans from either end."""
+    found = {}
+    for name, rules in _OF_SCANS.items():
+        for reverse in (False, True):
+            ahead, back = ["reverse=True"] * reverse, ["reverse=True"] * (not reverse)
+            words = {"EARLIER": ["exclusive=True", *ahead], "LATER": ["exclusive=True", *back], "BACK": back}
+            made = rules
+            for word, options in words.items():
+                made = tuple(rule.replace(f", {word}", "".join(f", {each}" for each in options)) for rule in made)
+            found[f"scan {name}{' reverse' * reverse}"] = made
+    return found
+
+
+OF_SCANS = _of_scans()
 # Of `a / (1 + exp(b))`, with `c` = -b, and no quotient of two infinities.
 OF_LOGISTIC_QUOTIENT = ("g * sigmoid(c)", "-g * a * sigmoid(c) * (1 - sigmoid(c))")
 # What gives integers of reals: a gradient that passes through it has to be declared.

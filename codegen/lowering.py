@@ -47,6 +47,7 @@ class Lowering:
             element, `{small}` whether `low` and `high` have few bits.
         within: the condition under which the fast form holds for an element, in C++; empty where it always does.
         ranged: the name of which reductions must know the range: the object is made from that range too.
+        placed: the name that must be a position along the row: the object is made from the row's length too.
         finite_with: two names: of the first, an operand's element, it must be known that it is finite where the second
             is.
     """
@@ -59,6 +60,7 @@ class Lowering:
     holder: str = ""
     within: str = ""
     ranged: str = ""
+    placed: str = ""
     finite_with: tuple[str, str] | None = None
 
     @property
@@ -91,6 +93,9 @@ LOWERINGS = (
     Lowering("x / s", "quotient_of<FAST, {x_type}>({x}, {object}, usual)", ROW, ("s",), ("x",), "Divisor<C>"),
     Lowering("to_real(code - h)", "{object}.template difference<FAST>({code})", ELEMENTS, ("h",), ("code",),
              "Offset<C>"),
+    # Positions along a row that is not too long are told apart by 32 bits.
+    Lowering("place == h", "{object}.template at<FAST>({place})", ROW, ("h",), ("place",), "PlaceOf<C>",
+             placed="place"),
     # What is computed in a quick form first.
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),
@@ -108,7 +113,7 @@ LOWERINGS = (
 _D = frozenset({"d"})
 _PATTERN_NAMES = {
     **{name: Node("name", (), REAL, _D, text=name) for name in ("x", "y", "u", "s", "least", "most", "bound")},
-    **{name: Node("name", (), INT, _D, 33, name) for name in ("low", "high", "h")},
+    **{name: Node("name", (), INT, _D, 33, name) for name in ("low", "high", "h", "place")},
     "code": Node("name", (), INT, _D, 9, "code"),
     "d": Node("name", (), DIM, _D, text="d"),
 }
@@ -124,6 +129,7 @@ def lowered(
     site: Site,
     varies: Callable[[Node], bool] = lambda node: True,
     ranged: Callable[[Node], bool] = lambda node: False,
+    placed: Callable[[Node], bool] = lambda node: False,
 ) -> tuple[Lowering, dict[str, Node]] | None:
     """The first rule that a value fits at a site, with what its names stand for.
 
@@ -132,6 +138,7 @@ def lowered(
         site: what it is computed for.
         varies: whether a value differs between the elements of a run.
         ranged: whether its range is known.
+        placed: whether it is a position along the row.
     """
     for rule, pattern in _COMPILED[site]:
         found: dict[str, Node] = {}
@@ -140,6 +147,7 @@ def lowered(
             and all(not varies(found[name]) for name in rule.once)
             and all(varies(found[name]) for name in rule.each)
             and (not rule.ranged or ranged(found[rule.ranged]))
+            and (not rule.placed or placed(found[rule.placed]))
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
             return rule, found

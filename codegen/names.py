@@ -27,7 +27,7 @@ RESERVED = frozenset(
     co_await co_return co_yield const_cast dynamic_cast reinterpret_cast static_cast static_assert
     thread_local linux unix
     self
-    dtype input_dtype keepdims np out reference row shape stream without""".split()
+    device dtype input_dtype keepdims like np out reference row shape stream without""".split()
 ) | frozenset(DTYPES) | frozenset(
     word
     for row in INTRINSICS.values()

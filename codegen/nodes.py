@@ -13,7 +13,8 @@ from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.yaml_tree import Text
 
 REAL, INT, BOOL = "real", "int", "bool"
-CPP = {INT: "i64", BOOL: "bool"}  # types in C++, and elements; a real is C
+PAIR = "pair"  # of reals, what a recurrence scans: a kind, and the `op` of such a node
+CPP = {INT: "i64", BOOL: "bool", PAIR: "Linear<C>"}  # types in C++, and elements; a real is C
 SMALLEST = "smallest"  # of a type: takes a type letter, or C
 DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing else
 REDUCE = "reduce "  # before the name of a reduction in `op`
@@ -45,7 +46,7 @@ class Node:
             the like, and of scans (`reduce scan cumsum reverse`); "count", the number of elements that a reduction is
             over; "stored", a value as an output holds it; "smallest", the least positive value of a type.
         args: the operands.
-        kind: REAL, INT, BOOL, or DIM.
+        kind: REAL, INT, BOOL, DIM, or PAIR.
         dims: the dimensions that the value depends on, `d/group_size` where it is the same in each block.
         bits: for an integer, how many bits hold it.
         text: the name, the number as it was written, what a reduction is over (`d`, `n, d`, `d/group_size`), the

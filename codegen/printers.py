@@ -7,7 +7,7 @@ every target.
 from __future__ import annotations
 
 from skuda.codegen.intrinsics import CONSTANTS, CONVERSIONS, HALVED, INTRINSICS
-from skuda.codegen.nodes import PLACED, POSITION, REAL, REDUCE, SMALLEST, Node
+from skuda.codegen.nodes import PAIR, PLACED, POSITION, REAL, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -27,6 +27,7 @@ class Printer:
     target = ""
     spelled: dict[str, str] = {}
     constants: dict[str, str] = {}  # spellings of numbers that have no digits
+    pair = "({0}, {1})"  # of what a recurrence scans
     precedence = _PRECEDENCE
 
     def text(self, node: Node, outer: int = 0) -> str:
@@ -50,6 +51,8 @@ class Printer:
             return getattr(CONVERSIONS[node.op], self.target).format(*map(self.text, node.args), node.text)
         if node.op.startswith(REDUCE):
             return self.reduction(node)
+        if node.op == PAIR:
+            return self.pair.format(*map(self.text, node.args))
         if node.op == "count":
             return self.count(node)
         if node.op == SMALLEST:

@@ -10,6 +10,7 @@ from skuda.codegen.element_types import APART
 from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
+from skuda.codegen.picks import picked, picks_of
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.model.operation import COMPUTE, Choice, Operand, Operation, Over, Reduced
 
@@ -78,7 +79,8 @@ class Program:
     @property
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
-        and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced."""
+        and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced.
+        Rows along the last axes of which single elements are picked are not worth it."""
         op = self.operation
         formulas, reductions = self.written_out, self.reductions
         if (
@@ -87,9 +89,15 @@ class Program:
             or op.block
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
+            or (all(map(picked, reductions)) and _along_last(op, reductions[0]))
         ):
             return ()
         return tuple(Reduced(r.op.removeprefix(REDUCE), CPP.get(r.args[0].kind, COMPUTE)) for r in reductions)
+
+    @property
+    def passed_over(self) -> int:
+        """How many reductions passes over rows make, once `split` is known."""
+        return len(self.reductions) - len(picks_of(self.operation, self.reductions))
 
     @property
     def of_some(self) -> str:
@@ -155,6 +163,12 @@ def copies(
     elements = {operand.name: operand.element for operand in inputs}
     named = [(output, formulas[output.name]) for output in outputs if formulas[output.name].op == "name"]
     return tuple((output.name, node.text) for output, node in named if elements.get(node.text) == output.element)
+
+
+def _along_last(op: Operation, reduction: Node) -> bool:
+    """Whether it is over some of the last dimensions, but not over all."""
+    dims = Over.of(reduction.text).dims
+    return len(dims) < len(op.space) and {dim.name for dim in op.space[-len(dims) :]} == {*dims}
 
 
 def analysed(operation: Operation, **found) -> Operation:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from skuda.codegen.nodes import BOOL, INT, REAL
+from skuda.codegen.nodes import BOOL, INT, PAIR, REAL
 from skuda.model.sum_order import INDEX_REDUCTIONS
 
 
@@ -92,6 +92,11 @@ class Scan(Reduction):
         return self.name.split()[1]
 
     @property
+    def arguments(self) -> str:
+        """What it takes, as a call spells it."""
+        return "a, b" if PAIR in self.kinds else "x"
+
+    @property
     def options(self) -> str:
         """Those that it has, as keywords of a call."""
         return "".join(f", {name}=True" for name in OPTIONS if getattr(self, name))
@@ -148,8 +153,11 @@ _SCANS = (
          "NaN from the first NaN on; -0 is below +0; of nothing the greatest value of C", of="min"),
     Scan("scan logcumsumexp", (REAL,), "LogSumExp", "", r"\ln \sum_{{{0}' \le {0}}} \exp {1}",
          f"two are joined as max + log1p(exp(min - max)), {_ORDER}; of nothing -inf", header="scan_log.cuh"),
+    Scan("scan linear_recurrence", (PAIR,), "LinearRecurrence", "", r"\operatorname{{recurrence}}_{{{0}' \le {0}}} {1}",
+         f"`y = a * before + b`, joined {_ORDER}; where a or what is before is 0, y is b + before, or b; of nothing 0",
+         header="scan_linear.cuh"),
 )  # fmt: skip
-SCAN_NAMES = tuple(scan.function for scan in _SCANS)
+SCAN_NAMES = {scan.function: scan.arguments for scan in _SCANS}  # with what each takes
 
 
 def _with_options(scan: Scan) -> list[Scan]:

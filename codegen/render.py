@@ -104,7 +104,7 @@ def _section(row: Row) -> Section:
         if program.operation.analysis.scans:
             found |= {table.SCHEDULES[kernel].header for kernel in table.SCAN_KERNELS}
             continue
-        kernels = ["row"] if program.passes else []
+        kernels = ["row"] if program.passes or program.empty_pass else []
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}

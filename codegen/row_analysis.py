@@ -7,20 +7,24 @@ values of an element that several passes use, as `held.normal`. No operand has a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from skuda.codegen.conditions import Guard, guards_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Site, lowered
 from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.picks import picks_of
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_passes import (
     INDEX_CLASSES,
+    LENGTH,
     OF_FINITE,
     Extreme,
     HeldValue,
     Pass,
+    Pick,
     Range,
     RowValue,
     Saved,
@@ -35,7 +39,6 @@ from skuda.schedules.table import cluster_variants
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme
 HELD = "held."  # before the names of values of an element that passes hand on
-LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
 
 
 @dataclass
@@ -57,12 +60,14 @@ class RowAnalysis:
         scalars: inputs that are one value.
         values: attributes that the formulas use.
         given: what a row is given, with the names of these values.
+        chosen: those of these names that are the same for all rows of a call.
         finite: the names of what tells whether values were finite, by names of reductions.
         called: names that the spec gives values.
         held: the values of an element that several passes use, with their names.
         scanned: the scans: Values whose names are those of `held.` members that the kernel sets.
         row_values: outputs that have one value a row.
         early: the outputs that an earlier pass knows.
+        picks: the reductions that one element tells.
         passes: over the row, in order; the last one makes the outputs and may have no values.
         split: the program in parts; None where it does not come apart.
     """
@@ -82,6 +87,7 @@ class RowAnalysis:
         self.given: dict[Operand | Attribute, str] = {
             item: f"shared.{self._names.new(item.name)}" for item in (*self.parameters, *self.scalars, *self.values)
         }
+        self.chosen = {name for item, name in self.given.items() if item in (*self.scalars, *self.values)}
         self.full_outputs = tuple(o for o in op.outputs if o.dims == op.space)
         one_a_row = [o for o in op.outputs if o not in self.full_outputs]
         stored_names = {o: f"shared.{self._names.new(o.name)}" for o in one_a_row}
@@ -89,29 +95,70 @@ class RowAnalysis:
         self._program = program
         formulas = {name: self._with_given(node) for name, node in program.written_out.items()}
         self.called = {self._with_given(node): name for node, name in program.called_written_out.items()}
-        for node in formulas.values():
-            for reduction in node.reductions():
-                self._name(reduction)
+        reductions = dict.fromkeys(reduction for node in formulas.values() for reduction in node.reductions())
+        picks = picks_of(op, reductions)
+        for reduction in reductions:
+            self._name(reduction, picks)
         names = self._found.reductions
+        self.picks = tuple(Pick(names[reduction], each) for reduction, each in picks.items())
+        self._guards = self._found_guards(formulas)
         self.finite = self._found.finite
         self.called = {_named(node, names): name for node, name in self.called.items()}
-        wanted = self._wanted(formulas)
-        self.held = self._held(wanted)
+        wanted, guards = self._wanted(formulas)
+        self.held = self._held([values for values, under in zip(wanted, guards) if not under])
         self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
         shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
         self.row_values, stored = self._row_values(shared, stored_names)
         wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
         self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
-        self.passes = tuple(self._pass(each, wanted[:index], wanted[-1]) for index, each in enumerate(wanted))
+        passes = []
+        for index, (each, under) in enumerate(zip(wanted, guards, strict=True)):
+            before = [values for values, others in zip(wanted[:index], guards[:index], strict=True) if not others]
+            passes.append(self._pass(each, before, wanted[-1], under))
+        self.passes = tuple(passes)
         self.split = self._split(wanted[-1]) if op.analysis.split else None
+
+    @property
+    def stored_columns(self) -> set[str]:
+        """The names of the columns that are in memory."""
+        return {o.name for o in self.columns} - {o.name for o in self.operation.positions}
+
+    def column_guards(self, made: Collection[Value], held: Collection[HeldValue]) -> list[Guard]:
+        """What of the choices of a call lets outputs know columns in memory, if each use of one is behind such; else
+        nothing. What is stored alone is looked at: reductions have passes of their own."""
+        nodes = [value.node for value in made]
+        everywhere = any(each.value.node.names() & self.stored_columns for each in held)
+        if everywhere or any(value.how or value.scan for value in made):
+            return []
+        found: dict[Guard, None] = {}
+
+        def behind(node: Node) -> bool:
+            if not node.names() & self.stored_columns:
+                return True
+            if node.op != "where" or not node.args[0].names() <= self.chosen or not node.args[0].names():
+                return node.op != "name" and all(map(behind, node.args))
+            for each, holds in zip(node.args[1:], (True, False), strict=True):
+                if each.names() & self.stored_columns:
+                    found[Guard(node.args[0], holds)] = None
+            return True
+
+        return [*found] if all(map(behind, nodes)) else []
 
     def _with_given(self, node: Node) -> Node:
         """A value in which what a row is given has the names of members."""
         given = {item.name: name for item, name in self.given.items()}
         return with_members(node, given, LENGTH, str(self.operation.analysis.over))
 
-    def _name(self, reduction: Node) -> None:
+    def _found_guards(self, formulas: Mapping[str, Node]) -> dict[Node, frozenset[Guard]]:
+        """The reductions that only some calls want, unless all are, or other kernels make them too."""
+        if self.operation.analysis.split or self.operation.analysis.scans:
+            return {}
+        found = guards_of(formulas.values(), lambda node: node.names() <= self.chosen and not node.counts())
+        always = [each for each, level in self._found.levels.items() if level == 0 and each not in found]
+        return found if always else {}
+
+    def _name(self, reduction: Node, picks: Collection[Node]) -> None:
         """Gives a reduction a name: the spec's, or the field's word for it."""
         names, levels = self._found.reductions, self._found.levels
         if reduction in names:
@@ -125,23 +172,28 @@ class RowAnalysis:
         else:
             name = f"shared.{self._names.new(self.called.get(reduction, word))}"
         names[reduction] = Node("name", (), reduction.kind, reduction.dims, reduction.bits, name)
-        levels[reduction] = 1 + max((levels[r] for each in reduction.args for r in each.reductions()), default=-1)
+        inner = [levels[r] for each in reduction.args for r in each.reductions()]
+        levels[reduction] = -1 if reduction in picks else 1 + max(inner, default=-1)
         if how in OF_FINITE:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
-    def _wanted(self, formulas: Mapping[str, Node]) -> list[list[Value]]:
-        """What each pass is to make: reductions level by level, then the outputs."""
+    def _wanted(self, formulas: Mapping[str, Node]) -> tuple[list[list[Value]], list[frozenset[Guard]]]:
+        """What each pass is to make, with what holds where a call wants it: reductions level by level, of each those
+        that only some calls want behind the others, then the outputs."""
         names, levels = self._found.reductions, self._found.levels
-        wanted: list[list[Value]] = [[] for _ in range(1 + max(levels.values()))]
+        found: dict[tuple[int, frozenset[Guard]], list[Value]] = {}
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
             scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
-            text = names[reduction].text
-            wanted[level].append(Value(text, _named(node, names), how, None, reduction.kind, scan=scan))
+            value = Value(names[reduction].text, _named(node, names), how, None, reduction.kind, scan=scan)
+            if level >= 0:
+                found.setdefault((level, self._guards.get(reduction, frozenset())), []).append(value)
+        order = sorted(found, key=lambda each: (each[0], bool(each[1])))
+        wanted, guards = [found[each] for each in order], [*(under for _, under in order), frozenset()]
         wanted.append(
             [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
         )
-        return wanted
+        return wanted, guards
 
     def _as_named(self, node: Node, operand: Operand) -> Node:
         """An output as the formulas that name it see it, which is stored as the same bits and may be held already."""
@@ -269,11 +321,20 @@ class RowAnalysis:
                 put(value.name)
         return tuple(found)
 
-    def _pass(self, wanted: list[Value], before: list[list[Value]], outputs: list[Value]) -> Pass:
+    def _pass(
+        self,
+        wanted: list[Value],
+        before: list[list[Value]],
+        outputs: list[Value],
+        guards: frozenset[Guard] = frozenset(),
+    ) -> Pass:
+        earlier = {part for values in before for each in values for part in each.node.parts()}
+        named = {part: name for part, name in self.held.items() if not guards or part in earlier}
+
         def renamed(node: Node, but: Node | None = None) -> Node:
             def name(part: Node) -> Node | None:
-                known = part in self.held and part != but
-                return Node("name", (), REAL, part.dims, text=self.held[part]) if known else None
+                known = part in named and part != but
+                return Node("name", (), REAL, part.dims, text=named[part]) if known else None
 
             return node.replaced(name)
 
@@ -282,8 +343,7 @@ class RowAnalysis:
             raw = next((o for o in self.arrays if each.how and node.op == "name" and node.text == o.name), None)
             return replace(each, node=node, raw=raw)
 
-        here = {part for each in wanted for part in each.node.parts() if part in self.held}
-        earlier = {part for values in before for each in values for part in each.node.parts()}
+        here = {part for each in wanted for part in each.node.parts() if part in named}
         order = [*self.held]
         held = tuple(
             HeldValue(Value(self.held[part], renamed(part, but=part)), part not in earlier)
@@ -292,7 +352,7 @@ class RowAnalysis:
         fresh = here - earlier if wanted is not outputs else set()
         early = tuple(value(each) for each in outputs if each.node in fresh)
         ranges = self._ranges([replace(each, node=renamed(each.node)) for values in before for each in values])
-        return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands)
+        return Pass(held, tuple(map(value, wanted)), early, ranges, self._operands, guards)
 
     def _ranges(self, reduced: Sequence[Value]) -> dict[Node, Range]:
         """What reductions tell of the values that they are of."""

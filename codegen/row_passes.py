@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from skuda.codegen.conditions import Guard
 from skuda.codegen.nodes import REAL, Node
+from skuda.codegen.picks import Picked
 from skuda.codegen.reductions import REDUCTIONS, Scan
 from skuda.model.operation import Operand
 
 OF_FINITE = ("LargestMagnitude", "LargestFinite", "SmallestFinite")  # what is not finite takes no part
+LENGTH = Node("name", (), REAL, text="shared.count")  # of the row
 INDEX_CLASSES = tuple(row.cuda for row in REDUCTIONS.values() if row.gives_index)
 
 
@@ -70,6 +73,14 @@ class HeldValue:
 
 
 @dataclass(frozen=True)
+class Pick:
+    """A reduction that one element of a row tells: no pass makes it, and the first one may use it."""
+
+    name: Node
+    of: Picked
+
+
+@dataclass(frozen=True)
 class Pass:
     """What is made of each element of a row at once.
 
@@ -79,6 +90,7 @@ class Pass:
         early: outputs of the last pass that are known here already: stored here, registers need not hold them.
         ranges: what passes before tell of values of an element.
         operands: the names of the inputs that have an element for each of a row's.
+        guards: what holds where a call wants it; none where every call does. It holds no value of an element.
     """
 
     held: tuple[HeldValue, ...]
@@ -86,6 +98,7 @@ class Pass:
     early: tuple[Value, ...]
     ranges: Mapping[Node, Range]
     operands: frozenset[str]
+    guards: frozenset[Guard] = frozenset()
 
     @property
     def made(self) -> tuple[Value, ...]:

@@ -5,16 +5,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from skuda.codegen.cuda import ProgramInCuda
-from skuda.codegen.cuda_printers import ElementPrinter, OncePrinter
+from skuda.codegen.cuda_printers import CppPrinter, ElementPrinter, OncePrinter, is_costly
 from skuda.codegen.lowering import LOWERINGS, Site
-from skuda.codegen.nodes import CPP
+from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
+<<<<<<< HEAD
 from skuda.codegen.row_analysis import LENGTH, RowAnalysis
 from skuda.codegen.row_passes import Pass, Value
 from skuda.codegen.stages import stages
+=======
+from skuda.codegen.row_analysis import RowAnalysis
+from skuda.codegen.row_passes import LENGTH, Pass, Value
+>>>>>>> main
 from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
@@ -25,8 +31,19 @@ _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 
 
 @dataclass(frozen=True)
+class PickText:
+    """The reductions that one element tells, as text: what is read of it, where it is, and what they then are."""
+
+    name: str
+    reads: str
+    index: str
+    statements: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class PassText:
-    """A pass as text: what it makes, its constants, its members, and the function that computes an element."""
+    """A pass as text: what it makes, its constants, its members, the function that computes an element, and the
+    conditions under which a call wants it, and its columns, if not always."""
 
     name: str
     makes: tuple[str, ...]
@@ -37,6 +54,8 @@ class PassText:
     types: tuple[str, ...]
     statements: tuple[str, ...]
     values: tuple[str, ...]
+    wanted: str
+    columns: str
 
     @property
     def body(self) -> tuple:
@@ -58,7 +77,8 @@ class RowProgram(ProgramInCuda):
         last = len(row.passes) if row.passes[-1].values else len(row.passes) - 1
         rows = () if self.operation.of_alternative else row.passes[:last]
         self.passes = tuple(self._pass(each, f"Pass{number + 1}") for number, each in enumerate(rows))
-        self.empty_pass = bool(rows) and last < len(row.passes)
+        self.empty_pass = bool(rows or row.picks) and last < len(row.passes)
+        self.picks = self._picks()
         self.split_pass = self._pass(row.split.whole, "SplitPass") if row.split else None
 
     @property
@@ -79,7 +99,8 @@ class RowProgram(ProgramInCuda):
         row = self.row
         given = [(self.field(item).type, name) for item, name in row.given.items()]
         made = [value for each in row.passes[:-1] for value in each.values if value.scan is None]
-        found = [(CPP.get(value.kind, "C"), value.name) for value in made]
+        found = [(CPP.get(each.name.kind, "C"), each.name.text) for each in row.picks]
+        found += [(CPP.get(value.kind, "C"), value.name) for value in made]
         flags = [("bool", name) for name in row.finite.values()]
         stored = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
         return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *stored]]
@@ -133,14 +154,30 @@ class RowProgram(ProgramInCuda):
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
             "int STAGE": str(op.analysis.stage or ""),
-            "int LIVE_BITS": self.live_bits if self.passes and not self.row.scanned else "",
+            "int LIVE_BITS": self.live_bits if (self.passes or self.empty_pass) and not self.row.scanned else "",
+            "bool LATE_COLUMNS": "true" if self._late_columns else "",
+            "bool LONE_FINISH": "true" if self._lone_finish else "",
         }
         return [f"{name} = {text}" for name, text in values.items() if text]
 
     @property
+    def _late_columns(self) -> bool:
+        """Whether no pass that all calls want reads a column in memory."""
+        row = self.row
+        always = [each for each in row.passes if not each.guards and not row.column_guards(each.made, ())]
+        return bool(row.stored_columns) and not row.stored_columns & {n for each in always for n in each.reads}
+
+    @property
+    def _lone_finish(self) -> bool:
+        """Whether the outputs that a row has one of take some time, and the others know nothing of them."""
+        values, last = self.row.row_values, self.row.passes[-1]
+        named = set().union(*(each.node.names() for each in last.made))
+        return is_costly(*(each.node for each in values)) and not named & {each.name for each in values}
+
+    @property
     def finish(self) -> list[str]:
         """The outputs that a row has one of."""
-        printer = OncePrinter({})
+        printer = OncePrinter({}, self.row.chosen)
         return [f"{value.name} = {printer.text(value.node)}" for value in self.row.row_values]
 
     @property
@@ -159,6 +196,46 @@ class RowProgram(ProgramInCuda):
         """The bits of some inputs, in C++; empty where there are none."""
         return _mask([o.name for o in self.row.elements], names)
 
+    def _spine(self, node: Node) -> dict[Node, int]:
+        """The choices by what a row shares, between what elements differ in and what they share, around all in which
+        they differ: with the former's index. A row that takes the latter computes nothing else."""
+        found: dict[Node, int] = {}
+        differ = self._each.keys()
+        while node.args:
+            varying = [index for index, each in enumerate(node.args) if each.names() & differ]
+            if len(varying) != 1:
+                break
+            if node.op == "where" and varying[0] > 0:
+                found[node] = varying[0]
+            node = node.args[varying[0]]
+        return found
+
+    def _without_columns(self, node: Node) -> dict[Node, int]:
+        """The choices of a call between what knows columns in memory and what rows share: with the latter's index."""
+        if node.op == "where" and node.args[0].names() <= self.row.chosen:
+            others = [index for index in (1, 2) if not node.args[index].names() & self._each.keys()]
+            if len(others) == 1 and node.args[3 - others[0]].names() & self.row.stored_columns:
+                return {node: others[0]}
+        found: dict[Node, int] = {}
+        for each in node.args:
+            found |= self._without_columns(each)
+        return found
+
+    def _picks(self) -> tuple[PickText, ...]:
+        """Those of one element together."""
+        found, printer = [], _PickPrinter()
+        for number, (index, same) in enumerate(groupby(self.row.picks, lambda each: each.of.index)):
+            statements, names = [], set()
+            for each in same:
+                value = "true" if each.of.value is None else printer.text(each.of.value)
+                names |= each.of.value.names() if each.of.value else set()
+                value = f"picked_sum({value}, shared.count)" if each.of.adds else value
+                nothing = "false" if each.of.nothing is None else printer.text(each.of.nothing)
+                statements.append(f"{each.name.text} = found ? {value} : {nothing}")
+            reads = self._mask(names) or "0"
+            found.append(PickText(f"Pick{number + 1}", reads, printer.text(index), tuple(statements)))
+        return tuple(found)
+
     def _made(self, value: Value, whole: bool) -> str:
         if value.operand is not None:
             return f"Store<{self.operation.outputs.index(value.operand)}>"
@@ -174,17 +251,26 @@ class RowProgram(ProgramInCuda):
     def _pass(self, each: Pass, name: str) -> PassText:
         row = self.row
         whole = row.split is not None and each is row.split.whole
-        printer = ElementPrinter(Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called)
+        along = () if self.operation.block or whole else self.operation.along
+        made = (*each.values, *each.early)
+        spine = self._spine(made[0].node) if len(made) == 1 and made[0].operand else {}
+        guards = row.column_guards(made, each.held)
+        taken_by_fast = spine | (self._without_columns(made[0].node) if len(made) == 1 and guards else {})
+        printer = ElementPrinter(
+            Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, taken_by_fast, row.chosen
+        )
         statements, formulas = [], []
+        usual = " && ".join(map(printer.condition, spine))
         for one in each.held:
             text = printer.text(one.value.node)
             known = "HOLDS_ALL" if one.first else "HOLDS_EARLIER"
-            statements.append(f"if (KNOWN < {known}) {one.value.name} = {text}")
-        made = (*each.values, *each.early)
+            wanted = f" && (FAST || ({usual}))" if usual else ""
+            statements.append(f"if (KNOWN < {known}{wanted}) {one.value.name} = {text}")
         for value in made:
             narrow = self.narrow(value.operand) if value.operand else None
             formulas.append(printer.stored(value.node, narrow) if value.operand else printer.text(value.node))
-        members = printer.members
+        columns = " || ".join(printer.text(guard.wanted, 4) for guard in guards)
+        conditions, members = printer.conditions, printer.members
         reads, taken = self._mask(each.reads), self._mask(each.taken(row.early))
         held = [*row.held.values(), *(value.name for value in row.scanned)]
         per_row = {f"shared.{o.name}" for o in row.parameters}
@@ -195,6 +281,7 @@ class RowProgram(ProgramInCuda):
             "u32 TAKES": taken,
             "u32 HELD_FRESH": _mask(held, (value.name for value in each.fresh)),
             "u32 HELD_TAKEN": _mask(held, each.taken(row.early)),
+            "bool SOMETIMES": "true" if each.guards else "",
             "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
         }
         return PassText(
@@ -203,13 +290,16 @@ class RowProgram(ProgramInCuda):
             tuple(f"{name} = {text}" for name, text in masks.items() if text),
             tuple(f"{member.type} {member.name}" for member in members),
             tuple(f"{member.name}({member.value})" for member in members),
-            " && ".join(f"{member.name}.fast" for member in members if member.prepared),
+            " && ".join([*(f"{member.name}.fast" for member in members if member.prepared), *conditions]),
             tuple(CPP.get(value.node.kind, "C") for value in made),
             tuple(statements),
             tuple(formulas),
+            " && ".join(sorted(OncePrinter({}).text(guard.wanted, 4) for guard in each.guards)),
+            columns,
         )
 
 
+<<<<<<< HEAD
 class SlabProgram:
     """What templates/source.cu.jinja prints of a program in two stages that one kernel may do: rows, and sums across
     them.
@@ -232,6 +322,13 @@ class SlabProgram:
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
         return self.operation.kernel_letters
+=======
+class _PickPrinter(CppPrinter):
+    """C++ of an element that is picked, and of what its row is given."""
+
+    def name(self, node: Node) -> str:
+        return node.text if "." in node.text else f"element.{node.text}"
+>>>>>>> main
 
 
 def _member(name: str) -> str:

@@ -37,7 +37,7 @@ class RowReader(Formulas):
         doc = self.doc()
         self.types = self.shown = self.read_types()
         inputs = self.operands()
-        if not self.places:
+        if "inputs" in self.fields and not self.places and not self.absent:
             self.entries("outputs")
             return None
         for dim in (dim for operand in inputs for dim in operand.dims if dim.block is None):
@@ -63,6 +63,7 @@ class RowReader(Formulas):
         forward = self.program(
             Direction.FORWARD, kind, doc, inputs, outputs, attributes, requirements, formulas
         )
+        self.check_read(forward, "outputs")
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
@@ -253,7 +254,7 @@ class RowReader(Formulas):
         wanted = used | blocks | {name for r in checks for name in r[1].names()}
         attributes = tuple(a for a in op.attributes if a.name in wanted or (a.axis_of in dims))
         program = self.program(Direction.BACKWARD, kind, doc, inputs, outputs, attributes, checks, formulas)
-        self.check_read(program)
+        self.check_read(program, "backward")
         made = {operand.name for operand in (*gradients, *op.outputs)}
         letters = {a.type for a in attributes} | {o.element for o in (*inputs, *outputs)}
         needed = self.needed(letters | {*program.operation.analysis.asks_of})
@@ -265,7 +266,7 @@ class RowReader(Formulas):
         )
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
 
-    def check_read(self, program: Program) -> None:
+    def check_read(self, program: Program, section: str) -> None:
         """Whether what reduces reads an element for each that there is: a kernel counts its rows by them."""
         for each in stages(program) if program.operation.analysis.stages else (program,):
             operation = each.operation
@@ -273,8 +274,9 @@ class RowReader(Formulas):
             every = set().union(*spaces, *({dim.name for dim in operand.dims} for operand in operation.outputs))
             if operation.analysis.over and every not in spaces:
                 shown = ", ".join(sorted(every))
-                message = f"`backward:` reduces over `{operation.analysis.over}`, and no input has all of `{shown}`"
-                self.error(self.fields["backward"].place, message, "name such an input in that gradient's formula")
+                message = f"`{section}:` reduces over `{operation.analysis.over}`, and no input has all of `{shown}`"
+                help = f"name such an input in that {'gradient' if section == 'backward' else 'output'}'s formula"
+                self.error(self.fields[section].place, message, help)
                 return
 
     def same(self, op: Operation, outputs: tuple[Operand, ...]) -> tuple[tuple[str, str], ...]:
@@ -345,6 +347,7 @@ class RowReader(Formulas):
         )
         if direction is Direction.FORWARD:
             self.check_letters(operation)
+            self.check_packed(operation)
             operation = analysed(operation, keeps=_keeping(operation, {operand.name for operand in outputs}))
         program = Program(
             operation,
@@ -354,10 +357,9 @@ class RowReader(Formulas):
             self.called | {node: name for name, node in self.lets.items() if node.args},
         )
         operation = analysed(operation, of_some=program.of_some)
-        whole = analysed(
-            operation, split=program.split_reductions, reductions=len(program.reductions), updated=program.updated,
-            scans=len(program.scans),
-        )
+        split, scans = program.split_reductions, len(program.scans)
+        program = replace(program, operation=analysed(operation, split=split, updated=program.updated, scans=scans))
+        whole = analysed(program.operation, reductions=program.passed_over)
         program = replace(program, operation=whole)
         if not is_staged(program):
             found = analysed(whole, stack=saved_of(program), alternative=alternative_stages(program))
@@ -404,15 +406,15 @@ class RowReader(Formulas):
             if keyword in self.meanings:
                 message = f"`{keyword}` is {self.meanings[keyword]}, and would name the type {letter}"
                 self.error(self.place, message, "choose another name")
+
+    def check_packed(self, operation: Operation) -> None:
+        """Whether an input has the dimensions of the output, where two codes may share a byte."""
         decided = [dim for dim in operation.space if dim.size is None]
         arrays = [operand for operand in operation.inputs if not operand.scalar]
-        shown = ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
-        if operation.shaped is None and decided not in shown:
-            self.error(
-                self.place,
-                "no input has the dimensions of the output",
-                "one input gives the output its shape",
-            )
+        whole = decided in ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
+        if not whole and any(operation.may_be_packed(operand.element) for operand in operation.operands):
+            message, help = "no input has the dimensions of the output", "two codes of 4 bits share a byte"
+            self.error(self.place, message, help)
 
     def element_fields(self, operands: tuple[Operand, ...]) -> dict[str, str]:
         first = {}

@@ -37,7 +37,8 @@ def _schema() -> dict:
         "name: formula, for the formulas below. Reductions: "
         f"{', '.join(f'{name}(x, over=d)' for name in REDUCTION_NAMES)}, "
         f"{COUNT}(over=d); `over=(n, d)`, `over=d/size`. Scans: "
-        f"{', '.join(f'{name}(x, along=d)' for name in SCAN_NAMES)}; `exclusive=True`, `reverse=True`.",
+        f"{', '.join(f'{name}({arguments}, along=d)' for name, arguments in SCAN_NAMES.items())}; "
+        "`exclusive=True`, `reverse=True`.",
     )
     gradients = table(rf"{formula}|^\s*(d_\w+|{CONSTANT}|{DERIVED})\s*$", "the gradients", rf"^d_{IDENTIFIER.pattern}$")
     of_gradients = "name: formula, for the gradients alone: it may name outputs and their gradients too."
@@ -46,7 +47,7 @@ def _schema() -> dict:
     gradients["properties"] = {LET: {**lets, "description": of_gradients}}
     row = {
         "type": "object",
-        "required": ["inputs", "outputs"],
+        "required": ["outputs"],
         "additionalProperties": False,
         "properties": {
             "kind": {

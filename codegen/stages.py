@@ -2,7 +2,7 @@
 
 A kernel reduces over one thing. What a program reduces over different dimensions, or over all of them and then uses for
 each element, is taken apart: values that rows have one of, in the compute type, become outputs of one stage and inputs
-of those after it.
+of those after it. So do scans from one end where others begin at the other end, or scan what is made of them.
 
 A program of rows may have a multi-kernel form. Where a call names the axes that it reduces, rows may lie along any
 of them, and be as long as the whole array: a block that holds a row then reads one element here and one there, or works
@@ -15,8 +15,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS, HALVED
-from skuda.codegen.nodes import CPP, INT, Node
+from skuda.codegen.nodes import CPP, INT, REDUCE, Node
+from skuda.codegen.picks import picked
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
+from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over, Reduced
@@ -26,8 +28,8 @@ def is_staged(program: Program) -> bool:
     """Whether a program runs in stages: no block could hold what its reductions are over, and parts of that cannot be
     reduced apart at once."""
     overs = {r.text for node in program.formulas.values() for r in node.reductions()}
-    if program.scans:  # kernels of scans take rows that lie in any way
-        return False
+    if scans := program.scans:  # kernels of scans take rows that lie in any way
+        return len({_reversed(scan) for scan in scans}) > 1 or any(scan.args[0].scans() for scan in scans)
     if len(overs) == 1 and not program.split_reductions:
         over = overs.pop()
         return not _in_rows(program.operation, over) or bool(_within(program.operation, over))
@@ -95,6 +97,11 @@ def alternative_stages(program: Program) -> int:
     apart = all(stage.operation.analysis.split for stage in before) and (split or not over)
     counts = any(node.counts() for node in last.formulas.values()) and not over
     return len(before) + 1 if before and apart and not counts and last.operation.outputs == op.outputs else 0
+
+
+def _reversed(scan: Node) -> bool:
+    """Whether a scan begins at the end of rows."""
+    return REDUCTIONS[scan.op.removeprefix(REDUCE)].reverse
 
 
 def _packs_apart(op: Operation) -> bool:
@@ -177,9 +184,12 @@ class _Splitter:
         waiting = [*dict.fromkeys(r for node in self.left.values() for r in node.reductions())]
         if not waiting:
             return self._stage(number, [*self.left], [])
+        if any(r.is_scan for r in waiting):
+            return self._next_of_scans(number, waiting)
         overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
         every = [(over, ready) for over in overs if (ready := self._ready(waiting, over))]
         over, ready = next((each for each in every if self._comes_first(waiting, *each)), every[0])
+        ready = self._picked_first(waiting, over, ready) or ready
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
         rows, within = self._in_rows(over), _within(self.op, over)
         own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
@@ -191,7 +201,18 @@ class _Splitter:
             if needed <= set(ready) and (whole or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
-        values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready))
+        values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready, own))
+        return self._stage(number, outputs, [*values])
+
+    def _next_of_scans(self, number: int, waiting: list[Node]) -> Program:
+        """The stage of the scans from one end that wait for no other: from the end at which less is read."""
+        ready = [scan for scan in waiting if not scan.args[0].scans() and not scan.names() & self.left.keys()]
+        ends = {end: [scan for scan in ready if _reversed(scan) is end] for end in (False, True)}
+        read = {end: len(set().union(*(scan.names() for scan in scans))) for end, scans in ends.items() if scans}
+        chosen = ends[min(read, key=lambda end: read[end])]
+        outputs = [name for name in self.left if self._needed(name) <= set(chosen)]
+        rest = [node for name, node in self.left.items() if name not in outputs]
+        values = dict.fromkeys(scan for node in rest for scan in node.scans() if scan in chosen)
         return self._stage(number, outputs, [*values])
 
     def _in_rows(self, over: str) -> bool:
@@ -206,6 +227,13 @@ class _Splitter:
             if r.text == over and not r.names() & self.left.keys() and inside <= set(ready if rows else ()):
                 ready.append(r)
         return ready
+
+    def _picked_first(self, waiting: list[Node], over: str, ready: list[Node]) -> list[Node]:
+        """Of reductions of rows, those that reductions over something else are of, if all of these pick one element: a
+        stage that reads little comes first, and no stage reads rows twice."""
+        inner = {each for r in waiting if r.text != over for each in r.args[0].reductions() if each.text == over}
+        whole = self._in_rows(over) and all(map(picked, inner))
+        return [r for r in ready if r in inner] if whole else []
 
     def _fits(self, output: Operand, own: set[str], along: set[str]) -> bool:
         """Whether an output can be made beside reductions of elements that have some dimensions: one value for each of
@@ -229,18 +257,21 @@ class _Splitter:
             found |= self._needed(other)
         return found
 
-    def _values(self, node: Node, over: str, ready: list[Node]) -> Iterable[Node]:
-        """The largest parts of a formula that rows have one of, and that can be made of reductions now."""
+    def _values(self, node: Node, over: str, ready: list[Node], own: set[str]) -> Iterable[Node]:
+        """The largest parts of a formula that rows have one of, and that can be made of reductions now: they have no
+        dimensions but those of what is reduced, and count nothing else."""
         reductions = node.reductions()
         if not reductions:
             return
         along = set(Over.of(over).dims)
         known = set(reductions) <= set(ready) and not node.names() & self.left.keys()
+        counted = {dim for each in node.counts() for dim in Over.of(each.text).dims}
+        known = known and {dim.partition("/")[0] for dim in node.dims} | counted <= own
         if known and not node.dims & along and node.op not in CONVERSIONS:  # these know the type of an output alone
             yield node
             return
         for argument in node.args:
-            yield from self._values(argument, over, ready)
+            yield from self._values(argument, over, ready, own)
 
     def _stage(self, number: int, outputs: list[str], values: list[Node]) -> Program:
         op = self.op
@@ -257,10 +288,12 @@ class _Splitter:
         for node in values:
             name = f"{HANDED_ON}{self.values + len(names)}"
             formulas[name] = node
-            made.append(Operand(name, CPP.get(node.kind, COMPUTE), kept))
+            own = tuple(dim for dim in op.space if dim.name in node.dims) if node.is_scan else kept
+            made.append(Operand(name, CPP.get(node.kind, COMPUTE), own))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
         used = set().union(*(node.names() for node in formulas.values()))
-        inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in used - formulas.keys())
+        read = used - formulas.keys() | self._counted_by(used, over, formulas.values())
+        inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in read)
         self.values += len(names)
         self.left = {name: node.replaced(names.get) for name, node in self.left.items()}
         called = self.called
@@ -280,9 +313,17 @@ class _Splitter:
             precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
         )
         stage = Program(operation, formulas, texts, (), called)
-        many = len(stage.reductions)
-        operation = analysed(operation, split=stage.split_reductions, reductions=many)
-        return replace(stage, operation=analysed(operation, stack=saved_of(replace(stage, operation=operation))))
+        stage = replace(stage, operation=analysed(operation, split=stage.split_reductions, scans=len(stage.scans)))
+        stage = replace(stage, operation=analysed(stage.operation, reductions=stage.passed_over))
+        return replace(stage, operation=analysed(stage.operation, stack=saved_of(stage)))
+
+    def _counted_by(self, used: set[str], over: str, formulas: Iterable[Node]) -> set[str]:
+        """The name of an input with an element for each that there is, where a stage only picks elements of others:
+        kernels count their rows by it."""
+        if not over or not all(picked(r) for node in formulas for r in node.reductions()):
+            return set()
+        full = [o.name for o in self.op.inputs if o.dims == self.op.space]
+        return set() if used & {*full} else {*full[:1]}
 
     def _operation(self, number: int, inputs, outputs, used: set[str], over: str, asks_of: set[str]) -> Operation:
         op = self.op

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cached_property
 
 from skuda.codegen.describe import DescribedProgram
@@ -42,6 +43,8 @@ class Stub:
         """Each overload: parameters and result. The class of an input may be that of the outputs: of the first array,
         or of a later one where numbers stand for those before it."""
         inputs = self.operation.inputs
+        if self.operation.creates:
+            return self._of_created()
         first = next(operand for operand in inputs if not operand.scalar)
         several = [inputs[index] for index in self.operation.broadcast]
         later = [each for each in several[1:] if first in several and each.name not in self.operation.numbers]
@@ -54,6 +57,26 @@ class Stub:
             return [self._signature(given, f"{given} | None = None", result, by) for given, result, by in made]
         found = [self._signature(given, "None = None", f"{self.results}[{result}]", by) for given, result, by in made]
         return [*found, *[self._signature("Array", "OutT", "OutT", each) for each in (first, *later)]]
+
+    def _of_created(self) -> list[str]:
+        """Each overload where no input is an array: the class of what is made is that of `like`, or of `out`."""
+        made = {name: name if self.results is None else f"{self.results}[{name}]" for name in ("ArrayT", "Any")}
+        like = {"like": "ArrayT", "out": "None = None", "device": "None = None"}
+        out = {"out": "ArrayT" if self.results is None else "OutT", "like": "None = None", "device": "None = None"}
+        free = {"like": "None = None", "out": "None = None"}
+        return [self._written(known, result) for known, result in
+                ((like, made["ArrayT"]), (out, out["out"]), (free, made["Any"]))]  # fmt: skip
+
+    def _written(self, given: Mapping[str, str], result: str) -> str:
+        """The parameters of a function that creates, of which some have a type, and its result."""
+        known = {operand.name: "Number | None = None" for operand in self.operation.inputs}
+        known |= {"shape": "Sizes | None = None", "device": "Any = None", "stream": "Any = None", "*": ""}
+        known |= {a.name: f"{_attribute(self.operation, a)} | None = None" for a in self.operation.attributes}
+        known |= dict.fromkeys(self.operation.asked.values(), "Element | None = None")
+        required = {a.name: _attribute(self.operation, a) for a in self.operation.attributes if a.default is None}
+        names = [part.partition("=")[0] for part in self.program.signature.split(", ")]
+        known |= required | given
+        return f"({', '.join(f'{name}: {known[name]}' if known[name] else name for name in names)}) -> {result}"
 
     def _shows(self, operand: Operand) -> bool:
         """Whether all outputs have an input's element type."""

@@ -21,6 +21,11 @@ MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirnam
 OUT = "{} written instead of a new one; may be an input of the same type and shape."
 OUT_OF = {False: "an array", True: "a tuple with an array for each output,"}
 STREAM = "what to launch on; the current stream of the arrays' library if None."
+# What functions take beside that whose inputs are no arrays: name, type, meaning.
+PLACED = (
+    ("like", "array", "an array in whose library and on whose device the output is made; NumPy if none says where"),
+    ("device", "device", 'a torch.device, or its text such as "cuda"; of an array of CuPy the ordinal of a GPU'),
+)
 SESSION = "skuda.defined"  # below it are the packages of operations that a session defines
 _RAISES = "SkudaError: arguments that do not fit; nothing is launched or written then."
 

@@ -25,7 +25,7 @@ DOMAINS = {
 # Rows most of whose results may be one value whatever the operands are: gradients that are 0 everywhere, extremes
 # that are soon met, triangles of narrow matrices, and integers that are cut to the ends of a type.
 ALIKE = frozenset(
-    ("floor", "ceil", "round", "trunc", "step", "cummin", "cummax", "tril", "triu", "cast_saturate")
+    ("floor", "ceil", "round", "round_decimals", "trunc", "step", "cummin", "cummax", "tril", "triu", "cast_saturate")
 )
 
 

@@ -280,7 +280,7 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
             most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
             unbounded = variant.walkers > 1 or variant.tiles > 1
             most = 40_000 if variant.parts else most
-            long = (70_008, 2 * most + 3, 70_003, 6149) if unbounded else (most, most - 3)
+            long = (*(70_008, 2 * most + 3, 70_003, 6149) * unbounded, most, most - 3)
             lengths = (*long, most // 2 + 8, most // 4 + 16, 9, 1)
     along, block = operation.along, operation.block
     if block:

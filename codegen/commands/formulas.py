@@ -91,7 +91,8 @@ class _AsWritten(ast.NodeTransformer):
         if name.startswith("row."):
             name = name.removeprefix("row.")
             over = ast.keyword("along" if name in SCAN_NAMES else "over", ast.Name(self.over))
-            return ast.Call(ast.Name(name), [self.visit(node.args[0])], [over, *node.keywords])
+            of = node.args[0].elts if isinstance(node.args[0], ast.Tuple) else node.args
+            return ast.Call(ast.Name(name), [*map(self.visit, of)], [over, *node.keywords])
         node = self.generic_visit(node)
         arguments = [
             argument for argument in node.args if not (isinstance(argument, ast.Name) and argument.id == "C")

@@ -16,7 +16,7 @@ _MARKS = {  # one for each peer, in the order of PEERS: a class of the style she
     for index, (name, shape) in enumerate(
         zip(
             (peer.name for peer in PEERS),
-            ("M-4-4H4V4H-4Z", "M0-5L5 0L0 5L-5 0Z", "M0-5L5 4H-5Z", "M0 5L5-4H-5Z"),
+            ("M-4-4H4V4H-4Z", "M0-5L5 0L0 5L-5 0Z", "M0-5L5 4H-5Z", "M0 5L5-4H-5Z", "M-5-1H5V1H-5Z"),
             strict=True,
         )
     )

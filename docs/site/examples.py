@@ -30,7 +30,10 @@ def example(operation: Operation) -> str:
         lines.append(f">>> {operand.name} = {text}".replace("\n", "\n... "))
         exec(f"{operand.name} = {text}", names)
     said = [o.name for o in operation.inputs]
-    said += [f"{name}={value}" for name, value in keywords(operation, sizes)]
+    named = dict(keywords(operation, sizes))
+    if operation.creates:  # the shape comes first
+        said.insert(0, str(named.pop("shape")))
+    said += [f"{name}={value}" for name, value in named.items()]
     said += [f'{keyword}="{types[letter]}"' for letter, keyword in operation.asked.items() if keyword == "dtype"]
     call = f"skuda.{operation.function}({', '.join(said)})"
     result = eval(call, names)

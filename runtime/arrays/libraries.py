@@ -325,6 +325,11 @@ def library_of_plain(cls: type) -> Library:
     return library
 
 
+def library_named(name: str) -> Library:
+    """NumPy, CuPy or torch, where no array shows which: "numpy", "cupy" or "torch"."""
+    return {"numpy": Library, "cupy": _CuPy, "torch": _Torch}[name]()
+
+
 _KNOWN = {
     ("cupy", "ndarray"): "cupy",
     ("torch", "Tensor"): "torch",
@@ -344,9 +349,9 @@ def plain_library(cls: type) -> str | None:
 
 
 def _library(array) -> Library:
-    known = {"numpy": Library, "cupy": _CuPy, "torch": _Torch}.get(library_name(type(array)))
+    known = library_name(type(array))
     if known is not None:
-        return known()
+        return library_named(known)
     if hasattr(array, "__dlpack__"):
         return _DLPack(array)
     if hasattr(array, "__cuda_array_interface__"):

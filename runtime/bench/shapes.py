@@ -103,7 +103,8 @@ MAIN_ELEMENTS = ("f32", "f16")
 # Operations, or directions of such, whose kernels differ from another's by a step or two: measured at few shapes.
 ALIKE = frozenset(
     """cumsum_exclusive cumsum_reverse cumsum_backward cumprod cummax cummin logcumsumexp_backward
-    cumsum_exclusive_backward cumsum_reverse_backward
+    cumsum_exclusive_backward cumsum_reverse_backward cumprod_backward cummax_backward cummin_backward
+    linear_recurrence linear_recurrence_backward
     amin argmin norm1 std any all count_nonzero rms_normalize standardize
     amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
     mean_backward prod_backward

@@ -337,7 +337,7 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
 };
 template <typename P, typename Pass> inline void run_pass(RowState<P>* rows, int count, int accumulators) {
   if constexpr (Pass::Makes::size > 0)
-    RunPass<P, Pass, typename Pass::Makes::Index>::run(rows, count, accumulators);
+    if (Pass::wanted(rows[0].shared)) RunPass<P, Pass, typename Pass::Makes::Index>::run(rows, count, accumulators);
 }
 
 template <typename P, int O> inline void store_shared(const RowArgs<P>& args, const RowState<P>& row) {
@@ -385,6 +385,10 @@ template <typename P> void cpu_rows(const void* arguments, i64 begin, i64 end) {
       state.length = args.rows.length_of(state.at);
       state.lines.set(args, state.at);
       state.shared = shared_at_start<P>(args, state.at, typename P::C(state.length));
+      pick_all<P>(args, state.shared, state.length, [&](auto n) {
+        const auto& line = get<n>(state.lines.in);
+        return at<element_in<P, n>>(line.data, line.offset);
+      });
       state.held = held.get() + row * of_row;
     }
     using First = make_seq<passes_of<P>::size - 1>;

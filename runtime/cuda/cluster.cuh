@@ -246,17 +246,7 @@ template <typename E, int TURNS> struct Prefetched {
   }
 };
 template <int TURNS> struct Prefetched<Place, TURNS> {
-  const Place* first[TURNS];
-
-  template <int BLOCKS>
-  __device__ void fetch(const Place* row, i32, const ClusterThread<BLOCKS>& thread, int turn, i32 chunk) {
-    first[turn] = row + thread.first(chunk);
-  }
-  template <int BLOCKS> __device__ void begin(const Place* row, i32 length, const ClusterThread<BLOCKS>& thread) {
-#pragma unroll
-    for (int turn = 0; turn < TURNS; ++turn) fetch(row, length, thread, turn, thread.at_turn(turn));
-  }
-  __device__ Lanes<Place, GROUP> share(int turn) const { return ::load<true, Place, GROUP>(first[turn], 0, GROUP); }
+  template <int BLOCKS> __device__ void begin(const Place*, i32, const ClusterThread<BLOCKS>&) {}
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }

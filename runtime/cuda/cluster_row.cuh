@@ -156,7 +156,10 @@ template <typename P, int BLOCKS, int... N, int... O, int... S, int... I>
 struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   using Operands = operands_of<P>;
   static constexpr int ARRAYS = Operands::arrays;
-  static constexpr int TURNS = turns_at_once(larger(Operands::array_bits, Operands::column_bits));
+  // What is picked, and compared with positions, leaves less room for values that are held.
+  static constexpr int HELD_BITS = P::Picks::size > 0 && P::COSTLY > 0 ? storage<typename P::C>::bits : 0;
+  static constexpr int TURNS =
+      turns_at_once(larger(HELD_BITS, larger(Operands::array_bits, Operands::column_bits)));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
   // Chunks that are copied as a group: twice as many where the first pass stores outputs while others are on their way.
   static constexpr bool STORES_FIRST =
@@ -238,8 +241,11 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   }
 
   // Stores outputs that a row has one of.
-  __device__ void store_per_row(const typename P::Shared& shared) const {
-    if (thread.index == 0 && thread.team == 0) (::store_per_row<P, O>(get<O>(outputs), shared), ...);
+  __device__ void store_per_row(typename P::Shared& shared) const {
+    if (thread.index == 0 && thread.team == 0) {
+      if constexpr (P::LONE_FINISH) P::finish(shared);
+      (::store_per_row<P, O>(get<O>(outputs), shared), ...);
+    }
   }
 
   // Stores a share. Where lanes' own shares would leave gaps in a warp's store, lanes write neighbouring words: shares
@@ -337,17 +343,32 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     }
   }
 
+  // A share of a column: the next one is on its way from then on. Positions are computed.
+  template <int COLUMN>
+  __device__ Lanes<element_in<P, COLUMN>, GROUP> column(int turn, i32 segment, i32 chunk, i32 first) const {
+    using E = element_in<P, COLUMN>;
+    if constexpr (IS_PLACE<E>) {
+      return ::load<true, E, GROUP>(get<COLUMN>(row.inputs), first, row.length);
+    } else {
+      Lanes<E, GROUP> lanes = {};
+      if (pass.takes_columns()) {
+        lanes = get<COLUMN>(row.columns).share(turn);
+        get<COLUMN>(row.columns).fetch(
+            get<COLUMN>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS));
+      }
+      return lanes;
+    }
+  }
+
   // What the pass makes of a share: by quick forms, and again by exact ones where these do not hold.
   __device__ void make(
       Found& found, HeldShares& held, StoredShares& stored, const Batches& taken, int turn, i32 segment,
       i32 chunk) const {
     Shares shares;
     ((get<N>(shares) = get<N>(taken).of[turn]), ...);
-    ((get<K>(shares) = get<K>(row.columns).share(turn),
-      get<K>(row.columns).fetch(
-          get<K>(row.inputs), row.length, row.thread, turn, row.thread.after(segment, chunk, TURNS))), ...);
-    ReducedShares reduced;
     const i32 first = row.thread.first(chunk);
+    ((get<K>(shares) = column<K>(turn, segment, chunk, first)), ...);
+    ReducedShares reduced;
     bool usual = pass.fast();
     make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
     if constexpr (Pass::CAREFUL)
@@ -378,12 +399,18 @@ using ClusterPass = ClusterPassOf<
     P, BLOCKS, I, typename S::Inputs, typename S::Columns, typename S::Held, typename S::Fresh, typename S::Reduced,
     typename S::Stored>;
 
+// The passes that all calls want.
+template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>) {
+  return (int(!Pass::SOMETIMES) + ... + 0);
+}
+
 // A pass before the last.
 template <int I, typename P, int BLOCKS>
 __device__ inline void reduce(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared) {
-  ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
+  const bool wanted = type_at<typename P::Passes, I>::wanted(shared);
+  if (wanted) ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
   row.begin(typename PassSets<P, I + 1>::Columns());
-  get<I>(row.results).receive(shared, row.thread.segments);
+  if (wanted) get<I>(row.results).receive(shared, row.thread.segments);
 }
 template <typename P, int BLOCKS, int... I>
 __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared, Seq<I...>) {
@@ -392,7 +419,8 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
-    CLUSTER_THREADS, room_of_cluster(operands_of<P>::array_bits, P::Passes::size, sizeof(typename P::C) > 4))
+    CLUSTER_THREADS,
+    room_of_cluster(operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;
@@ -400,13 +428,17 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   Row row(args, reinterpret_cast<u8*>(memory));
   row.begin_signals();
   cluster_arrive();  // no block sends another anything before that has begun
+  typename P::Shared shared;
+  const auto begin = [&] { shared = shared_at_start<P>(args, row.position, typename P::C(row.length)); };
+  if constexpr (P::Picks::size > 0) begin();  // what is picked waits for it
   row.begin_copies(make_seq<Row::ARRAYS>());
   row.ask_for_later_row();
-  auto shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
+  if constexpr (P::Picks::size == 0) begin();
+  pick_all<P>(args, shared, row.length, [&](auto n) { return get<n>(row.inputs); });
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
   reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
-  P::finish(shared);
+  if constexpr (!P::LONE_FINISH) P::finish(shared);
   row.store_per_row(shared);
   if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0)
     ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);

@@ -96,16 +96,24 @@ template <typename E, typename... Below> struct Saved { using element = E; using
 // Which values of `held` a pass finds made: none (0), those of earlier passes, all.
 constexpr int HOLDS_EARLIER = 1, HOLDS_ALL = 2;
 
+// A sum of zeros and of one value, of a row of so many elements: a zero that is added to a negative one makes it
+// positive.
+template <typename C> __device__ inline C picked_sum(C value, C count) { return count == C(1) ? value : value + C(0); }
+
 // What a pass has unless it says otherwise. READS, TAKES: which inputs it needs where nothing is held, and where all is
 // (bits; the first member of Element is the lowest one). HELD_FRESH, HELD_TAKEN: which values of `held` it is the first
 // to make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all
 // numbers. PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
+// SOMETIMES: whether only some calls want it: those for which `wanted` is true. What it makes is 0 in the others.
+// `takes_columns`: whether a call wants the columns that it reads from memory.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false, PER_ROW = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }
+  template <typename S> static __device__ bool wanted(const S&) { return true; }
+  __device__ bool takes_columns() const { return true; }
 };
 
 // The pass of a program that has nothing to make after its reductions.
@@ -116,14 +124,17 @@ struct EmptyPass : PassDefaults {
 
 // What a program with reductions has unless it says otherwise. BLOCKS: its rows are blocks along an axis. STAGE: which
 // stage of an operation it is, 0 if the only one. COSTLY: how many values of an element are held for what they cost.
-// BESIDE: the inputs in which rows beside each other differ (bits, as in PassDefaults).
+// LATE_COLUMNS: whether few calls read columns. LONE_FINISH: whether one thread does better to `finish`. BESIDE: the
+// inputs in which rows beside each other differ (bits, as in PassDefaults). Picks: what one element of a row tells, which
+// is read before the first pass: which inputs of it (READS), its index, and what follows.
 struct RowProgramDefaults {
   using Attributes = List<>;
   using Stack = List<>;
   using Extremes = List<>;
   using Passes = List<>;
+  using Picks = List<>;
   struct Held {};
-  static constexpr bool BLOCKS = false;
+  static constexpr bool BLOCKS = false, LATE_COLUMNS = false, LONE_FINISH = false;
   static constexpr int STAGE = 0, COSTLY = 0;
   static constexpr u32 BESIDE = 0;
   template <typename S> static __device__ void finish(S&) {}

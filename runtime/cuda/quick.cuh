@@ -55,6 +55,21 @@ template <int FAST, typename E, typename C> __device__ inline C logistic_quotien
   }
 }
 
+// An index along a row of so many elements: of rows that are not too long, 32 bits tell indices apart.
+__device__ __noinline__ bool same_place(i64 a, i64 b) { return a == b; }
+template <typename C> struct PlaceOf {
+  i64 index;
+  i32 near;  // -1 where no element has it
+  bool fast;
+
+  PlaceOf() = default;
+  __device__ PlaceOf(i64 index, C count)
+      : index(index), near(index >= 0 && index <= 0x7fffffff ? i32(index) : -1), fast(count < C(0x1p31)) {}
+  template <int FAST> __device__ bool at(i64 place) const {
+    return FAST || fast ? i32(place) == near : same_place(place, index);
+  }
+};
+
 // v rounded to the nearest integer, ties to even, for |v| < 2^22: its last bits hold it.
 __device__ inline f32 to_integer(f32 v) { return v + 0x1.8p23f; }
 __device__ inline i32 integer_in(f32 rounded) { return __float_as_int(rounded) - 0x4b400000; }

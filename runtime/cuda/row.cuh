@@ -274,7 +274,8 @@ __device__ inline void store_row(
     const bool mine = full ? row.live : chunk * (THREADS * GROUP) < row.left();
     if (JOINED ? !TOGETHER && SHARES == 1 && first - lane * GROUP >= row.length : !mine) break;
     if (mine) {
-      const auto shares = inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned);
+      const auto shares =
+          inputs.template chunk<Pass::READS>(args, row, chunk, first, full, columns_aligned, pass.takes_columns());
       Tuple<ValueGroup<typename S::Program, Pass, I>...> groups;
       bool usual = pass.fast();
       compute_chunk<S, Pass, true, false>(pass, shares, held, chunk, first, usual, groups, indices);
@@ -309,12 +310,21 @@ __device__ inline void run_passes(
   using Last = type_at<typename P::Passes, S::LAST>;
   const bool columns_aligned = inputs.columns_aligned(row);
   typename P::Held held[S::HOLD ? S::CHUNKS * GROUP : 1];
-  typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(row.length));
-  (reduce_row<S, type_at<typename P::Passes, I>>(
-       args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index()),
+  constexpr bool PICKS_ALONE = S::LAST == 0 && Last::Makes::size == 0;  // of rows of any length
+  i64 length = row.length;
+  if constexpr (PICKS_ALONE) length = row.live ? args.rows.length_of(row.position) : 0;
+  typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(length));
+  pick_all<P>(args, shared, length, [&](auto n) { return row.template input<n>(); });
+  ((type_at<typename P::Passes, I>::wanted(shared)
+        ? reduce_row<S, type_at<typename P::Passes, I>>(
+              args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index())
+        : void()),
    ...);
-  P::finish(shared);
-  if (row.thread == 0 && row.live) store_per_row(row, shared, make_seq<S::Operands::outputs>());
+  if constexpr (!P::LONE_FINISH) P::finish(shared);
+  if (row.thread == 0 && row.live) {
+    if constexpr (P::LONE_FINISH) P::finish(shared);
+    store_per_row(row, shared, make_seq<S::Operands::outputs>());
+  }
   if constexpr (Last::Makes::size > 0)
     store_row<S, Last>(
         args, row, inputs, columns_aligned, held, shared, typename Last::Makes::Index());

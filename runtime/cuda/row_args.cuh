@@ -123,6 +123,32 @@ __device__ inline typename P::Shared shared_at_start(
       args, row, count, make_seq<Operands::per_row>(), make_seq<Operands::scalars>(), make_seq<Operands::attributes>());
 }
 
+// What one element of a row tells. `start`: gives where the row begins in the input of an index.
+template <typename P, bool READ, int N, typename Start>
+__device__ inline formula_t<typename P::C, element_in<P, N>> value_picked(
+    const RowArgs<P>& args, i64 index, bool found, const Start& start) {
+  using V = formula_t<typename P::C, element_in<P, N>>;
+  if constexpr (READ)
+    if (found) return V(::widen(fetch(start(Constant<N>()) + args.template elements<N>().steps.to(index))));
+  return V();
+}
+template <typename P, typename Pick, typename Start, int... N>
+__device__ inline void pick_one(
+    const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start, Seq<N...>) {
+  const i64 index = Pick::index(shared);
+  const bool found = index >= 0 && index < length;
+  Pick::set(shared, {value_picked<P, (Pick::READS >> N & 1) != 0, N>(args, index, found, start)...}, found);
+}
+template <typename P, typename Start, typename... Pick>
+__device__ inline void pick_all(
+    const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start, List<Pick...>) {
+  (pick_one<P, Pick>(args, shared, length, start, make_seq<operands_of<P>::elements>()), ...);
+}
+template <typename P, typename Start>
+__device__ inline void pick_all(const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start) {
+  pick_all<P>(args, shared, length, start, typename P::Picks());
+}
+
 // A pass as it is made for a row. Passes that take nothing of what it shares have no such constructor.
 template <typename Pass, typename Shared> __device__ inline Pass pass_for(const Shared& shared) {
   if constexpr (__is_constructible(Pass, const Shared&)) return Pass(shared);

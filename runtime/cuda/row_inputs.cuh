@@ -149,14 +149,16 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   }
   __device__ bool columns_aligned(const Row& row) const { return (get<N>(of).aligned(row) && ... && true); }
 
-  // Shares of one chunk, of the inputs that a pass reads. full: the row has all elements of the chunk.
+  // Shares of one chunk, of the inputs that a pass reads. full: the row has all elements of the chunk. columns:
+  // whether those in memory are wanted.
   template <u32 READS>
   __device__ Chunk chunk(
-      const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, bool full,
-      bool columns_aligned) const {
+      const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, bool full, bool columns_aligned,
+      bool columns = true) const {
     Tuple<ShareWords<element_in<P, N>>...> words;
     if constexpr (S::APART && READS >> S::Operands::arrays != 0) {
-      if (__builtin_expect(columns_aligned, 1)) {
+      if (!columns) {
+      } else if (__builtin_expect(columns_aligned, 1)) {
         const bool whole = full || first + GROUP <= row.length;
         (get<N>(of).template words<(READS >> N & 1) != 0>(args, row, first, whole, true, get<N>(words)), ...);
       } else {
@@ -164,9 +166,20 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
       }
     }
     Chunk shares;
-    (((READS >> N & 1) != 0 ? void(get<N>(shares) = get<N>(of).share(args, row, chunk, first, get<N>(words))) : void()),
-     ...);
+    ((read<(READS >> N & 1) != 0, N>(get<N>(shares), args, row, chunk, first, get<N>(words), columns)), ...);
     return shares;
+  }
+
+ private:
+  template <bool READ, int I, typename Share, typename Words>
+  __device__ void read(
+      Share& share, const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, const Words& words,
+      bool columns) const {
+    constexpr bool COLUMN = I >= S::Operands::arrays && !IS_PLACE<element_in<P, I>>;
+    if constexpr (READ) {
+      if (!COLUMN || columns) share = get<I>(of).share(args, row, chunk, first, words);
+      else share = {};
+    }
   }
 };
 template <typename S> using RowInputs = RowInputsOf<S, make_seq<S::Operands::elements>>;

@@ -44,7 +44,7 @@ __device__ constexpr bool read_early(int threads, int chunks, int columns, int b
 // it reads of `columns`. Bounds that are any tighter spill, or have loads wait for each other.
 __device__ constexpr int blocks_unaligned(
     int threads, int chunks, int arrays, int bits, int held, int columns, int column_bits) {
-  const int elements = chunks * GROUP, each = bits / arrays, words = elements * bits / 32 + chunks * arrays * 4;
+  const int elements = chunks * GROUP, each = arrays > 0 ? bits / arrays : 0, words = elements * bits / 32 + chunks * arrays * 4;
   const bool narrow = arrays > 1 && columns == 0 && each <= UNALIGNED_NARROW_BITS;  // a tighter bound spills nothing there
   const int later = elements * held / 32 + (held > 0 ? columns * each : 0);
   const int own = UNALIGNED_REGISTERS + (narrow ? 0 : each) + larger(words, later);

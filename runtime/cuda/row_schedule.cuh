@@ -19,7 +19,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr int FULL = !P::BLOCKS && KEEP && THREADS * EACH > FEWEST ? CHUNKS / 2 : 0;
   // Columns are read with the row, where registers allow: few rows would wait for them.
   static constexpr bool WANTED =
-      KEEP && Operands::columns_read > 0 &&
+      KEEP && Operands::columns_read > 0 && !P::LATE_COLUMNS &&
       read_early(THREADS, CHUNKS, Operands::columns_read, Operands::column_bits, MODE == WHOLE);
   // Several columns beside what is held leave too few rows under way. They are brought near instead, if rows are few.
   static constexpr bool NEAR = WANTED && Operands::columns_read > 1 && MODE == WHOLE &&

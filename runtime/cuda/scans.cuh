@@ -20,6 +20,62 @@ template <typename P> struct ScanPasses {
   static constexpr bool again = operands_of<P>::array_bits + operands_of<P>::column_bits > SCAN_HELD_BITS;
 };
 
+// Out of line, for what is seldom wanted.
+template <typename E>
+__device__ __noinline__ ShareWords<E> words_stepped_apart(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
+  const Lanes<E, GROUP> lanes = share<STEPPED, E>(row, first, length, steps, nullptr, Span());
+  return reinterpret_cast<const ShareWords<E>&>(lanes);
+}
+template <typename E>
+__device__ inline Lanes<E, GROUP> share_stepped_apart(
+    const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
+  const ShareWords<E> words = words_stepped_apart<E>(row, first, length, steps);
+  return reinterpret_cast<const Lanes<E, GROUP>&>(words);
+}
+template <typename E>
+__device__ __noinline__ void keep_stepped_apart(
+    storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP> lanes) {
+  keep<STEPPED, E>(row, first, length, steps, lanes);
+}
+
+// Whether a whole group of a row lies along one axis: then its elements are an equal distance apart.
+template <typename E> __device__ inline bool evenly(i64 first, i64 length, const Along& steps) {
+  return i32(steps.axes) == 1 && first + GROUP <= length;
+}
+
+// A group of a row whose elements lie some distance apart: those of most rows lie evenly, and are on their way together.
+template <typename E>
+__device__ inline Lanes<E, GROUP> stepped_share(const storage_t<E>* row, i64 first, i64 length, const Along& steps) {
+  using V = Lanes<E, GROUP>;
+  if (!evenly<E>(first, length, steps)) return share_stepped_apart<E>(row, first, length, steps);
+  constexpr int each = GROUP / V::units;
+  const i64 step = steps.of[INNER - 1];
+  V lanes;
+  row += first / each * step;
+#pragma unroll
+  for (int unit = 0; unit < V::units; ++unit, row += step) lanes.data[unit] = fetch(row);
+  return lanes;
+}
+template <typename E>
+__device__ inline void stepped_keep(
+    storage_t<E>* row, i64 first, i64 length, const Along& steps, const Lanes<E, GROUP>& lanes) {
+  using V = Lanes<E, GROUP>;
+  if (!evenly<E>(first, length, steps)) return keep_stepped_apart<E>(row, first, length, steps, lanes);
+  constexpr int each = GROUP / V::units;
+  const i64 step = steps.of[INNER - 1];
+  row += first / each * step;
+#pragma unroll
+  for (int unit = 0; unit < V::units; ++unit, row += step) *row = lanes.data[unit];
+}
+
+// Bytes of an element of all scans.
+template <typename P, typename N> struct ScanBytesOf;
+template <typename P, int... I> struct ScanBytesOf<P, Seq<I...>> {
+  static constexpr int value = (int(sizeof(typename ScanPasses<P>::template scan<I>::Value)) + ... + 0);
+};
+template <typename P> constexpr int scan_bytes = ScanBytesOf<P, make_seq<ScanPasses<P>::scans>>::value;
+
 // What threads have of the inputs with elements: a group of each.
 template <typename P, typename N> struct ScanSharesOf;
 template <typename P, int... N> struct ScanSharesOf<P, Seq<N...>> {
@@ -33,7 +89,9 @@ template <typename P, int... N> struct ScanSharesOf<P, Seq<N...>> {
   template <int MODE, int I>
   __device__ void load_one(const RowArgs<P>& args, const RowStarts<P>& starts, i64 first, i64 length) {
     const auto& input = args.template elements<I>();
-    get<I>(of) = share<MODE, element_in<P, I>>(get<I>(starts.at), first, length, input.steps, input.array, input.span);
+    const auto* const row = get<I>(starts.at);
+    if constexpr (MODE == STEPPED) get<I>(of) = stepped_share<element_in<P, I>>(row, first, length, input.steps);
+    else get<I>(of) = share<MODE, element_in<P, I>>(row, first, length, input.steps, input.array, input.span);
   }
 };
 template <typename P> using ScanShares = ScanSharesOf<P, make_seq<operands_of<P>::elements>>;
@@ -64,9 +122,10 @@ template <typename Make> struct ScanGroup {
 
   // Elements from `left` on are not the row's. Returns the total.
   __device__ V scan(i64 left) {
+    if (left < GROUP)
 #pragma unroll
-    for (int lane = 0; lane < GROUP; ++lane)
-      if (lane >= left) of[lane] = How::template nothing<V>();
+      for (int lane = 0; lane < GROUP; ++lane)
+        if (lane >= left) of[lane] = How::template nothing<V>();
 #pragma unroll
     for (int i = 1; i < GROUP; ++i) {
       const int lane = Make::reverse ? GROUP - 1 - i : i;
@@ -117,25 +176,37 @@ template <typename P, typename Pass, int I> struct ScanStore {
       *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
       *static_cast<bool*>(nullptr))));
   using Type = typename ScanStored<P, Make, type_at<Values, I>>::type;
+  static constexpr int O = Make::output;
+  using E = element_out<P, O>;
   Type of[GROUP];
 
-  template <int MODE>
-  __device__ void store(const RowArgs<P>& args, const RowStarts<P>& starts, i64 first, i64 length) const {
-    constexpr int O = Make::output;
-    using E = element_out<P, O>;
+  template <typename V> __device__ void set(int lane, const V& value) { of[lane] = Type(value); }
+  __device__ Lanes<E, GROUP> lanes() const {
     Lanes<E, GROUP> lanes = {};
     set_all(lanes, of);
-    keep<MODE, E>(get<RowStarts<P>::inputs + O>(starts.at), first, length, args.template output<O>().steps, lanes);
+    return lanes;
+  }
+  template <int MODE>
+  __device__ void store(const RowArgs<P>& args, const RowStarts<P>& starts, i64 first, i64 length) const {
+    const auto& steps = args.template output<O>().steps;
+    auto* const row = get<RowStarts<P>::inputs + O>(starts.at);
+    if constexpr (MODE == STEPPED) stepped_keep<E>(row, first, length, steps, lanes());
+    else keep<MODE, E>(row, first, length, steps, lanes());
   }
 };
+template <typename P, typename Pass, typename Stores, int... I>
+__device__ inline void compute_stores(
+    const Pass& pass, const ScanShares<P>& shares, typename P::Held* held, Stores& stores, Seq<I...>) {
+  compute_group<P, HOLDS_EARLIER>(pass, shares, held, [&](int lane, const auto& values) {
+    (get<I>(stores).set(lane, get<I>(values)), ...);
+  });
+}
 template <typename P, int MODE, typename Pass, int... I>
 __device__ inline void store_group(
     const RowArgs<P>& args, const RowStarts<P>& starts, const Pass& pass, const ScanShares<P>& shares,
-    typename P::Held* held, i64 first, i64 length, Seq<I...>) {
+    typename P::Held* held, i64 first, i64 length, Seq<I...> indices) {
   Tuple<ScanStore<P, Pass, I>...> stores;
-  compute_group<P, HOLDS_EARLIER>(pass, shares, held, [&](int lane, const auto& values) {
-    ((get<I>(stores).of[lane] = typename ScanStore<P, Pass, I>::Type(get<I>(values))), ...);
-  });
+  compute_stores<P>(pass, shares, held, stores, indices);
   (get<I>(stores).template store<MODE>(args, starts, first, length), ...);
 }
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
+import jax
+
 from skuda.errors import InvalidProblem
 from skuda.jax.gradients import with_gradients
 from skuda.jax.selection import select
+from skuda.plans.creation import CREATORS
 from skuda.plans.functions import CARRIERS, Call
 
 
@@ -27,4 +32,16 @@ def carry(call: Call):
     return plan_class.results_type(*outputs) if len(outputs) > 1 else outputs[0]
 
 
+def create(call: Call, device):
+    """What a call creates beside an array of JAX, or of a number that JAX traces.
+
+    Args:
+        call: the call.
+        device: of the array; none while JAX traces it.
+    """
+    with jax.default_device(device) if isinstance(device, jax.Device) else nullcontext():
+        return carry(call)
+
+
 CARRIERS["jax"] = carry
+CREATORS["jax"] = create

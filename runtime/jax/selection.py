@@ -44,13 +44,15 @@ def select(
     """
     operation, name = plan_class.operation, plan_class.__name__
     views = [
-        _stand_in(value, operand.scalar, index in operation.broadcast, index, f"{name}: {operand.name}")
+        _stand_in(value, operand.scalar, index in operation.broadcast or operation.creates, index,
+                  f"{name}: {operand.name}")
         for index, (operand, value) in enumerate(zip(operation.inputs, values, strict=True))
     ]
     differ = operation.differ(views)
     if differ:
         views = broadcast(operation, views, name)
-    target = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
+    device = CPU if operation.creates else None  # where no array shows one
+    target = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims, device)
     program = Program.of(target)
     operands = [*views, *program.unplaced()[len(views) :]]
     if differ:
@@ -70,7 +72,7 @@ def _stand_in(value, is_scalar: bool, broadcasts: bool, index: int, called: str)
 
     A scalar of JAX with a weak type is a Python number that JAX traces: its element is what the plan wants.
     """
-    if is_scalar and is_number(value):
+    if is_scalar and is_number(value) and not broadcasts:
         return value
     if broadcasts and is_element(value):
         return plain(value)

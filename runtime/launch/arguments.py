@@ -25,7 +25,7 @@ def check(plan: Plan, values: Sequence) -> list[View | int | float]:
     checked: list[View | int | float] = []
     device = None
     for index, (operand, value) in enumerate(zip(operation.operands, values, strict=True)):
-        if operand.scalar and index < len(operation.inputs) and is_number(value):
+        if operand.scalar and index < len(operation.inputs) and _is_value(value, plan.words[index]):
             checked.append(as_element(value, plan.words[index], f"{plan.name}: {operand.name}"))
             continue
         view = value if type(value) is View else view_of(value, f"{plan.name}: {operand.name}")
@@ -69,6 +69,11 @@ def check_workspace(plan: Plan, workspace, checked: Sequence[View | int | float]
         if isinstance(each, View) and _overlap(view, each):
             raise InvalidProblem(f"{plan.name}: workspace overlaps {operand.name}")
     return view.pointer
+
+
+def _is_value(value, word: str) -> bool:
+    """Whether it is one value and no array: a number, or a boolean of those."""
+    return is_number(value) or (DTYPES[word].kind == "bool" and isinstance(value, bool))
 
 
 def may_coincide(plan: Plan, other: int, index: int) -> bool:

@@ -58,7 +58,7 @@ class Analysis(Record):
         copies: outputs that are an input of the same type as it stands, with the name of that input.
         of_some: what a call needs elements for: "largest", "smallest", "largest or smallest"; else empty.
         split: the reductions, where parts of a row can be reduced apart; else empty.
-        reductions: how many values a row is reduced to; 0 where there are none.
+        reductions: how many values a row is reduced to by passes over it; 0 where there are none.
         scans: how many scans along `over` it makes; it has no other reductions then.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.

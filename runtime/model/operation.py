@@ -220,6 +220,12 @@ class Operation(Record, TypeCombinations, Shapes):
         return next(operand.dims for operand in self.operands if operand.dims[-1:] and operand.dims[-1].name == of)
 
     @cached_property
+    def creates(self) -> bool:
+        """Whether no input is an array: a call says the shape and the element type of what it makes, and where."""
+        forward = self.direction is Direction.FORWARD and not self.analysis.stage
+        return forward and all([operand.scalar for operand in self.inputs])
+
+    @cached_property
     def shaped(self) -> Operand | None:
         """The output whose shape a call says (`shape=`), as it has a dimension that no input shows; None where inputs
         show all of them.

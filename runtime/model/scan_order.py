@@ -13,7 +13,8 @@ length of the row and the place of the element alone, counted from the end at wh
 An element is ((segments before + tiles before) + warps before) + groups before, then its value within the group. What a
 scan begins at the end of a row begins with its last group, which may be a short one.
 
-Nothing counts as -0 (1 in a product, the least value in a maximum), which changes no bit of what it is joined with. So
+Nothing counts as -0 (1 in a product, the least value in a maximum, of a linear recurrence the factor 1 and the term
+-0), which changes no bit of what it is joined with. So
 a sum of elements in s segments is off by at most 36 + s units in the last place of the sum of their magnitudes.
 """
 

@@ -35,7 +35,7 @@ class TypeCombinations:
         """Keywords that name the type letters which no input array shows: `dtype` for the first, then `scale_dtype` for
         that of an output `scale`.
         """
-        shown = {operand.element for operand in self.inputs}
+        shown = set() if self.creates else {operand.element for operand in self.inputs}  # numbers show no type
         found: dict[str, str] = {}
         for letter in self.types:
             owner = next((operand.name for operand in self.outputs if operand.element == letter), None)

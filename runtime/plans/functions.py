@@ -16,6 +16,7 @@ from skuda.arrays.libraries import (
     PLAIN,
     device_of,
     framework_of,
+    library_named,
     library_of,
     library_of_plain,
     mark_written,
@@ -369,20 +370,25 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
-def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None):
-    """A call on plain arrays, or on tensors that nothing follows."""
+def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None, place=None):
+    """A call on plain arrays, or on tensors that nothing follows; `place` is the library and the device of outputs,
+    which the first array shows if it is None."""
     views = _values(plan_class, inputs)
     differ = plan_class.operation.differ(views)
     if differ:
         from skuda.plans.broadcasting import broadcast, with_elements  # which most calls do without
 
         views, key = broadcast(plan_class.operation, views, plan_class.__name__), None
-    plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims)
-    first = next(value for value in views if isinstance(value, View))
+    first = next((value for value in views if isinstance(value, View)), None)
+    if place is None and first is not None:
+        place = library_of(first.owner), first.device
+    elif place is None and plan_class.operation.creates:
+        place = library_named("numpy"), CPU
+    library, device = place or (None, None)
+    plan = plan_for(plan_class, views, attributes, dtypes, input_dtype, shape, keepdims, device)
     if differ:
         views = with_elements(plan, views, first, stream)
-    library = library_of(first.owner)
-    outputs = _outputs(plan, library, first.device, out)
+    outputs = _outputs(plan, library, device, out)
     plan.execute((*views, *outputs), stream)
     if key is not None:
         fast_path = plan.learn((*inputs, *outputs))
@@ -395,7 +401,7 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
     if out is not None:
         mark_written(outputs)
         return out
-    handle = 0 if first.device == CPU else plan.stream_of(first, stream)
+    handle = 0 if device == CPU else plan.stream_of(view_of(outputs[0], "output") if first is None else first, stream)
     outputs = [library.hand_back(output, handle) for output in outputs]
     return _named(plan_class.results_type, outputs) if len(outputs) > 1 else outputs[0]
 
@@ -429,9 +435,9 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     operation, name = plan_class.operation, plan_class.__name__
     views: list[View | int | float] = []
     for index, (operand, value) in enumerate(zip(operation.inputs, inputs, strict=True)):
-        if operand.scalar and is_number(value):
+        if operand.scalar and is_number(value) and not operation.creates:
             views.append(value)
-        elif index in operation.broadcast and is_element(value):
+        elif (index in operation.broadcast or (operation.creates and operand.scalar)) and is_element(value):
             views.append(plain(value))
         else:
             views.append(view_of(value, f"{name}: {operand.name}"))

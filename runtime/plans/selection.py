@@ -25,7 +25,8 @@ MOST = 4096  # entries of a cache of calls
 
 
 def plan_for(
-    plan_class: type[Plan], values: Sequence[View | int | float], attributes, dtypes, input_dtype, shape, keepdims
+    plan_class: type[Plan], values: Sequence[View | int | float], attributes, dtypes, input_dtype, shape, keepdims,
+    device: int | None = None,
 ) -> Plan | AxisViewPlan:
     """The plan of a call, found in the cache or selected.
 
@@ -33,14 +34,16 @@ def plan_for(
         plan_class, attributes, input_dtype, shape, keepdims: as of `call`.
         values: the inputs as views and numbers.
         dtypes: the element types that the call names, in the order of `Operation.asked`.
+        device: where the output is, of an operation that creates: no array shows it.
     """
     shape = checked_shape(plan_class, shape)
     keepdims = checked_flag(plan_class, keepdims)
     dtypes, input_dtype = checked_words(plan_class, dtypes, input_dtype)
     attributes = tuple(map(plain, attributes))
     first = next((value for value in values if isinstance(value, View)), None)
-    if first is None:
+    if first is None and device is None:
         raise NotAnArray(f"{plan_class.__name__}: expected an array among the inputs, got numbers only")
+    device = first.device if device is None else device
     key = (
         plan_class,
         tuple((v.storage, v.shape) if isinstance(v, View) else type(v) for v in values),
@@ -49,14 +52,14 @@ def plan_for(
         input_dtype,
         shape,
         keepdims,
-        first.device == CPU,
+        device == CPU,
     )
     try:
         plan = _PLANS.get(key)
     except Exception:  # an attribute that has no hash: no number, so it is refused by its name
         plan = None
     if plan is None:
-        plan = _select(plan_class, values, first, attributes, dtypes, input_dtype, shape, keepdims)
+        plan = _select(plan_class, values, device, attributes, dtypes, input_dtype, shape, keepdims)
         if len(_PLANS) >= MOST:
             _PLANS.clear()
         _PLANS[key] = plan
@@ -85,7 +88,7 @@ def plain(value):
 
 
 def _select(
-    plan_class, values, first: View, attributes, dtypes, input_dtype, shape, keepdims
+    plan_class, values, device: int, attributes, dtypes, input_dtype, shape, keepdims
 ) -> Plan | AxisViewPlan:
     operation = plan_class.operation
     found = resolve(plan_class, values, attributes, dtypes, input_dtype, shape)
@@ -94,7 +97,7 @@ def _select(
         **found.attributes,
         **{field: found.types[letter] for letter, field in operation.element_fields.items()},
     )
-    backend = plan_class.on_cpu(descriptor) if first.device == CPU else BackendKind.CUDA
+    backend = plan_class.on_cpu(descriptor) if device == CPU else BackendKind.CUDA
     plan = plan_class.select(descriptor, preference=backend)
     if found.axes is None:
         return plan
@@ -248,7 +251,7 @@ def types_of(operation: Operation, values, dtypes, input_dtype, plan: str) -> di
         if letter not in operation.types and letter != COMPUTE:
             continue  # its element is fixed; the plan checks it
         if not isinstance(value, View):
-            if index in operation.broadcast:
+            if index in operation.broadcast or (operation.creates and letter in operation.types):
                 kinds[operand.name] = "bool" if isinstance(value, bool) else "int" if is_integer(value) else "float"
             else:
                 numbers.append(operand)

@@ -225,15 +225,22 @@ class Rows:
         width = DTYPES[self._types.get(element, element)].bits
         return np.asarray(values, np.int64).view(np.uint64) & np.uint64((1 << width) - 1)
 
+    def linear_recurrence(self, pair, exclusive: bool = False, reverse: bool = False) -> np.ndarray:
+        """`y = a * before + b` of each element's pair (a, b), in the order of `model.scan_order`."""
+        full = np.stack([np.broadcast_to(values, self.shape) for values in pair])
+        return self._scanned(full, "linear_recurrence", exclusive, reverse)
+
     def _scanned(self, values, name: str, exclusive: bool, reverse: bool) -> np.ndarray:
         from skuda.reference.scans import scanned
 
-        full = np.broadcast_to(values, self.shape)
-        kept = [axis for axis in range(full.ndim) if axis not in self.axes]
-        moved = full.transpose(*kept, *self.axes)
-        lead = moved.shape[: len(kept)]
-        found = scanned(moved.reshape(*lead, prod(moved.shape[len(kept) :])), name, exclusive, reverse)
-        return found.reshape(moved.shape).transpose(np.argsort([*kept, *self.axes]))
+        rank = len(self.shape)
+        full = values if np.ndim(values) > rank else np.broadcast_to(values, self.shape)
+        pairs, kept = range(full.ndim - rank), [axis for axis in range(rank) if axis not in self.axes]
+        order = [*kept, *self.axes]
+        moved = full.transpose(*pairs, *(len(pairs) + axis for axis in order))
+        lead, shape = moved.shape[: len(pairs) + len(kept)], [self.shape[axis] for axis in order]
+        found = scanned(moved.reshape(*lead, prod(shape[len(kept) :])), name, exclusive, reverse)
+        return found.reshape(shape).transpose(np.argsort(order))
 
     def _reduced(self, values, reduce: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
         full = np.broadcast_to(values, self.shape)

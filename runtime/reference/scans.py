@@ -17,12 +17,12 @@ class Join(NamedTuple):
 
     Attributes:
         of: two values as one, the earlier one first.
-        nothing: changes no bit of what it is joined with: the limits of a type as "least" and "greatest".
+        nothing: changes no bit of what it is joined with: the limits of a type as "least" and "greatest"; of pairs two.
         empty: the value of no elements.
     """
 
     of: Callable[[np.ndarray, np.ndarray], np.ndarray]
-    nothing: float | str
+    nothing: float | str | tuple[float, float]
     empty: float | str
 
 
@@ -54,12 +54,22 @@ def _log_of_sum(a, b):
     return np.where((low == -np.inf) | (high == np.inf), high, joined)
 
 
+def _linear(first, later):
+    """`y = a * before + b` twice, as pairs along the first axis. What is multiplied by 0 is forgotten, whatever it is;
+    0 stays as it is."""
+    (a, b), (factor, term) = first, later
+    forgets, none = factor == 0, b == 0
+    product = np.where(forgets | (a == 0), b.dtype.type(0), factor * a)
+    return np.stack([product, np.where(forgets, b.dtype.type(-0.0), np.where(none, b, factor * b)) + term])
+
+
 JOINS = {
     "cumsum": Join(np.add, -0.0, 0),
     "cumprod": Join(np.multiply, 1, 1),
     "cummax": Join(_largest, "least", "least"),
     "cummin": Join(_smallest, "greatest", "greatest"),
     "logcumsumexp": Join(_log_of_sum, "least", "least"),
+    "linear_recurrence": Join(_linear, (1, -0.0), 0),
 }
 
 
@@ -67,21 +77,25 @@ def scanned(rows: np.ndarray, name: str, exclusive: bool = False, reverse: bool 
     """A scan of each row, in the order of `model.scan_order`.
 
     Args:
-        rows: in the compute type, of shape (..., length).
+        rows: in the compute type, of shape (..., length); of a recurrence (2, ..., length), factors and terms.
         name: of `JOINS`.
         exclusive: each element is left out of its own value.
         reverse: from the end of a row.
 
     Returns:
-        The same shape.
+        A value for each element: (..., length).
     """
     join = JOINS[name]
+    pairs = isinstance(join.nothing, tuple)
     nothing, empty = (_value(each, rows.dtype) for each in (join.nothing, join.empty))
+    if pairs:
+        nothing = nothing.reshape(2, *[1] * (rows.ndim - 1))
     length = rows.shape[-1]
     if not rows.size:
-        return rows.copy()
+        return rows[0].copy() if pairs else rows.copy()
     count = -(-length // GROUP)
-    padded = np.full((*rows.shape[:-1], count * GROUP), nothing, rows.dtype)
+    padded = np.empty((*rows.shape[:-1], count * GROUP), rows.dtype)
+    padded[...] = nothing
     padded[..., :length] = rows
     groups = (padded[..., ::-1] if reverse else padded).reshape(*rows.shape[:-1], count, GROUP)
     within = groups.copy()
@@ -92,14 +106,17 @@ def scanned(rows: np.ndarray, name: str, exclusive: bool = False, reverse: bool 
         result = np.concatenate([before, join.of(before, within[..., :-1])], axis=-1)
     else:
         result = join.of(before, within)
-    result = result.reshape(*rows.shape[:-1], count * GROUP)
+    result = result[1] if pairs else result
+    result = result.reshape(*result.shape[:-2], count * GROUP)
     result = (result[..., ::-1] if reverse else result)[..., :length].copy()
     if exclusive:
         result[..., -1 if reverse else 0] = empty
     return result
 
 
-def _value(limit: float | str, dtype: np.dtype):
+def _value(limit: float | str | tuple[float, float], dtype: np.dtype):
+    if isinstance(limit, tuple):
+        return np.array(limit, dtype)
     if limit in ("least", "greatest"):
         sign = -1 if limit == "least" else 1
         if dtype.kind == "f":
@@ -114,17 +131,20 @@ def _before_groups(totals: np.ndarray, join: Join, nothing) -> np.ndarray:
     lanes = min(WARP_GROUPS, 1 << (count - 1).bit_length())
     warps = min(TILE_WARPS, 1 << (-(-count // lanes) - 1).bit_length())
     tiles = -(-count // (lanes * warps))
-    padded = np.full((*lead, tiles * warps * lanes), nothing, totals.dtype)
+    padded = np.empty((*lead, tiles * warps * lanes), totals.dtype)
+    padded[...] = nothing
     padded[..., :count] = totals
     in_warp = _tree(padded.reshape(*lead, tiles, warps, lanes), join)
     in_tile = _tree(in_warp[..., -1], join)
     carried = np.empty((*lead, tiles), totals.dtype)
-    segments = tile_sum = np.full(lead, nothing, totals.dtype)
+    nothing_yet = np.empty((*lead, 1), totals.dtype)
+    nothing_yet[...] = nothing
+    segments = tile_sum = nothing_yet[..., 0]
     for tile in range(tiles):
         carried[..., tile] = join.of(segments, tile_sum)
         tile_sum = join.of(tile_sum, in_tile[..., tile, -1])
         if (tile + 1) % SEGMENT_TILES == 0:
-            segments, tile_sum = join.of(segments, tile_sum), np.full(lead, nothing, totals.dtype)
+            segments, tile_sum = join.of(segments, tile_sum), nothing_yet[..., 0]
     before_warp = join.of(carried[..., None], _later(in_tile, nothing))
     before = join.of(before_warp[..., None], _later(in_warp, nothing))
     return before.reshape(*lead, -1)[..., :count]
@@ -143,5 +163,6 @@ def _tree(values: np.ndarray, join: Join) -> np.ndarray:
 
 def _later(values: np.ndarray, nothing) -> np.ndarray:
     """Each value at the place of the next one."""
-    first = np.full((*values.shape[:-1], 1), nothing, values.dtype)
+    first = np.empty((*values.shape[:-1], 1), values.dtype)
+    first[...] = nothing.reshape(2, *[1] * (values.ndim - 1)) if np.ndim(nothing) else nothing
     return np.concatenate([first, values[..., :-1]], axis=-1)

@@ -93,7 +93,8 @@ class RowKernels(KernelGeometry):
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
         self._clusters = cluster_variants(operation)
-        self._columns = any(runs and not full for runs, full in zip(self.vectors, self.full))
+        columns = zip(self.operation.operands, self.vectors, self.full, strict=True)
+        self._columns = any(runs and not full and o not in operation.positions for o, runs, full in columns)
         # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
         # little room, hence few threads that wait for what rows share.
         self._alone = SEGMENT if self._columns and operation.analysis.stack else TUNED.lone_row

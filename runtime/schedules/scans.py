@@ -6,23 +6,24 @@ from collections.abc import Mapping, Sequence
 from math import prod
 
 from skuda.errors import Unsupported
-from skuda.model.operation import Operand, Operation, Types
-from skuda.model.scan_order import TILE_WARPS
-from skuda.model.sum_order import GROUP
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Operand, Operation, Types
+from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS
 from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels, Rows
-from skuda.schedules.table import SCAN_SEGMENT, SCAN_THREADS, RowMode, ScanVariant, scan_variants
+from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
 
 _WARP = 32  # rows beside each other that a warp goes down
-_BYTES = 8  # of the total of a segment
+_CLEARING = 264  # blocks that clear what parts leave, at most
+_OF_UNIT = 3  # values that it leaves: its total, and what comes before the next one
 
 
 class ScanKernels(RowKernels):
     """Geometry of an operation that scans, at fixed types and sizes.
 
     Attributes:
-        few_rows: rows that leave a GPU idle where a block has each of them.
+        few_rows: rows, or rows beside each other, of which a block that has all of one leaves a GPU waiting.
     """
 
     few_rows = 264
@@ -32,24 +33,28 @@ class ScanKernels(RowKernels):
         found = scan_variants(operation, types)
         along = [each for each in found if not each.walkers and not each.parts]
         self._along = {mode: [each for each in along if each.mode is mode] for mode in RowMode}
-        self._parts = {each.mode: each for each in found if each.parts}
-        self._down = [each for each in found if each.walkers]
+        self._parts = {each.mode: each for each in found if each.parts and not each.walkers}
+        self._down = [each for each in found if each.walkers and not each.parts]
+        self._down_parts = [each for each in found if each.walkers and each.parts]
         extents = {name: prod(size) if isinstance(size, tuple) else size for name, size in sizes.items()}
-        lengths = [extents[dim.name] for dim in operation.space if dim.name in self.along]
-        self._length = prod(lengths)
+        self._length = prod([extents[dim.name] for dim in operation.space if dim.name in self.along])
         self._rows = prod(extents[dim.name] for dim in operation.space) // max(1, self._length)
-        blocks = self._rows * self._segments
-        self._bytes = _BYTES * operation.analysis.scans * blocks
-        self.workspace = self._bytes if self._in_parts else 0
+        self._value_bytes = 4 * DTYPES[types[COMPUTE]].bits // 8  # a recurrence has two of C; half a word is the value
+        self.workspace = max([self._bytes(each) for each in (*self._parts.values(), *self._down_parts)])
 
-    @property
-    def _segments(self) -> int:
-        return -(-self._length // SCAN_SEGMENT)
+    def _blocks(self, variant: ScanVariant) -> int:
+        """That have parts of rows, of all rows."""
+        return -(-self._rows // variant.rows) * -(-self._length // variant.elements)
 
-    @property
-    def _in_parts(self) -> bool:
-        """Whether several blocks have a row."""
-        return self._segments > 1 and self._rows < self.few_rows
+    def _bytes(self, variant: ScanVariant) -> int:
+        """What parts leave each other: 0 where no blocks share rows."""
+        if self._length <= variant.elements or self._rows >= self.few_rows * variant.rows:
+            return 0
+        blocks, beside = self._blocks(variant), -(-self._rows // variant.rows)
+        parts = blocks // beside  # of a row; those of a tile, or of a segment, are a unit
+        units = -(-parts // (TILE_WARPS if variant.walkers else SEGMENT_TILES // variant.tiles))
+        values = (parts * variant.tiles + units * _OF_UNIT) * self._value_bytes * self.operation.analysis.scans
+        return beside * variant.rows * values
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
@@ -63,20 +68,20 @@ class ScanKernels(RowKernels):
         variant = self._variant(rows, mode, operands)
         count, head, strides = rows.count, rows.head, self.strides_of(operands, arrays, rows)
         if variant.parts:
-            blocks = count * self._segments
-            finish = blocks, SCAN_THREADS
-            return Geometry(variant, blocks, head, strides, SCAN_THREADS, finish, self._bytes)
+            blocks = self._blocks(variant)
+            finish, left = (blocks, SCAN_THREADS), self._bytes(variant)
+            return Geometry(variant, min(blocks, _CLEARING), head, strides, SCAN_THREADS, finish, left)
         return Geometry(variant, -(-count // variant.rows), head, strides, SCAN_THREADS)
 
     def _variant(self, rows: Rows, mode: RowMode, operands: Sequence[Operand]) -> ScanVariant:
         """Threads that lie along rows; where rows are neighbours in most of what is read and written, threads that go
-        down them, unless these would be few blocks that go far."""
-        idle = self._rows < 4 * self.few_rows and rows.length > _WARP * GROUP * TILE_WARPS
-        if mode is RowMode.STEPPED and self._down and rows.axes and not idle:
+        down them. Of few long rows, several blocks have parts."""
+        if mode is RowMode.STEPPED and self._down and rows.axes:
             full = [position for position, operand in enumerate(operands) if operand.dims == self.operation.space]
             beside = sum(rows.axes[-1].strides[position] == 1 for position in full)
             if 2 * beside >= len(full) and rows.axes[-1].extent >= _WARP // 2:
-                return next((each for each in self._down if rows.length <= each.elements), self._down[-1])
-        if self._in_parts:
+                found = next((each for each in self._down if rows.length <= each.elements), self._down[-1])
+                return next((each for each in self._down_parts if self._bytes(each)), found)
+        if self._bytes(self._parts[mode]):
             return self._parts[mode]
         return next((each for each in self._along[mode] if rows.length <= each.elements), self._along[mode][-1])

@@ -9,7 +9,7 @@ from functools import cache
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.model.records import Record
-from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS, WARP_GROUPS
+from skuda.model.scan_order import TILE_WARPS, WARP_GROUPS
 from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules import abi, tuning
@@ -207,8 +207,8 @@ class ScanVariant(Variant):
 
 SCAN_THREADS = WARP_GROUPS * TILE_WARPS  # of a block: they hold a tile
 SCAN_GROUPS = 4  # of a row, that a thread which goes down it takes at once: scan_down.cuh
-SCAN_SEGMENT = SEGMENT_TILES * SCAN_THREADS * GROUP  # elements, of which several blocks have a row
-SCAN_KERNELS = ("scan", "scan_parts", "scan_down")
+_SCAN_SHARES = (4, 8, 16, 32, 128, SCAN_THREADS)  # threads that hold a row at once
+SCAN_KERNELS = ("scan", "scan_parts", "scan_down", "scan_down_parts")
 
 
 # Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
@@ -235,7 +235,7 @@ def scan_variants(operation: Operation, types: Types) -> tuple[ScanVariant, ...]
 @cache
 def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
     """With so many tiles of a long row at once; `down`: and for rows beside each other."""
-    shapes = (4, 1), (32, 1), (SCAN_THREADS, 1), (SCAN_THREADS, many)
+    shapes = *((threads, 1) for threads in _SCAN_SHARES), *((SCAN_THREADS, tiles) for tiles in sorted({2, many}))
     found = []
     for mode, suffix in zip(RowMode, ("", "_unaligned", "_strided"), strict=True):
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
@@ -245,6 +245,7 @@ def _scan_variants(many: int, down: bool) -> tuple[ScanVariant, ...]:
         found.append(ScanVariant("scan_parts", layout, suffix, SCAN_THREADS, many, 0, mode, True))
     if down:
         found += [ScanVariant("scan_down", Layout.STRIDED, "", 0, 1, walkers) for walkers in (1, TILE_WARPS)]
+        found.append(ScanVariant("scan_down_parts", Layout.STRIDED, "", 0, 1, TILE_WARPS, parts=True))
     return tuple(found)
 
 
@@ -260,6 +261,8 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if operation.of_alternative or operation.analysis.scans:
         return ()
     found = _row_variants(bits, bool(operation.analysis.stack))
+    if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
+        return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
     if not split_variants(operation, types):
         return found
     last = operation.space[-1]
@@ -303,7 +306,8 @@ def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
     analysis = operation.analysis
     if analysis.scans:
         return ()
-    once = analysis.reductions == 1 and all(operand.dims != operation.space for operand in operation.outputs)
+    full = any(operand.dims == operation.space for operand in operation.outputs)
+    once = analysis.reductions <= (0 if full else 1)
     return _CLUSTERS if analysis.over and not analysis.split and not once else ()
 
 
@@ -614,7 +618,7 @@ def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) ->
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
     if variant.parts:
-        return variant.tiles, int(variant.mode)
+        return () if variant.walkers else (variant.tiles, int(variant.mode))
     return (variant.walkers,) if variant.walkers else (variant.threads, variant.tiles, int(variant.mode))
 
 
@@ -676,15 +680,21 @@ SCHEDULES = {
             "scan", "a row scanned by threads of one block", "scan.cuh", "scans", abi.ROW_ARGUMENTS, _scan_arguments
         ),
         Schedule(
-            "scan_parts", "a row scanned by several blocks", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
-            _scan_arguments, ("scan_rest",),
+            "scan_parts", "a row scanned by several blocks: nothing is known yet", "scan_parts.cuh", "scans",
+            abi.PARTS_ARGUMENTS, _scan_arguments, ("scan_rest",),
         ),
-        Schedule(
-            "scan_rest", "the outputs of such a row", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments
-        ),
+        Schedule("scan_rest", "its scan", "scan_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments),
         Schedule(
             "scan_down", "rows beside each other, scanned by threads that go down them", "scan_down.cuh", "scans",
             abi.ROW_ARGUMENTS, _scan_arguments,
+        ),
+        Schedule(
+            "scan_down_parts", "rows beside each other, scanned by several blocks each: nothing is known yet",
+            "scan_down_parts.cuh", "scans", abi.PARTS_ARGUMENTS, _scan_arguments, ("scan_down_rest",),
+        ),
+        Schedule(
+            "scan_down_rest", "the scans of such rows", "scan_down_parts.cuh", "scans", abi.PARTS_ARGUMENTS,
+            _scan_arguments,
         ),
         Schedule(
             "finish", "partial results of split reductions, joined", "split_finish.cuh", "split_reduction",

@@ -49,6 +49,10 @@ def lacking(program: Program) -> str | None:
     for node in program.written_out.values():
         for part in sorted(node.intrinsics() & LACKING.keys()):
             return f"`{part}`: {LACKING[part]}"
+        for part in node.scans():
+            function = part.op.split()[2]
+            if function not in _SCANS:
+                return f"`{function}`: torch has no such scan"
     operation = program.operation
     if not any(_sayable(operation, types) for types in operation.combinations):
         return f"torch computes nothing with {' or '.join(_unknown(operation, operation.combinations[0]))}"
@@ -66,18 +70,21 @@ def _unknown(operation: Operation, types: Types) -> list[str]:
     return [dtype.word for dtype in floats if dtype.packed or not dtype.mantissa]
 
 
-def evaluated(call: Call, program: Program) -> tuple[torch.Tensor, ...] | None:
+def evaluated(call: Call, program: Program, device: torch.device | None = None) -> tuple[torch.Tensor, ...] | None:
     """The outputs of a call, by operators of torch; None where its element types are none that torch computes with.
 
     Args:
         call: with tensors, of any device, or numbers in place of single values.
         program: of the call's operation.
+        device: of the outputs; that of the tensors if None, torch's default where there are none.
     """
     found = placing(call, described)
     if not _sayable(call.plan_class.operation, found.words):
         return None
     names = [operand.name for operand in call.plan_class.operation.inputs]
-    return Formulas(program, found, dict(zip(names, call.inputs, strict=True)), call.keepdims).outputs()
+    inputs = dict(zip(names, call.inputs, strict=True))
+    given = next((each.device for each in call.inputs if isinstance(each, torch.Tensor)), None)
+    return Formulas(program, found, inputs, call.keepdims, device or given or torch.get_default_device()).outputs()
 
 
 class Formulas:
@@ -88,13 +95,16 @@ class Formulas:
         placing: how the arrays lie.
         inputs: by name.
         keepdims: whether outputs keep the axes that are reduced.
+        device: of the tensors.
     """
 
-    def __init__(self, program: Program, placing: Placing, inputs: Mapping[str, Any], keepdims: bool):
+    def __init__(
+        self, program: Program, placing: Placing, inputs: Mapping[str, Any], keepdims: bool, device: torch.device
+    ):
         self.program, self.placing, self.keepdims = program, placing, keepdims
         self.operation = program.operation
         self.C = self._torch(DTYPES[placing.words[COMPUTE]])
-        self.device = next(each.device for each in inputs.values() if isinstance(each, torch.Tensor))
+        self.device = device
         self._known: dict[Node, torch.Tensor] = {}
         self.extents: list[Any] = [1] * placing.rank  # of an array with all dimensions
         for dim in self.operation.space:

@@ -150,6 +150,8 @@ def _function(operator: Operator, overload, specs: Specs) -> Callable:
         values = operator.filled((*values, *(named[name] for name in names[len(values) :] if name in named)))
         if _are_functorch_transforms_active() or any(map(is_traceable_wrapper_subclass, values)):
             return overload(*values)
+        if operator.operation.creates:  # which records no gradient
+            return gradient.evaluated(operator.call_of(tuple(values)), operator.device_of(values))
         device = next(value for value in values if isinstance(value, torch.Tensor)).device.type
         if torch.is_autocast_enabled(device):
             values = promoted(operator, values)
@@ -174,18 +176,19 @@ class FusibleGradient(Gradient):
 
         def compute(*inputs):
             rest = (getattr(call, name) for name in call._fields[2:])
-            return self._evaluated(Call(call.plan_class, inputs, *rest))
+            return self.evaluated(Call(call.plan_class, inputs, *rest))
 
         return compute
 
-    def _evaluated(self, call: Call):
+    def evaluated(self, call: Call, device: torch.device | None = None):
+        """The outputs of a call, on a device where no tensor shows it."""
         said = _said(call.plan_class, self._specs)
-        made = None if isinstance(said, str) else formulas.evaluated(call, said)
+        made = None if isinstance(said, str) else formulas.evaluated(call, said, device)
         if made is None:
-            return operator_of(call.plan_class).apply(call)
+            return operator_of(call.plan_class).apply(call, device)
         return made if len(made) > 1 else made[0]
 
     def _compute(self, operands: list, kept: Kept):
         dtype, others, *rest = kept.options
         backward = self.operator.backward.plan_class
-        return self._evaluated(Call(backward, tuple(operands), None, kept.attributes, None, (dtype, *others), *rest))
+        return self.evaluated(Call(backward, tuple(operands), None, kept.attributes, None, (dtype, *others), *rest))

@@ -264,7 +264,7 @@ class Gradient:
             return []
         axes = attributes[self.backward.attributes.index(self.backward.axis)]
         named = range(len(shape)) if axes is None else axes if isinstance(axes, (tuple, list)) else (axes,)
-        return sorted([axis % len(shape) for axis in named])
+        return sorted([axis % len(shape) for axis in named]) if shape else []  # of one value there are none
 
     def _refusal(self, missing: list[str]) -> str:
         name = f"skuda.{self.operation.function}"

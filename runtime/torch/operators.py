@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch.utils._pytree import _register_namedtuple
 
-from skuda.arrays.libraries import PLAIN, torch_dtypes
+from skuda.arrays.libraries import CPU, PLAIN, library_named, torch_dtypes
 from skuda.errors import Unsupported
 from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operation
 from skuda.model.sku import Direction
-from skuda.plans import functions
+from skuda.plans import creation, functions
 from skuda.plans.functions import Call, chosen, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
@@ -55,6 +56,7 @@ class Operator:
             for i, a in enumerate(self.arguments)
         ]
         self._options = {name: positions[name] for name in self.operation.options}
+        self._device = positions.get("device") if self.operation.creates else None
         self.broadcast = self.operation.broadcast  # which torch.compile could not make
         self.scalars = [positions[operand.name] for operand in self.operation.inputs if operand.scalar]
         self._said = [position for position in range(len(self.arguments)) if position not in self.inputs]
@@ -129,9 +131,16 @@ class Operator:
             values[self._options[name]] = value
         return values
 
-    def apply(self, call: Call):
-        """The call through torch's dispatcher; returns what was made, or what the call gave to be written."""
+    def apply(self, call: Call, device=None):
+        """The call through torch's dispatcher; returns what was made, or what the call gave to be written.
+
+        Args:
+            call: the call.
+            device: where an operation that creates makes its outputs.
+        """
         values = self.values_of(call)
+        if self._device is not None:
+            values[self._device] = device
         numbers = [position for position in self.scalars if not isinstance(values[position], torch.Tensor)]
         if len(numbers) < len(self.scalars):  # some are tensors: the others become tensors
             for position in numbers:
@@ -153,7 +162,10 @@ class Operator:
         element = self.operation.inputs[self.inputs.index(position)].element
         wide = torch.float64 in [value.dtype for value in inputs if isinstance(value, torch.Tensor)]
         real = torch.float64 if wide else torch.float32
-        dtype = real if self.operation.is_float(element) else torch.int32
+        whole = torch_dtypes()[DTYPES[element].storage] if element in DTYPES else torch.int32
+        dtype = real if self.operation.is_float(element) else whole
+        if self.operation.is_mixed(element):  # as the other one
+            dtype = tensor.dtype
         return torch.full((), number, dtype=dtype, device=tensor.device)
 
     def compute(self, *values):
@@ -168,6 +180,8 @@ class Operator:
 
     def repeated(self, values: tuple):
         """The kernel, where the call repeats a known one and nothing of torch follows it; else None."""
+        if self.operation.creates:
+            return None
         values = self.filled(values)
         inputs = [values[position] for position in self.inputs]
         if type(inputs[0]) not in PLAIN:  # a tensor without memory comes with lengths that are symbols
@@ -176,8 +190,19 @@ class Operator:
 
     def _run(self, values: tuple, out):
         """A call with all arguments."""
+        if self.operation.creates:
+            device = out.device if isinstance(out, torch.Tensor) else out[0].device if out else self.device_of(values)
+            return creation.made(self.call_of(values, out), library_named("torch"), ordinal(device))
         inputs = [values[position] for position in self.inputs]
         return functions.run(self.plan_class, (*inputs, out), *self._meant(values))
+
+    def device_of(self, values: tuple) -> torch.device:
+        """Where the outputs are made by an operation that creates: on the device that all arguments say, else beside a
+        tensor among them, else on torch's default one."""
+        device = values[self._device]
+        if device is None:
+            device = next((value.device for value in values if isinstance(value, torch.Tensor)), None)
+        return torch.get_default_device() if device is None else torch.device(device)
 
     def _meant(self, values: tuple) -> tuple[tuple, tuple]:
         """The attributes and options that all arguments mean: mostly those of the call before."""
@@ -191,7 +216,8 @@ class Operator:
     def meta(self, *values):
         """Tensors without memory, as `compute` would make them."""
         dtypes = torch_dtypes()
-        made = [torch.empty(shape, dtype=dtypes[storage], device="meta") for shape, storage in self._made(values)]
+        device = self.device_of(self.filled(values)) if self.operation.creates else "meta"
+        made = [torch.empty(shape, dtype=dtypes[storage], device=device) for shape, storage in self._made(values)]
         return tuple(made) if len(made) > 1 else made[0]
 
     def meta_write(self, *values) -> None:
@@ -216,6 +242,13 @@ def _plain(value):
     if isinstance(value, torch.SymInt):
         return int(value)
     return float(value) if isinstance(value, torch.SymFloat) else value
+
+
+def ordinal(device: torch.device) -> int:
+    """A device as views have it."""
+    if device.type == "cpu":
+        return CPU
+    return torch.cuda.current_device() if device.index is None else device.index
 
 
 _OPERATORS: dict[type[Plan], Operator] = {}
@@ -300,8 +333,24 @@ def _define(library: torch.library.Library, operator: Operator, numbers: bool) -
         operator.overloads[numbers, out] = packet.Scalar if numbers else packet.default
         library.impl(name, compute, "CPU")
         library.impl(name, compute, "CUDA")
-        library.impl(name, meta, "Meta")
+        if operator.operation.creates and not out:
+            torch.library.register_fake(f"{NAMESPACE}::{name}", meta, lib=library)  # whose tensors have a device
+            library.impl(name, _by_device(operator, numbers), "BackendSelect", with_keyset=True)
+        else:
+            library.impl(name, meta, "Meta")
         library.impl(name, gradients.kernel(operator, numbers, out), "Autograd", with_keyset=True)
         for key in ("AutocastCPU", "AutocastCUDA"):
             library.impl(name, transforms.autocast(operator, numbers, out, key), key)
         torch.library.register_vmap(f"{NAMESPACE}::{name}", transforms.vmap(operator, numbers, out), lib=library)
+
+
+def _by_device(operator: Operator, numbers: bool) -> Callable:
+    """What runs before the kernels of an operator that creates: no tensor may say which device's is meant."""
+
+    def selected(keyset, *values):
+        values = operator.filled(values)
+        device = operator.device_of(values)
+        key = getattr(torch._C.DispatchKey, torch._C._dispatch_key_for_device(device.type))
+        return operator.overloads[numbers, False].redispatch(torch._C.DispatchKeySet(key), *values)
+
+    return selected

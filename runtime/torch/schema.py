@@ -51,6 +51,7 @@ def arguments(operation: Operation, numbers: bool = False) -> tuple[Argument, ..
     found = []
     for operand in operation.inputs:
         number = "float" if operation.is_float(operand.element) else "int"
+        number = "Scalar" if operation.is_mixed(operand.element) else number
         kind = number if numbers and operand.scalar else "Tensor"
         found.append(Argument(operand.name, "input", kind, REQUIRED))
     found += [_of_attribute(operation, attribute) for attribute in operation.attributes]
@@ -62,6 +63,8 @@ def arguments(operation: Operation, numbers: bool = False) -> tuple[Argument, ..
                          Argument(name, "option", "SymInt[]?", None))  # fmt: skip
         else:
             found.append(Argument(name, "option", "str?", None))
+    if operation.creates:
+        found.append(Argument("device", "option", "Device?", None))
     return tuple(sorted(found, key=lambda argument: argument.default is not REQUIRED))
 
 

@@ -266,7 +266,7 @@ def compare_with_oracle(backend, forward, backward, given: dict, rng) -> None:
             slope = float(oracle.slope(given, gradients, key, along))
             parts = slopes * along
             assert abs(slope - parts.sum()) < 1e-13 * max(1, abs(parts).sum()), f"d_{key}"
-    assert any(np.any(each) for each in got.values())
+    assert any(np.any(each) for each in got.values()) or forward.operation.row in domains.ALIKE
 
 
 @pytest.mark.parametrize("name", GRADIENTS)

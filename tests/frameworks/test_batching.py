@@ -62,6 +62,8 @@ def may_not_be_one_call(plan) -> bool:
     """Whether an output lacks what others lead with, or everything is reduced."""
     operation = plan.operation
     lead = leading(operation)
+    if operation.creates:  # of the outputs' dimensions no input has one
+        return True
     return lead is None or any(lead not in {dim.name for dim in output.dims} for output in operation.outputs)
 
 

@@ -215,6 +215,7 @@ void barrier_cluster_arrive_relaxed_aligned();
 void barrier_cluster_wait_acquire_aligned();
 void __syncthreads();
 void __syncwarp();
+inline void __threadfence() {}
 template <typename T> T __shfl_sync(unsigned, T value, int from) {
   static_assert(sizeof(T) <= sizeof *exchanged);
   memcpy(&exchanged[threadIdx.x], &value, sizeof value);

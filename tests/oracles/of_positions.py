@@ -123,11 +123,16 @@ def _labelled(row: Sequence[Span], target: int, form: Format) -> Span:
     return spans.total([x if v == target else _whole(0, form) for v, x in enumerate(row)], form)
 
 
-def _logsumexp(row: Sequence[Span], form: Format) -> Span:
+def _raised(row: Sequence[Span], form: Format) -> tuple[Span, list[Span]]:
+    """The highest element, or 0 where that is not finite; and the exponentials of what elements are beyond it."""
     highest = spans.largest(row)
     if highest.low.kind != "finite":
         highest = _whole(0, form)
-    raised = [spans.exp(spans.subtract(x, highest, form), form) for x in row]
+    return highest, [spans.exp(spans.subtract(x, highest, form), form) for x in row]
+
+
+def _logsumexp(row: Sequence[Span], form: Format) -> Span:
+    highest, raised = _raised(row, form)
     return spans.add(highest, spans.log(spans.total(raised, form), form), form)
 
 
@@ -172,20 +177,23 @@ class _Classes:
         squared = zero if _is_zero(self.z) else self.product(self.z, self.product(lse, lse))
         return spans.add(spans.add(found, zero, form), squared, form)
 
-    def slopes(self, target: int) -> list[Span]:
-        """e^(x - lse) ((1 - smoothing) w[target] + smoothing mean(w) + 2 z lse) - (1 - smoothing) w at the label
-        - smoothing w / count."""
+    def slopes(self, target: int, scale: Span) -> list[Span]:
+        """scale times: p ((1 - smoothing) w[target] + smoothing mean(w) + 2 z lse) - (1 - smoothing) w[target] at the
+        label - smoothing w / count, where p is the softmax."""
         form, zero = self.form, _whole(0, self.form)
         twice = zero if _is_zero(self.z) else self.product(_whole(2, form), self.z, self.lse)
-        smoothed = self.product(self.smoothing, self.mean_weight)
+        smoothed = zero if _is_zero(self.smoothing) else self.product(self.smoothing, self.mean_weight)
         factor = spans.add(self.product(self.kept, self.weights[target]), smoothed, form)
-        factor = spans.add(factor, twice, form)
+        factor = self.product(scale, spans.add(factor, twice, form))
+        raised = _raised(self.row, form)[1]
+        factor = spans.divide(factor, spans.total(raised, form), form)
         found = []
-        for v, (x, w) in enumerate(zip(self.row, self.weights, strict=True)):
-            share = self.product(spans.exp(spans.subtract(x, self.lse, form), form), factor)
-            share = spans.subtract(share, self.product(self.kept, w) if v == target else zero, form)
-            each = spans.divide(self.product(self.smoothing, w), _whole(self.count, form), form)
-            found.append(spans.subtract(share, each, form))
+        for v, (share, w) in enumerate(zip(raised, self.weights, strict=True)):
+            own = zero if v != target else self.product(scale, self.kept, w)
+            if not _is_zero(self.smoothing):
+                each = spans.divide(self.product(scale, self.smoothing), _whole(self.count, form), form)
+                own = spans.add(own, self.product(each, w), form)
+            found.append(spans.subtract(self.product(share, factor), own, form))
         return found
 
 
@@ -205,9 +213,8 @@ def cross_entropy(input, target, weight=None, *, ignore_index, label_smoothing, 
 
 def _gradient(factor: Span, input, target, weight, ignore_index, label_smoothing, z_loss, T: str) -> list[Span]:
     classes = _Classes(input, weight, label_smoothing, z_loss, T)
-    slopes = _by_label(target, ignore_index, classes.count, lambda: classes.slopes(target), classes.form)
-    slopes = slopes if isinstance(slopes, list) else [slopes] * classes.count
-    return [spans.multiply(factor, each, classes.form) for each in slopes]
+    slopes = _by_label(target, ignore_index, classes.count, lambda: classes.slopes(target, factor), classes.form)
+    return slopes if isinstance(slopes, list) else [slopes] * classes.count
 
 
 @oracle(over="v", weights=_weight)

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from . import floats, rows, spans
 from .binding import oracle
-from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode, integer
+from .floats import FORMATS, FP8, NAN, Value, compute_format, decode, encode, encode_fraction, integer
 from .function_slopes import of_sigmoid
 from .of_data import INTEGERS, either, fmod, mul, wrapped
 from .of_functions import exactly, of_gradient
@@ -333,8 +333,7 @@ def cast_backward(d_output, *, T, U):
 
 @oracle
 def cast_from_integers(input, *, T):
-    """Rounded to the compute type, and from that to the element type."""
-    return _stored(floats.integer(input, compute_format(T)), T)
+    return encode_fraction(input, FORMATS[T])
 
 
 def _ends(word: str) -> tuple[int, int]:
@@ -400,3 +399,28 @@ def fma(a, b, c, *, T):
 def fma_backward(d_output, a, b, *, T):
     form, (g, x, y) = compute_format(T), _values(T, d_output, a, b)
     return _stored(floats.multiply(g, y, form), T), _stored(floats.multiply(g, x, form), T), _stored(g, T)
+
+
+# ---- decimals ----
+
+
+def _whole(value: Value) -> Value:
+    return Value("finite", value.negative, Fraction(round(value.magnitude)))
+
+
+@oracle
+def round_decimals(input, decimals, *, T):
+    """x times 10^n rounded to an integer, ties to even, and divided by 10^n; the other way round where n < 0."""
+    (x,), form = _values(T, input), compute_format(T)
+    unit = integer(10 ** abs(decimals), form)
+    there, back = (floats.divide, floats.multiply) if decimals < 0 else (floats.multiply, floats.divide)
+    moved = there(x, unit, form)
+    return _stored(back(_whole(moved), unit, form) if moved.kind == "finite" else x, T)
+
+
+@oracle
+def round_decimals_backward(d_output, input, decimals, *, T):
+    """0 where an element is rounded, the gradient where it stays."""
+    (g, x), form = _values(T, d_output, input), compute_format(T)
+    moved = (floats.divide if decimals < 0 else floats.multiply)(x, integer(10 ** abs(decimals), form), form)
+    return _stored(spans.ZERO if moved.kind == "finite" else g, T)

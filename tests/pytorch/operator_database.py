@@ -31,6 +31,10 @@ THEIRS = {
     "batch_norm_training": "nn.functional.batch_norm",
     "bernoulli": None,  # other random numbers
     "dropout": None,
+    "randn": None,
+    "arange": None,  # from a start to an end
+    "full": None,  # without tensors among its inputs
+    "eye": None,
     "glu": None,  # of the halves of an array
     "clamp_tensor": "clamp",
     "gelu_tanh": "nn.functional.gelu",

@@ -66,7 +66,8 @@ def imported(name: str) -> Iterator[str]:
 
 IMPORTS = {name: set(imported(name)) for name in MODULES}
 # The functions import the package of a framework when a first array of it comes; below that they know none.
-IMPORTS["skuda.plans.functions"] -= {f"skuda.{framework}" for framework in FRAMEWORKS}
+for name in ("skuda.plans.functions", "skuda.plans.creation"):
+    IMPORTS[name] -= {f"skuda.{framework}" for framework in FRAMEWORKS}
 # `skuda.define` is the generator's, which is above all rooms.
 IMPORTS["skuda"] |= {f"skuda.{home}" for home in skuda._HOMES.values() if not home.startswith("codegen.")}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from problems import Call, lay_out
 
 import skuda
@@ -82,6 +83,75 @@ def test_several_axes_are_one_row():
     assert skuda.cumsum(x, axis=(0, 2)).tobytes() == np.moveaxis(middle.reshape(4, 3, 5), 0, 1).tobytes()
 
 
+def test_what_a_recurrence_multiplies_by_0_is_forgotten():
+    a = np.array([2, 3, 0, -1, 0.5], np.float32)
+    b = np.array([1, np.nan, 4, np.inf, 0], np.float32)
+    assert skuda.linear_recurrence(a, b).astype(str).tolist() == ["1.0", "nan", "4.0", "inf", "inf"]
+    assert skuda.linear_recurrence(np.float32([np.inf, np.inf]), np.float32([-0.0, 3])).tolist() == [0, 3]
+    d_a, d_b = skuda.linear_recurrence_backward(np.float32([1, 1, 1, np.inf, 1]), a, np.ones(5, np.float32))
+    assert d_b.tolist() == [4, 1, -np.inf, np.inf, 1]
+    assert d_a.tolist()[:2] == [0, 1]
+
+
+def _recurrence(a, b):
+    found = [b[..., 0]]
+    for index in range(1, b.shape[-1]):
+        found.append(a[..., index] * found[-1] + b[..., index])
+    return torch.stack(found, -1)
+
+
+@pytest.mark.parametrize("name", ["cumprod", "cummax", "cummin", "logcumsumexp", "linear_recurrence"])
+@pytest.mark.parametrize("axis", [-1, 0])
+def test_gradients_are_those_of_torch(name, axis):
+    """Of rows with zeros and equal elements, of one group and of several."""
+    random = np.random.default_rng(3)
+    own = {"cumprod": torch.cumprod, "logcumsumexp": torch.logcumsumexp, "linear_recurrence": _recurrence}
+    own |= {each: lambda x, dim, of=each: getattr(torch, of)(x, dim).values for each in ("cummax", "cummin")}
+    for length in (5, 300):
+        given = [np.round(random.standard_normal((3, length)), 1) for _ in range(1 + (name == "linear_recurrence"))]
+        gradient = random.standard_normal((3, length))
+        tensors = [torch.tensor(each, requires_grad=True) for each in given]
+        output = own[name](*tensors) if name == "linear_recurrence" else own[name](*tensors, -1)
+        output.backward(torch.tensor(gradient))
+        stored = [output.detach().numpy()] if name in ("cummax", "cummin") else []  # which these gradients read
+        turned = [each if axis else np.ascontiguousarray(each.T) for each in (gradient, *given, *stored)]
+        found = getattr(skuda, f"{name}_backward")(*turned, axis=axis)
+        for each, tensor in zip(found if isinstance(found, tuple) else (found,), tensors, strict=True):
+            assert np.allclose(each if axis else each.T, tensor.grad.numpy(), rtol=1e-9, atol=1e-9)
+
+
+def test_scans_from_both_ends_and_of_scans_run_in_stages():
+    outside = skuda.define("""
+        outside:
+          inputs: {x: "T[*n, d]"}
+          outputs:
+            y: T[*n, d] = cumsum(x, along=d, exclusive=True) * cumsum(x, along=d, exclusive=True, reverse=True)
+    """)
+    twice = skuda.define("""
+        twice:
+          inputs: {x: "T[*n, d]"}
+          outputs: {y: "T[*n, d] = cumsum(cumsum(x, along=d) + 1, along=d)"}
+    """)
+    x = np.random.default_rng(4).integers(-3, 4, (2, 70)).astype(np.float32)
+    before = np.cumsum(x, -1) - x
+    assert (outside(x) == before * (x.sum(-1, keepdims=True) - before - x)).all()
+    assert (twice(x) == np.cumsum(np.cumsum(x, -1) + 1, -1)).all()
+
+
+def test_a_factor_may_be_one_for_all():
+    average = skuda.define("""
+        average:
+          inputs: {x: "T[*n, d]", keep: "C[]"}
+          outputs: {y: "T[*n, d] = linear_recurrence(keep, (1 - keep) * x, along=d)"}
+    """)
+    x = np.random.default_rng(5).standard_normal((2, 30))
+    found = average(x, 0.5)
+    state = np.zeros(2)
+    for index in range(30):
+        state = 0.5 * state + 0.5 * x[:, index]
+        assert np.allclose(found[:, index], state)
+
+
 def test_nan_and_infinities():
     x = np.array([1, np.inf, 2, np.nan, 3], np.float32)
     assert np.isnan(skuda.cummax(x)).tolist() == [False, False, False, True, True]
@@ -99,9 +169,9 @@ def test_nan_and_infinities():
         ((300, 30), 1, "plain", "scan"),
         ((3, 70_003), 1, "plain", "scan_parts"),
         ((1000, 70_003), 1, "plain", "scan"),
-        ((70_003, 64), 0, "plain", "scan_parts"),
-        ((70_003, 2048), 0, "plain", "scan_down"),
-        ((16_384, 64), 0, "plain", "scan"),
+        ((70_003, 64), 0, "plain", "scan_down_parts"),
+        ((16_384, 64), 0, "plain", "scan_down_parts"),
+        ((70_003, 100_000), 0, "plain", "scan_down"),
         ((70_003, 3), 0, "plain", "scan_parts"),
         ((5, 40, 64), 1, "plain", "scan_down"),
     ],
@@ -118,5 +188,5 @@ def test_which_kernel_takes_a_call(shape, axis, how, kernel):
     plan = call.plan(BackendKind.REFERENCE)
     found = plan._geometry(call.views(plan))
     assert found.variant.kernel == kernel
-    assert (found.workspace > 0) == (found.finish is not None) == (kernel == "scan_parts")
+    assert (found.workspace > 0) == (found.finish is not None) == kernel.endswith("_parts")
     assert found.workspace <= plan._kernels.workspace

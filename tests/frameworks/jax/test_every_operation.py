@@ -152,7 +152,7 @@ def test_an_input_without_a_gradient_is_refused(plan):
 def test_vmap_gives_what_a_loop_gives(plan):
     drawn = one_call(plan)
     names = list(drawn.inputs)
-    batches = [set(names), *({name} for name in names if len(names) > 1)]
+    batches = [set(names), *({name} for name in names if len(names) > 1)] if names else []
     for batched in batches:
         stacked = {
             name: np.stack([np.roll(array.reshape(-1), entry).reshape(array.shape) for entry in range(SIZE)], -1)

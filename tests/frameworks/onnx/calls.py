@@ -47,7 +47,9 @@ class Drawn:
 
     def ours(self) -> tuple:
         """What skuda computes, on the CPU."""
-        made = getattr(skuda, self.function)(*self.inputs, **self.options)
+        operation = plans()[self.function].operation
+        named = dict(zip([operand.name for operand in operation.inputs], self.inputs)) if operation.creates else {}
+        made = getattr(skuda, self.function)(*([] if named else self.inputs), **named, **self.options)
         return made if isinstance(made, tuple) else (made,)
 
     def theirs(self) -> tuple:

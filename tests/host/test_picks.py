@@ -1,0 +1,75 @@
+"""What one element of a row tells, and what only some calls want, in every schedule, run on the CPU."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pytest
+from values import cases
+
+import skuda
+from host import emulator
+from skuda.launch import registry
+from skuda.model.sku import BackendKind
+
+ROWS = {
+    # The last label of seven rows is no element of theirs, unless they are long.
+    "picked_alone": """
+        types: {T: [f32, bf16]}
+        inputs: {input: "T[*n, d]", weight: "T[d]"}
+        let: {label: position(n) % 9 - 1}
+        outputs:
+          value: T[*n] = sum(where(position(d) == label, input * weight, 0), over=d)
+          product: C[*n] = prod(where(label == position(d), weight, 1), over=d)
+          known: bool[*n] = any(position(d) == label, over=d)
+        backward: none
+    """,
+    "picked_beside": """
+        types: {T: [f32, bf16]}
+        inputs: {input: "T[*n, *d]"}
+        attrs: {axis: axes of d = -1, share: C = 0.5, some: bool = true}
+        let:
+          label: position(n) % 9 - 1
+          own: sum(where(position(d) == label, input, 0), over=d)
+        outputs:
+          output: T[*n, *d] = where(own > 4, 0, where(position(d) == label, own, exp(input - max(input, over=d))) +
+            where(share == 0, 0, share * mean(input, over=d)) + where(some, 0, max(input - own, over=d)))
+        backward: none
+    """,
+}
+
+
+def kernels_of(name: str) -> list:
+    """The kernels of a row, one of each name without its numbers."""
+    operation = skuda.define(ROWS[name], name=name)
+    package = operation.catalog.package
+    found = {}
+    for sku in registry.skus():
+        own = sku.backend is BackendKind.CUDA and registry.entry_of(sku).catalog.package == package
+        if own and emulator.emulated(sku):
+            found.setdefault((*sku.symbol.split("__")[:1], re.sub(r"\d+", "", sku.variant)), sku)
+    return list(found.values())
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_bytes(name, tmp_path):
+    kernels = kernels_of(name)
+    host = emulator.Host(kernels, tmp_path)
+    assert [sku.symbol for sku in kernels if not cases(sku) and "_stage" not in sku.symbol] == []
+    assert [fault for sku in kernels for fault in host.faults(sku)] == []
+
+
+def test_rows_of_which_one_element_is_read_have_one_kernel_for_each_way_they_lie():
+    variants = {sku.variant for sku in kernels_of("picked_alone")}
+    assert len(variants) == 3
+    assert not [each for each in variants if re.search("reread|cluster|along|across", each)]
+
+
+def test_a_zero_keeps_its_sign_in_a_row_of_one_element_alone():
+    operation = skuda.define(ROWS["picked_alone"], name="picked_alone")
+    for width, sign in ((1, True), (2, False)):
+        x = np.full((2, width), -0.0, np.float32)
+        value, _, known = operation(x, np.ones(width, np.float32))
+        assert known.tolist() == [False, True]
+        assert np.signbit(value).tolist() == [False, sign]

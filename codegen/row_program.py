@@ -13,14 +13,9 @@ from skuda.codegen.lowering import LOWERINGS, Site
 from skuda.codegen.nodes import CPP, Node
 from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
-<<<<<<< HEAD
-from skuda.codegen.row_analysis import LENGTH, RowAnalysis
-from skuda.codegen.row_passes import Pass, Value
-from skuda.codegen.stages import stages
-=======
 from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.row_passes import LENGTH, Pass, Value
->>>>>>> main
+from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
@@ -299,7 +294,6 @@ class RowProgram(ProgramInCuda):
         )
 
 
-<<<<<<< HEAD
 class SlabProgram:
     """What templates/source.cu.jinja prints of a program in two stages that one kernel may do: rows, and sums across
     them.
@@ -322,13 +316,13 @@ class SlabProgram:
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
         return self.operation.kernel_letters
-=======
+
+
 class _PickPrinter(CppPrinter):
     """C++ of an element that is picked, and of what its row is given."""
 
     def name(self, node: Node) -> str:
         return node.text if "." in node.text else f"element.{node.text}"
->>>>>>> main
 
 
 def _member(name: str) -> str:

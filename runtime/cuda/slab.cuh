@@ -322,9 +322,13 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
   template <int... I, typename Then>
   __device__ void reduce_all(Shared& shared, i32 slot, int turn, Seq<I...>, const Then& then) const {
     auto nothing = [] {};
-    (reduce<type_at<typename P::Passes, I>>(
-         shared, slot, turn, typename type_at<typename P::Passes, I>::Makes::Index(), first_of<I == 0>(then, nothing)),
-     ...);
+    (reduce_if_wanted<type_at<typename P::Passes, I>>(shared, slot, turn, first_of<I == 0>(then, nothing)), ...);
+  }
+  template <typename Pass, typename Then>
+  __device__ void reduce_if_wanted(Shared& shared, i32 slot, int turn, const Then& then) const {
+    if (Pass::wanted(shared)) return reduce<Pass>(shared, slot, turn, typename Pass::Makes::Index(), then);
+    __syncthreads();
+    then();
   }
   template <bool FIRST, typename A, typename B> static __device__ const auto& first_of(const A& a, const B& b) {
     if constexpr (FIRST) return a;
@@ -335,6 +339,9 @@ struct SlabOf<J, THREADS, CHUNKS, MODE, HOLDS, Seq<N...>, Seq<R...>> {
     const RowSpace::Position position = args.rows.position(row);
     if constexpr (MODE == UNIT) ((get<N>(skip) = N < ARRAYS ? skips[N] : 0), ...);
     Shared shared = shared_at_start<P>(args, position, typename P::C(length));
+    pick_all<P>(args, shared, length, [&](auto n) {
+      return reinterpret_cast<const storage_t<element_in<P, n>>*>(start_of<n>(position));
+    });
     reduce_all(shared, slot, int(row & 1), make_seq<P::Passes::size - 1>(), then);
     P::finish(shared);
     make(position, shared, slot, typename Last::Makes::Index());

@@ -19,7 +19,7 @@ from skuda.codegen.cpp_layout import laid_out
 from skuda.codegen.cuda import ElementwiseProgram
 from skuda.codegen.describe import Described, DescribedProgram, imports_of
 from skuda.codegen.program import Row, Spec
-from skuda.codegen.row_program import RowProgram
+from skuda.codegen.row_program import RowProgram, SlabProgram
 from skuda.codegen.schema import schema_text
 from skuda.codegen.stages import stages
 from skuda.codegen.stubs import Stub
@@ -89,6 +89,7 @@ class Section:
     name: str
     headers: tuple[str, ...]
     programs: tuple[ElementwiseProgram | RowProgram, ...]
+    slabs: tuple[SlabProgram, ...]
 
 
 def _section(row: Row) -> Section:
@@ -107,7 +108,9 @@ def _section(row: Row) -> Section:
         kernels += ["cluster"] if table.cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
-    return Section(row.name, tuple(sorted(found)), tuple(programs))
+    slabs = tuple(SlabProgram(each) for each in row.programs if each.operation.analysis.slabs)
+    found |= {table.SCHEDULES["slab"].header for _ in slabs}
+    return Section(row.name, tuple(sorted(found)), tuple(programs), slabs)
 
 
 def _row_inputs(row: Row, spec: Spec) -> str:

@@ -15,6 +15,7 @@ from skuda.codegen.operators import FUNCTIONS, WRAPPING
 from skuda.codegen.program import Program, loaded
 from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.row_passes import LENGTH, Pass, Value
+from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
 from skuda.schedules.table import cluster_variants
 
@@ -144,6 +145,7 @@ class RowProgram(ProgramInCuda):
         beside = self._mask(o.name for o in self.row.split.beside) if self.row.split else ""
         values = {
             "bool BLOCKS": "true" if op.block else "",
+            "bool IN_SLABS": "true" if op.analysis.slabs else "",
             "u32 BESIDE": beside,
             "int COSTLY": str(self.row.costly or ""),
             "int STAGE": str(op.analysis.stage or ""),
@@ -290,6 +292,30 @@ class RowProgram(ProgramInCuda):
             " && ".join(sorted(OncePrinter({}).text(guard.wanted, 4) for guard in each.guards)),
             columns,
         )
+
+
+class SlabProgram:
+    """What templates/source.cu.jinja prints of a program in two stages that one kernel may do: rows, and sums across
+    them.
+
+    Attributes:
+        operation: of the whole.
+        rows, sums: its stages.
+        elements: the members of the sums' Element, in terms of an element of a row and of what the row shares.
+    """
+
+    def __init__(self, program: Program):
+        self.operation = program.operation
+        self.struct = f"{self.operation.function}_program"
+        self.rows, self.sums = (RowProgram(stage) for stage in stages(program))
+        names = {o: f"element.{o.name}" for o in self.rows.row.elements} | self.rows.row.given
+        names |= {value.operand: value.name for value in self.rows.row.row_values}
+        self.elements = [names[operand] for operand in self.sums.row.elements]
+
+    @property
+    def letters(self) -> tuple[str, ...]:
+        """Type letters in template order."""
+        return self.operation.kernel_letters
 
 
 class _PickPrinter(CppPrinter):

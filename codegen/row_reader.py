@@ -18,7 +18,7 @@ from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
 from skuda.codegen.reductions import MEAN
 from skuda.codegen.row_analysis import saved_of
-from skuda.codegen.stages import alternative_stages, is_staged, stages
+from skuda.codegen.stages import alternative_stages, in_slabs, is_staged, stages
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Analysis, Choice, Operand, Operation, Over, Requirement
@@ -366,7 +366,9 @@ class RowReader(Formulas):
             return replace(program, operation=found)
         self.check_counts(program)
         program = replace(program, operation=analysed(operation, stages=1))
-        return replace(program, operation=analysed(operation, stages=len(stages(program))))
+        found = stages(program)
+        slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
+        return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
 
     def positions(self, formulas: Collection[Node]) -> tuple[Operand, ...]:
         """The operands that positions in formulas are."""

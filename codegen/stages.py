@@ -11,7 +11,7 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS, HALVED
@@ -21,7 +21,7 @@ from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over
+from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over, Reduced
 
 
 def is_staged(program: Program) -> bool:
@@ -42,7 +42,39 @@ def stages(program: Program) -> tuple[Program, ...]:
     if op.repacked and not op.analysis.stage:
         return (_packing(program),)
     staged = op.analysis.stages or (op.analysis.alternative and not op.analysis.stage)
-    return tuple(_Splitter(program)) if staged else ()
+    found = tuple(_Splitter(program)) if staged else ()
+    if not op.analysis.alternative and in_slabs(found):
+        rows, sums = found
+        found = rows, replace(sums, operation=analysed(sums.operation, slabs=1))
+    return found
+
+
+def in_slabs(found: Sequence[Program]) -> bool:
+    """Whether stages are rows that are written, and sums across these of what is read with them: one kernel may go
+    down the rows and do both."""
+    if len(found) != 2:
+        return False
+    rows, sums = (each.operation for each in found)
+    over, split = rows.analysis.over, sums.analysis.split
+    if not over or over.block or rows.analysis.split or rows.analysis.scans or not split:
+        return False
+    along = tuple(dim for dim in rows.space if dim.name in rows.along)
+    outside = tuple(dim for dim in rows.space if dim not in along)
+    full = [operand for operand in rows.inputs if operand.dims == rows.space]
+    per_row = [operand for operand in (*rows.inputs, *rows.outputs) if operand.dims == outside]
+    return (
+        bool(outside)
+        and rows.space == (*outside, *along)
+        and any(operand.dims == rows.space for operand in rows.outputs)
+        and all(operand.dims in (rows.space, outside) for operand in rows.outputs)
+        and sums.space == rows.space
+        and sums.analysis.over == Over(tuple(dim.name for dim in outside))
+        and all(each == Reduced("sum", COMPUTE) for each in split)
+        and all(operand in (*full, *per_row) for operand in sums.inputs)
+        and all(operand.dims == along for operand in sums.outputs)
+        and not (sums.attributes or sums.positions or rows.positions or sums.analysis.counted)
+        and {*sums.kernel_letters} <= {*rows.kernel_letters}
+    )
 
 
 def alternative_stages(program: Program) -> int:
@@ -323,5 +355,6 @@ class _Splitter:
                 keeps=(),
                 stage=number,
                 stages=0,
+                slabs=0,
             ),
         )

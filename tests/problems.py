@@ -189,7 +189,9 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     alternative = is_alternative(entry)
-    if operation.analysis.stages:
+    if isinstance(entry.variant, table.SlabVariant):
+        choices = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+    elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
@@ -224,8 +226,16 @@ def is_alternative(entry: registry.Entry) -> bool:
     return entry.variant is table.STAGES and bool(entry.operation.analysis.alternative)
 
 
+def _slabs(variant: table.SlabVariant) -> tuple[tuple, tuple]:
+    """How many rows, slabs of several and of one among them; and how long each."""
+    length = variant.shortest + (15 if variant.mode is table.RowMode.WHOLE else 12)
+    return ((135,), (61,), (3,)), ((length,),)
+
+
 def _most_elements(variant: table.Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
+    if isinstance(variant, table.SlabVariant):
+        return 1_700_000
     if isinstance(variant, table.ClusterVariant):
         return 200_000 if variant.blocks <= table.PORTABLE_CLUSTER else 500_000
     return 300_000 if operation.analysis.over else 60_000
@@ -237,7 +247,9 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
     clusters = isinstance(entry.variant, table.ClusterVariant)
     columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
     scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
-    return entry.variant in FOR_MANY or rows or clusters or columns or scans, is_alternative(entry), rows
+    slabs = isinstance(entry.variant, table.SlabVariant)
+    many = entry.variant in FOR_MANY or rows or clusters or columns or scans or slabs
+    return many, is_alternative(entry), rows
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:

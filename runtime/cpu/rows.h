@@ -2,6 +2,7 @@
 // model/sum_order.py.
 #pragma once
 #include "row_schedule.cuh"
+#include "slabs.cuh"
 #include "blocks.h"
 
 constexpr int GROUPS = BLOCK / GROUP;  // of a block
@@ -143,15 +144,19 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   V of[ACCUMULATORS];
   Segments<How, V, true> total;
   bool finite;
+  i64 slab, missing;  // elements of a slab, and those that the one which was begun lacks
 
-  void begin(Shared&) {
+  void begin(Shared&, i64 length) {
+    slab = slab_of(length);
     total.count = 0;
     finite = true;
   }
   void begin_segment(int accumulators) {
+    missing = slab;
     for (int i = 0; i < accumulators; ++i) of[i] = How::template nothing<V>();
   }
   void add(V (&values)[BLOCK], i64 first, int count, int accumulators) {
+    if constexpr (in_slabs<P>) return add_to_slabs(values, count);
     for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
     const int groups = (count + GROUP - 1) / GROUP, start = int(first / GROUP) & (accumulators - 1);
     V joined[GROUPS];
@@ -170,6 +175,7 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     }
   }
   void end_segment(int accumulators) {
+    if (in_slabs<P> && missing == slab) return;
     for (int left = accumulators / 2; left > 0; left /= 2)
       for (int i = 0; i < left; ++i) of[i] = How::of(of[2 * i], of[2 * i + 1]);
     total.add(of[0]);
@@ -180,6 +186,18 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
 
  private:
+  void add_to_slabs(const V (&values)[BLOCK], int count) {
+    for (int i = 0; i < count;) {
+      const int end = int(min(i64(count), i + missing));
+      V sum = of[0];
+      missing -= end - i;
+      for (; i < end; ++i) sum = How::of(sum, values[i]);
+      of[0] = sum;
+      if (missing > 0) continue;
+      total.add(sum);
+      begin_segment(1);
+    }
+  }
   // Whether groups are joined as they stand: they are where values that count for nothing would have to be finite, and
   // all are.
   static bool joins(V (&values)[BLOCK], int count) {
@@ -200,7 +218,7 @@ template <typename P, typename Pass, int N> struct Maker<P, Pass, N, false> {
   static constexpr bool stores = same<Pass, last_pass<P>> || !makes_output(O, typename last_pass<P>::Makes());
   using V = kept_t<element_out<P, O>, value_of<P, Pass, N>>;
   using Shared = typename P::Shared;
-  void begin(Shared&) {}
+  void begin(Shared&, i64) {}
   void begin_segment(int) {}
   void add(V (&)[BLOCK], i64, int, int) {}
   // `of` gives a row's values.
@@ -291,15 +309,17 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
     Makers* const makers = room->makers;
     Pass passes[TOGETHER];
     i64 longest = 0;
+    if (in_slabs<P>) accumulators = 1;
     for (int row = 0; row < count; ++row) {
       passes[row] = pass_for<Pass>(rows[row].shared);
       longest = max(longest, rows[row].length);
-      (get<I>(makers[row]).begin(rows[row].shared), ...);
+      (get<I>(makers[row]).begin(rows[row].shared, rows[row].length), ...);
     }
+    const i64 segment = in_slabs<P> ? longest : SEGMENT;  // slabs are counted by makers
     i64 start = 0;
     do {
       for (int row = 0; row < count; ++row) (get<I>(makers[row]).begin_segment(accumulators), ...);
-      for (i64 first = start; first < min(longest, start + SEGMENT); first += BLOCK) {
+      for (i64 first = start; first < min(longest, start + segment); first += BLOCK) {
         for (int row = 0; row < count;) {  // those of one length together
           const int some = int(min(i64(BLOCK), rows[row].length - first));
           int alike = 1;
@@ -310,7 +330,7 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
       }
       for (int row = 0; row < count; ++row)
         if (start == 0 || start < rows[row].length) (get<I>(makers[row]).end_segment(accumulators), ...);
-      start += SEGMENT;
+      start += segment;
     } while (start < longest);
     for (int row = 0; row < count; ++row) (get<I>(makers[row]).end(rows[row].shared, rows[row].length == 0), ...);
   }

@@ -165,7 +165,13 @@ __global__ void __launch_bounds__(SPLIT_THREADS, blocks_across<P, LANES, ALIGNED
   __shared__ Accumulator<P> scratch[SPLIT_THREADS * LANES];
   const Reduction& rows = args.rows;
   if constexpr (P::STAGE > 1) wait_for_earlier();
-  const auto split = split_across<LANES, ALIGNED>(rows);
+  auto split = split_across<LANES, ALIGNED>(rows);
+  if constexpr (in_slabs<P>) {  // a split is of several, one for each of the threads below each other
+    const i64 slab = slab_of(rows.length);
+    split.begin += split.accumulator * slab;
+    split.end = min(split.begin + slab, split.end);
+    split.accumulator = 0;
+  }
   const Operands operands(args, split.row);
   const Given<P> given(args);
   typename P::SplitPass passes[LANES];

@@ -1,5 +1,6 @@
 // A group of neighbouring elements of a row: what a program's pass makes of each, joined to an accumulator.
 #pragma once
+#include "slabs.cuh"
 #include "split_args.cuh"
 
 // Of a group's elements, what a reduction takes.
@@ -19,11 +20,16 @@ __device__ inline void make_values(
   }
 }
 
-template <typename How, bool LEAVE_OUT, typename State, typename V>
+template <typename How, bool LEAVE_OUT, bool IN_SLABS, typename State, typename V>
 __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole, i32 exist, i64 first) {
   if constexpr (LEAVE_OUT)
     if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
-  take<How>(state, values, first);
+  if constexpr (IN_SLABS) {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
+  } else {
+    take<How>(state, values, first);
+  }
 }
 
 // Takes a group, which begins at `first` in its row, in addition to what there is of the groups before it. `exist` of
@@ -37,7 +43,7 @@ __device__ inline void take_group(
   make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
   if constexpr (P::SplitPass::CAREFUL)
     if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
-  (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>>(
+  (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>, in_slabs<P>>(
        total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
    ...);
 }

@@ -95,14 +95,14 @@ class Launch(Launches):
         loaded: the kernel by device, as far as it was wanted.
     """
 
-    def __init__(self, plan: Plan, geometry: Geometry):
+    def __init__(self, plan: Plan, geometry: Geometry, entries: tuple[str, ...] = ()):
         operation = plan.operation.in_kernels
         self.geometry = geometry
         self.grid = geometry.grid
         self.block = geometry.block
         self.shared = geometry.shared
         self.workspace = geometry.workspace
-        entries = table.entries(operation, plan.types, geometry.variant)
+        entries = entries or table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
         is_split = isinstance(geometry.variant, table.SplitVariant)
         self.dependent = operation.analysis.stage > 1 and is_split

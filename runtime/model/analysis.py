@@ -66,6 +66,8 @@ class Analysis(Record):
             the same dimensions may be the very array of one.
         stages: how many operations it is made of, which run one after the other; 0 where it is a kernel's itself.
         stage: which one of such it is, from 1 on; else 0.
+        slabs: not 0 where its sums are across rows that an earlier stage writes, in the order of `sum_order.slab`. Of
+            an operation in stages, how many values these rows are reduced to, where one kernel may do both.
         alternative: the number of stages of its multi-kernel form, beside its own kernel: for rows that lie apart, or
             are few and long. A stage of that form has the same number. It is 1 where an elementwise operation may have
             to pack codes of 4 bits, and of that operation; 0 where there is none.
@@ -91,4 +93,5 @@ class Analysis(Record):
     updated: tuple[str, ...] = ()
     stages: int = 0
     stage: int = 0
+    slabs: int = 0
     alternative: int = 0

@@ -14,6 +14,10 @@ What is missing at an end counts as -0 (1 in a product), which changes no bit of
 of n elements, in s segments, is off by at most 21 + log2(s), rounded up, units in the last place of the sum of their
 magnitudes. Trees of neighbours let any part of a row that begins and ends at a power of two be
 added apart, by another block or another kernel.
+
+A sum across the rows of a program that also writes each row (a gradient of a norm's weight, beside that of its input)
+is of SLABS: consecutive rows, `slab(rows)` of them, are added one after the other, and slabs as a tree of neighbours.
+So a block goes down its rows once, and adds as it goes.
 """
 
 from __future__ import annotations
@@ -24,9 +28,17 @@ SEGMENT = 1 << 16  # elements
 ACCUMULATOR_GROUPS = 4  # of an accumulator, at most, until there are all accumulators
 MOST_ACCUMULATORS = 1024  # of a row; like the fewest a power of two
 _FEWEST_ACCUMULATORS = 4
+SLABS = 264  # of so many rows that one is not too long: two blocks for each multiprocessor of the largest GPUs measured
+SLAB_ROWS = 16, 256  # of a slab, at least and at most
 
 
 def accumulators(length: int) -> int:
     """The number of accumulators of a row of this length. A thread of a kernel has one of them, or two."""
     wanted = 1 << (-(-length // (GROUP * ACCUMULATOR_GROUPS)) - 1).bit_length() if length else 0
     return min(MOST_ACCUMULATORS, max(_FEWEST_ACCUMULATORS, wanted))
+
+
+def slab(rows: int) -> int:
+    """How many consecutive rows are added one after the other."""
+    fewest, most = SLAB_ROWS
+    return max(fewest, min(most, -(-rows // SLABS)))

@@ -11,11 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from skuda.arrays.views import View, contiguous_strides
-from skuda.launch.prepared import Launch, Launches
+from skuda.launch.prepared import Launch, Launches, layouts
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import count
+from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts
+from skuda.schedules.table import SLAB_FEW, entry
 
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 
@@ -57,6 +59,12 @@ class Stages(KernelGeometry, Launches):
             for operand in operation.in_kernels.operands
         )
         self.vectors = (False,) * len(self.full)
+        if operation.analysis.slabs:  # a kernel of rows serves some
+            rows = self.plans[0]
+            vectors = dict(zip([operand.name for operand in rows.operation.operands], rows.vectors, strict=True))
+            self.vectors = tuple([vectors.get(operand.name, False) for operand in operation.in_kernels.operands])
+            sums = self.plans[1]._kernels.split  # None on the CPU
+            self.workspace = max(self.workspace, sums.bytes_of_slabs if sums else 0)
 
     def geometry(self, layouts: Layouts) -> Geometry:
         return SEVERAL_KERNELS
@@ -88,6 +96,29 @@ class Stages(KernelGeometry, Launches):
             stage._evaluate(arrays)
 
 
+class SlabLaunches(Launches):
+    """Rows and sums across them by one kernel, and the kernel that joins the sums of slabs.
+
+    Args:
+        stages: of rows, and of sums.
+        geometry: of the first of these kernels.
+        entry: its NVRTC name expression.
+        checked: operands that lie as they do.
+    """
+
+    def __init__(self, stages: Stages, geometry: Geometry, entry: str, checked: Sequence[View | int | float]):
+        self._stages = stages
+        self.geometry = geometry
+        (rows, _), (sums, operands) = stages.each(checked)
+        finish = sums._kernels.split.finish_of_slabs(layouts(sums, operands))
+        self.workspace = finish.workspace
+        self._launches = Launch(rows, geometry, (entry,)), Launch(sums, finish)
+
+    def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:
+        both = zip(self._launches, self._stages.each(checked, workspace), strict=True)
+        return [(launch, launch.filled(operands, workspace)) for launch, (_, operands) in both]
+
+
 def _stage(plan: Plan, stage: type[Plan]) -> Plan:
     """The plan of a stage of a plan."""
     operation = stage.operation
@@ -100,19 +131,34 @@ def _stage(plan: Plan, stage: type[Plan]) -> Plan:
 class StagedPlan(Plan):
     """A plan whose operation is made of others.
 
-    Class attributes are those of `Plan`, and `stages`: the plans of these operations, in order.
+    Class attributes are those of `Plan`, and these:
+
+    Attributes:
+        stages: the plans of these operations, in order.
+        few: slabs; where there are fewer, too few blocks would go down them.
     """
 
+    few = SLAB_FEW
     stages: ClassVar[tuple[type[Plan], ...]]
 
     def _make_kernels(self) -> Stages:
         return Stages(self, self.stages)
 
-    def launch_for(self, checked: Sequence[View | int | float]) -> Stages:
-        return self._kernels
+    def _launch(self, checked: Sequence[View | int | float]) -> Launches:
+        geometry = self._geometry(checked)
+        if geometry is SEVERAL_KERNELS:
+            return self._kernels
+        return SlabLaunches(self._kernels, geometry, entry(self.operation, self.types, geometry.variant), checked)
 
     def _geometry(self, checked: Sequence[View | int | float]) -> Geometry:
-        return SEVERAL_KERNELS
+        every = [*self._kernels.each(checked)] if self.operation.analysis.slabs else []
+        if self.backend is BackendKind.CPU or len(every) < 2:
+            return SEVERAL_KERNELS
+        from skuda.schedules.slabs import slab_geometry
+
+        rows, operands = every[0]
+        found = slab_geometry(self.operation, rows._kernels, layouts(rows, operands))
+        return found if found is not None and found.grid >= self.few else SEVERAL_KERNELS
 
     def _check_layout(self, checked: list) -> None:
         for stage, operands in self._kernels.each(checked):

@@ -198,7 +198,7 @@ def run(
     typed = {float: C, bool: np.bool_, int: int}
     values = {name: typed[type(value)](value) for name, value in attributes.items()}
     axes = _axes(operation.space, sizes)
-    along, block = operation.along, operation.block
+    along, block, slabs = operation.along, operation.block, operation.analysis.slabs
     with np.errstate(all="ignore"):
         operands = []
         for operand in operation.positions:
@@ -213,7 +213,7 @@ def run(
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
             if operation.takes_row:
-                arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C)
+                arguments["row"] = Rows(chunk, rows_along, sizes[block] if block else None, types, C, slabs)
             results = formula(C=C, **arguments, **values)
             for operand in operation.outputs:
                 word = operation.word(operand, types)

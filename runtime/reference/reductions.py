@@ -9,7 +9,7 @@ import numpy as np
 
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Types
-from skuda.model.sum_order import GROUP, SEGMENT, accumulators
+from skuda.model.sum_order import GROUP, SEGMENT, accumulators, slab
 
 
 def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | None = None) -> np.ndarray:
@@ -48,6 +48,24 @@ def in_order(rows: np.ndarray, combine: Callable, identity: float, whole: int | 
     return _joined(np.stack(segments, axis=-1), combine)
 
 
+def in_slabs(rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
+    """A sum or product of each row, `model.sum_order.slab` elements after each other and then a tree of these.
+
+    Args, returns: as `in_order`.
+    """
+    length, lead = rows.shape[-1], rows.shape[:-1]
+    if not length:
+        return np.full(lead, abs(identity), rows.dtype)
+    each = slab(length)
+    padded = np.full((*lead, (1 << (-(-length // each) - 1).bit_length()) * each), identity, rows.dtype)
+    padded[..., :length] = rows
+    parts = padded.reshape(*lead, -1, each)
+    totals = parts[..., 0]
+    for index in range(1, each):
+        totals = combine(totals, parts[..., index])
+    return _joined(totals, combine)
+
+
 def _joined(values: np.ndarray, combine: Callable) -> np.ndarray:
     """The last axis, a power of two long, made one by adding neighbours."""
     while values.shape[-1] > 1:
@@ -64,15 +82,19 @@ class Rows:
         block: length of the blocks along the one axis, or None.
         types: element types by letter.
         C: the compute type.
+        slabs: whether sums are those across rows, of slabs.
     """
 
-    def __init__(self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C):
+    def __init__(
+        self, shape: tuple[int, ...], axes: Sequence[int], block: int | None, types: Types, C, slabs: bool = False
+    ):
         self.shape = shape
         self.axes = axes
         # A block that is longer than its axis is a short one: no memory may follow from its length.
         self.block = block and min(block, max(shape[axes[0]], 1))
         self._types = types
         self._C = C
+        self._slabs = slabs
 
     @property
     def count(self):
@@ -88,13 +110,16 @@ class Rows:
         """The sum, in that order, of integers exactly; of nothing 0."""
         if np.asarray(values).dtype.kind == "i":
             return self._reduced(values, lambda rows: rows.sum(axis=-1))
-        return self._reduced(values, lambda rows: in_order(rows, np.add, -0.0, self.block))
+        return self._reduced(values, lambda rows: self._in_order(rows, np.add, -0.0))
 
     def prod(self, values):
         """The product, in that order, of integers in 64 bits; of nothing 1."""
         if np.asarray(values).dtype.kind == "i":
             return self._reduced(values, lambda rows: rows.prod(axis=-1))
-        return self._reduced(values, lambda rows: in_order(rows, np.multiply, 1.0, self.block))
+        return self._reduced(values, lambda rows: self._in_order(rows, np.multiply, 1.0))
+
+    def _in_order(self, rows: np.ndarray, combine: Callable, identity: float) -> np.ndarray:
+        return in_slabs(rows, combine, identity) if self._slabs else in_order(rows, combine, identity, self.block)
 
     def max(self, values):
         """The largest; NaN if any is NaN; +0 is above -0; of nothing -inf, or the least integer."""

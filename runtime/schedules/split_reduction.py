@@ -16,12 +16,12 @@ from skuda.errors import Unsupported
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operation, Types
 from skuda.model.records import Record
-from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, SEGMENT, accumulators
+from skuda.model.sum_order import GROUP, INDEX_REDUCTIONS, SEGMENT, accumulators, slab
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
-from skuda.schedules.table import TUNED, RowMode, across_lanes, row_variants, split_variants
+from skuda.schedules.table import FINISH, TUNED, RowMode, across_lanes, row_variants, split_variants
 
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits
@@ -67,8 +67,13 @@ class SplitReductionKernels(KernelGeometry):
         for dim in operation.space:
             lengths[dim.name in operation.along] *= prod(_extents(sizes[dim.name]))
         self.length, self.count = lengths[True], lengths[False]
+        self.in_slabs = operation.analysis.slabs
         self.accumulators = accumulators(self.length)
         self.segments = max(1, -(-self.length // SEGMENT))
+        if self.in_slabs:
+            self.slab = slab(self.length)
+            self.slabs = max(1, -(-self.length // self.slab))
+            self.accumulators, self.segments = self.slabs, 1
         self._turns = -(-min(self.length, SEGMENT) // (self.accumulators * GROUP))
         held = [variant.elements for variant in row_variants(operation, types)]
         self._longest = max(held, default=0)  # of the rows that a block holds
@@ -76,17 +81,23 @@ class SplitReductionKernels(KernelGeometry):
         # log2 of the vectors that are so many bytes
         self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._across = self._cut((TUNED.split_places,), lines)
+        self._across = self._of_slabs() if self.in_slabs else self._cut((TUNED.split_places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
-        self._along = self._cut((self.accumulators,) if self._alone else _SPANS, self.count * self.segments)
+        spans = (self.accumulators,) if self._alone else _SPANS
+        self._along = self._across if self.in_slabs else self._cut(spans, self.count * self.segments)
         self.workspace = max(map(self._bytes, (self._across, self._along)))
 
     def _cut(self, spans: Sequence[int], lines: int) -> Cut:
         """Splits in the order of every sum; as many as leave enough blocks."""
         span = self._span([span for span in spans if span <= self.accumulators] or [self.accumulators], lines)
         return Cut(SEGMENT, self.accumulators, span, self.segments * (self.accumulators // span))
+
+    def _of_slabs(self) -> Cut:
+        """Splits of slabs beside each other, one a thread."""
+        span = min(TUNED.split_places, 1 << (self.slabs - 1).bit_length())
+        return Cut(self.slab * span, 1, span, -(-self.slabs // span))
 
     def _span(self, spans: Sequence[int], lines: int) -> int:
         """How many of a segment's accumulators a block takes."""
@@ -135,6 +146,8 @@ class SplitReductionKernels(KernelGeometry):
         held = in_order and self.length <= self._longest and all(along[0].strides[position] == 1 for position in runs)
         if self.length == 1 and kept and kept[-1].extent > 1:
             whole_row = False  # rows of one element are neighbours of each other
+        if self.in_slabs:
+            whole_row = False
         if whole_row and self._longest and held and (self._alone or self.count * self.accumulators >= self.busy):
             return None
         if whole_row and self.accumulators >= 32:
@@ -148,6 +161,8 @@ class SplitReductionKernels(KernelGeometry):
             steps = zip(along[-1].strides, arrays, strict=True)
             many = many and all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
+        elif self.in_slabs:
+            return self._across_rows(arrays, kept, along, RowMode.STEPPED)
         elif self.accumulators >= 32 and all(along[-1].strides[position] == 1 for position in full):
             whole = self._on_vectors(layouts, arrays, full, [*kept, *along[:-1]], GROUP, along[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.STEPPED
@@ -156,6 +171,20 @@ class SplitReductionKernels(KernelGeometry):
         else:
             mode = RowMode.STEPPED
         return self._along_rows(arrays, kept, along, mode)
+
+    def finish_of_slabs(self, layouts: Layouts) -> Geometry:
+        """The launch that joins slabs whose sums another kernel has left in the workspace."""
+        arrays = [index for index, strides in enumerate(layouts.strides) if strides is not None]
+        kept, along, _ = self._axes(layouts, arrays)
+        cut = Cut(self.slab, 1, 1, self.slabs)
+        found = self._launch(FINISH, arrays, kept, along, self.count, cut, 0, 1, 0, 0, alone=True)
+        grid, threads = found.finish
+        return found.but(grid=grid, block=threads, finish=None, workspace=self.bytes_of_slabs)
+
+    @property
+    def bytes_of_slabs(self) -> int:
+        """What the sums of all slabs take in the workspace."""
+        return self.slabs * self.count * self._accumulator_bytes()
 
     def _axes(self, layouts: Layouts, arrays: Sequence[int]) -> tuple[list[Axis], list[Axis], bool]:
         """Those of the rows, in the order of the first input's strides; those along a row, in the space's order, or in
@@ -225,7 +254,9 @@ class SplitReductionKernels(KernelGeometry):
         grid = tiles * tables * cut.splits
         return self._launch(variant, arrays, kept, along, columns, cut, wide, tiles, grid, threads)
 
-    def _launch(self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads) -> Geometry:
+    def _launch(
+        self, variant, arrays, kept, along, columns, cut: Cut, wide, tiles, grid, threads, alone=False
+    ) -> Geometry:
         splits = cut.splits
         turns = -(-min(self.length, cut.segment) // (cut.accumulators * GROUP))
         finish_wide = min(5, (self.count - 1).bit_length())
@@ -238,7 +269,7 @@ class SplitReductionKernels(KernelGeometry):
             finish_each *= 2
         while below > 1 and below // 2 >= splits and (below << finish_wide) > 32:
             below //= 2
-        pieces = (cut.accumulators // cut.span).bit_length() - 1
+        pieces = max(1, cut.accumulators // cut.span).bit_length() - 1
         head = abi.REDUCTION.pack(
             rows=self.count, length=self.length, columns=columns, segment=cut.segment,
             accumulators=cut.accumulators, turns=turns, cut=pieces, wide=wide, splits=divide_slots(splits),
@@ -250,7 +281,7 @@ class SplitReductionKernels(KernelGeometry):
             self.operation.operands[index].name: self._reach(position, self.bits[index], kept, along)
             for position, index in enumerate(arrays)
         }
-        finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 else None
+        finish = (-(-self.count >> finish_wide), below << finish_wide) if splits > 1 or alone else None
         return Geometry(variant, grid, head, strides, threads, finish, self._bytes(cut))
 
     def _reach(self, position: int, bits: int, kept: Sequence[Axis], along: Sequence[Axis]) -> tuple[int, ...]:

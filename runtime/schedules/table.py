@@ -113,6 +113,53 @@ class ClusterVariant(Variant):
         return TUNED.cluster_threads // self.team
 
 
+class SlabVariant(Variant):
+    """One schedule of rows and of sums across them, of blocks that go down slabs of rows.
+
+    Attributes:
+        threads: of a block, which hold a row.
+        chunks: groups of a row that each of them holds.
+        mode: how its elements lie: neighbours, WHOLE or not.
+    """
+
+    threads: int = 64
+    chunks: int = 1
+    mode: RowMode = RowMode.WHOLE
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+    @property
+    def shortest(self) -> int:
+        """Elements that a row has at least."""
+        chunks = self.chunks - 1 if self.mode is RowMode.WHOLE else ACCUMULATOR_GROUPS // 2
+        return self.threads * chunks * GROUP + 1
+
+    @property
+    def room(self) -> int:
+        """Blocks that a multiprocessor is to have room for."""
+        return 2 if self.threads <= SLAB_THREADS_OF_TWO else 1
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """Bytes of shared memory for the rows of a block: of one that others have room beside, and of one alone."""
+        return SLAB_SHARED[self.room - 1], SLAB_SHARED[0]
+
+
+SLAB_THREADS = (64, 128, 256, 512)
+SLAB_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
+SLAB_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
+SLAB_ROWS_AHEAD = 3  # of a block in shared memory, at most
+SLAB_LINE = 128  # bytes, of which each input of a row begins a line of shared memory
+SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
+SLAB_FEW_REDUCTIONS = 4  # of a row: more is much to be made of it
+SLAB_MANY_THREADS = 512  # of a multiprocessor, which do that
+_WORD = 16  # bytes that are copied at once
+SLAB_REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
+
+
 class SplitVariant(Variant):
     """One schedule of a split reduction.
 
@@ -219,7 +266,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if not split_variants(operation, types):
         return found
     last = operation.space[-1]
-    if last.name not in operation.along and not last.many:
+    if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
     held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
     longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
@@ -266,7 +313,7 @@ def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
 
 def least_arch(variant: Variant) -> int:
     """The oldest architecture that has what a schedule needs, as in `sm_90`; 0 where all have."""
-    return CLUSTER_ARCH if isinstance(variant, ClusterVariant) else 0
+    return CLUSTER_ARCH if isinstance(variant, (ClusterVariant, SlabVariant)) else 0
 
 
 def runs_on(variant: Variant, arch: str) -> bool:
@@ -274,12 +321,69 @@ def runs_on(variant: Variant, arch: str) -> bool:
     return int("".join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)
 
 
+_SLABS = tuple(
+    SlabVariant("slab", layout, f"x{chunks}{suffix}", threads, chunks, mode)
+    for layout, suffix, mode, every, shapes in (
+        (Layout.CONTIGUOUS, "", RowMode.WHOLE, SLAB_THREADS, (3, ACCUMULATOR_GROUPS)),
+        (Layout.STRIDED, "_unaligned", RowMode.UNIT, SLAB_THREADS[2:], (ACCUMULATOR_GROUPS,)),
+    )
+    for threads in every
+    for chunks in shapes
+)
+FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
+
+
+def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]:
+    """The schedules of an operation whose rows and whose sums across these one kernel makes."""
+    if not (operation.analysis.slabs and operation.analysis.stages) or DTYPES[types[COMPUTE]].bits > 32:
+        return ()
+    return tuple([each for each in _SLABS if slab_bytes(operation, types, each, each.shortest)])
+
+
+def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length: int) -> int:
+    """Bytes of shared memory of a block of slabs, of rows of a length; 0 where it is no work for them.
+
+    That is where there is no room for two rows, and where much is to be made of each element by few threads: then
+    kernels that have more of them do better.
+    """
+    holds = slab_holds(operation, types, variant)
+
+    def bits(operands) -> list[int]:
+        return [DTYPES[operation.word(operand, types)].bits for operand in operands]
+
+    read = bits([operand for operand in operation.read if operand.dims == operation.space])
+    written = bits([operand for operand in operation.outputs if operand.dims == operation.space])
+    columns = bits([] if holds else [operand for operand in operation.read if is_parameter(operation, operand)])
+    unaligned, shares = variant.mode is RowMode.UNIT, -(-length // GROUP)
+    around = _WORD if unaligned else 0
+    row = sum([-(-(shares * each + around) // SLAB_LINE) * SLAB_LINE for each in read])
+    others = SLAB_LINE + shares * sum(columns)
+    if unaligned:  # outputs are stored through it
+        others += variant.threads // 32 * (32 * max(written) + around)
+    beside, alone = variant.shared
+    room = beside if 2 * row + others <= beside else alone
+    threads = variant.threads * (variant.room if room == beside else 1)
+    much = operation.analysis.slabs > SLAB_FEW_REDUCTIONS
+    if min(read + written) < 16 or 2 * row + others > room or (much and (unaligned or threads < SLAB_MANY_THREADS)):
+        return 0
+    return min(SLAB_ROWS_AHEAD, (room - others) // row) * row + others
+
+
+def slab_holds(operation: Operation, types: Types, variant: SlabVariant) -> bool:
+    """Whether threads that go down a slab hold their shares of what rows have in common."""
+    columns = [operand for operand in operation.read if is_parameter(operation, operand)]
+    bits = sum([DTYPES[operation.word(operand, types)].bits for operand in columns])
+    sums = sum([operand.dims != operation.space for operand in operation.outputs])
+    return variant.chunks * GROUP * (bits + sums * DTYPES[types[COMPUTE]].bits) // 32 <= SLAB_REGISTERS
+
+
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
     """The schedules of an operation whose rows can be reduced in splits; none of packed elements."""
     if not operation.analysis.split or any(DTYPES[operation.word(o, types)].packed for o in operation.operands):
         return ()
     rows = any(dim.name not in operation.along for dim in operation.space)
-    return _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    found = _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    return tuple([each for each in found if each.kernel == "across"]) if operation.analysis.slabs else found
 
 
 @cache
@@ -324,7 +428,7 @@ def variants(operation: Operation, types: Types) -> tuple[Variant, ...]:
     last one. Tiles need two axes.
     """
     if operation.analysis.stages:
-        return (STAGES,)
+        return (STAGES, *slab_variants(operation, types))
     if operation.analysis.scans:
         return scan_variants(operation, types)
     if operation.analysis.over:
@@ -364,7 +468,7 @@ def is_parameter(operation: Operation, operand: Operand) -> bool:
 
 def variant_name(operation: Operation, types: Types, variant: Variant) -> str:
     """As in a symbol: `vec16`, `groups16`, `rows16`, `columns4`, `tile`, `strided`, `row256x4`."""
-    if isinstance(variant, RowVariant):
+    if isinstance(variant, (RowVariant, SlabVariant)):
         return f"{variant.kernel}{variant.threads}{variant.suffix}"
     if isinstance(variant, ClusterVariant):
         return f"{variant.kernel}{variant.blocks}{variant.suffix}"
@@ -507,6 +611,11 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
     return variant.threads, variant.chunks, variant.keep, int(variant.mode)
 
 
+def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
+    mode, holds = int(variant.mode), slab_holds(operation, types, variant)
+    return variant.threads, variant.chunks, mode, holds, variant.room, *variant.shared, SLAB_ROWS_AHEAD
+
+
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:
     if variant.parts:
         return () if variant.walkers else (variant.tiles, int(variant.mode))
@@ -554,6 +663,10 @@ SCHEDULES = {
         Schedule(
             "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,
             lambda operation, types, variant: (variant.blocks,),
+        ),
+        Schedule(
+            "slab", "rows and sums across them, by blocks that go down rows", "slab.cuh", "slabs", abi.PARTS_ARGUMENTS,
+            _slab_arguments,
         ),
         Schedule(
             "along", "a row reduced by several blocks", "split_along.cuh", "split_reduction", abi.SPLIT_ARGUMENTS,

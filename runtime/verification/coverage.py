@@ -36,7 +36,7 @@ from skuda.launch.registry import make_sku
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, ScanVariant, SplitVariant, Variant
+from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, ScanVariant, SlabVariant, SplitVariant, Variant
 
 RULE = "pairs of types by operation, structures by schedule, the rest in turns"
 TURN = 200  # kernels of a turn, however large the catalog is
@@ -160,6 +160,8 @@ def schedule(variant: Variant) -> tuple:
     """A schedule as far as its text goes: however many threads hold a row, or blocks make a cluster."""
     if isinstance(variant, RowVariant):
         return variant.kernel, variant.mode, variant.keep, variant.chunks
+    if isinstance(variant, SlabVariant):
+        return variant.kernel, variant.mode, variant.chunks
     if isinstance(variant, SplitVariant):
         return variant.kernel, variant.mode, variant.lanes > 0
     if isinstance(variant, ScanVariant):
@@ -169,7 +171,7 @@ def schedule(variant: Variant) -> tuple:
 
 def size(variant: Variant) -> tuple:
     """How many threads hold a row, blocks make a cluster, or rows a thread takes."""
-    if isinstance(variant, RowVariant):
+    if isinstance(variant, (RowVariant, SlabVariant)):
         return variant.threads, variant.chunks
     if isinstance(variant, ClusterVariant):
         return (variant.blocks,)

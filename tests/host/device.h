@@ -189,6 +189,10 @@ inline void st_async_shared__cluster_mbarrier__complete_tx__bytes_b64(unsigned a
 void mbarrier_init_shared__cta_b64(unsigned at, int threads);
 void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes);
 void mbarrier_try_wait_parity_shared__cta_b64(unsigned at);  // of the first phase, until it is over
+void mbarrier_try_wait_parity_shared__cta_b64(unsigned at, unsigned parity);  // of a phase of this parity
+void cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void* from, int bytes, unsigned signal);
+inline void fence_proxy_async_shared__cta() {}
 inline void fence_mbarrier_init_release_cluster() {}
 inline long long slct_s64_s32(long long a, long long b, int c) { return c >= 0 ? a : b; }
 inline void prefetch_global_L2(const void* from) { (void)*static_cast<const volatile char*>(from); }

@@ -29,6 +29,7 @@ from skuda.launch import compiler, registry
 from skuda.launch.prepared import Launch
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
+from skuda.plans.multi_kernel import SlabLaunches
 from skuda.plans.plan import Plan
 from skuda.schedules import table
 
@@ -142,7 +143,8 @@ class Host:
             arena.add(operand.name, *arrays[operand.name], operand in plan.operation.outputs)
         views = [view_of(arena.view(operand.name), operand.name) for operand in plan.operation.operands]
         whole = plan.launch_for(views)
-        assert variant in (None, whole.geometry.variant if isinstance(whole, Launch) else table.STAGES)
+        own = isinstance(whole, (Launch, SlabLaunches))
+        assert variant in (None, whole.geometry.variant if own else table.STAGES)
         arena.add("workspace", np.full(whole.workspace, UNTOUCHED, np.uint8), np.dtype(np.uint8), None, True)
         self._library.allow(arena.start, len(arena.allowed), arena.allowed.ctypes.data)
         touched = _Touched()
@@ -232,7 +234,7 @@ class _Arena:
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
     found = registry.entry_of(sku)
-    if not is_alternative(found):
+    if not is_alternative(found) and not isinstance(found.variant, table.SlabVariant):
         return table.entries(found.operation, found.types, found.variant)
     entries = []
     for call in calls(sku):

@@ -160,7 +160,8 @@ def kernels() -> dict[str, Kernel]:
     several: dict[str, int] = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)
-        if sku.backend is not BackendKind.CUDA or entry.variant is table.STAGES:
+        apart = entry.variant is table.STAGES or isinstance(entry.variant, table.SlabVariant)
+        if sku.backend is not BackendKind.CUDA or apart:  # one of slabs takes that of rows, and the workspace
             continue
         argument = arguments[table.schedule_of(entry.variant).kernel]
         kernel = Kernel(entry=entry, argument=argument)

@@ -115,6 +115,7 @@ void enter() {
 
 struct Waited {
   int threads, bytes;  // that have yet to come
+  int of, phase;       // threads of a phase, and how many phases are over
 };
 std::map<unsigned, Waited> signals;  // of a cluster, by address
 
@@ -141,7 +142,7 @@ void* shared_memory(unsigned offset) { return block_memory() + offset; }
 void* dynamic_shared_memory() { return block_memory() + SHARED_BYTES - PAGE - (dynamic_bytes + 15) / 16 * 16; }
 unsigned __cvta_generic_to_shared(const void* at) { return unsigned(static_cast<const char*>(at) - shared); }
 unsigned mapa_shared__cluster_u32(unsigned at, unsigned block) { return at % SHARED_BYTES + block * SHARED_BYTES; }
-void mbarrier_init_shared__cta_b64(unsigned at, int threads) { signals[at] = {threads, 0}; }
+void mbarrier_init_shared__cta_b64(unsigned at, int threads) { signals[at] = {threads, 0, threads, 0}; }
 void mbarrier_arrive_expect_tx_shared__cta_b64(unsigned at, int bytes) {
   --signals.at(at).threads;
   signals.at(at).bytes += bytes;
@@ -153,6 +154,9 @@ void st_async(unsigned at, const void* value, int bytes, unsigned signal) {
 }
 void mbarrier_try_wait_parity_shared__cta_b64(unsigned at) {
   while (signals.at(at).threads > 0 || signals.at(at).bytes > 0) leave();
+}
+void mbarrier_try_wait_parity_shared__cta_b64(unsigned at, unsigned parity) {
+  while ((signals.at(at).phase & 1) == int(parity)) leave();
 }
 void cp_async_commit_group() { fibers[current].groups.push_back(fibers[current].copies.size()); }
 void cp_async_wait_group(int later) {
@@ -220,6 +224,16 @@ void cp_async(unsigned to, const void* from, int bytes) {
   if ((to | unsigned(uintptr_t(from))) % bytes) abort();
   touch(uintptr_t(from), bytes, READ);
   fibers[current].copies.push_back({shared + to, from, size_t(bytes)});
+}
+
+void cp_async_bulk_shared__cluster_global_mbarrier__complete_tx__bytes(
+    unsigned to, const void* from, int bytes, unsigned signal) {
+  if ((to | unsigned(uintptr_t(from)) | unsigned(bytes)) % 16) abort();
+  touch(uintptr_t(from), bytes, READ);
+  memcpy(shared + to, from, bytes);
+  Waited& waited = signals.at(signal);
+  if ((waited.bytes -= bytes) < 0) abort();
+  if (waited.bytes == 0 && waited.threads == 0) waited.threads = waited.of, ++waited.phase, moved = true;
 }
 
 bool run_blocks(

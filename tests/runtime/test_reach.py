@@ -15,6 +15,7 @@ from values import cases, lacking
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
 
+WHOLE = r"row(\d+x\d|\d+_reread)|along|across\d|cluster\d+|scan\d+(x\d)?|scan_parts|slab\d+x\d"  # vectors
 SKUS: dict[str, list[KernelSku]] = {}  # by operation
 for each in each_schedule():
     SKUS.setdefault(registry.entry_of(each).operation.name, []).append(each)
@@ -32,7 +33,7 @@ def test_the_calls_have_tails(name):
     """At least one of each kernel's calls has a number of elements that no power of two divides; lines
     and rows of whole vectors have none."""
     for sku in SKUS[name]:
-        whole = re.fullmatch(r"row(\d+x\d|\d+_reread)|along|across\d|cluster\d+|scan\d+(x\d)?|scan_parts", sku.variant)
+        whole = re.fullmatch(WHOLE, sku.variant)
         if whole or sku.variant.endswith("_pitched"):
             continue
         counts = [call.plan(BackendKind.REFERENCE).numel for call in calls(sku)]

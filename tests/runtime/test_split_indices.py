@@ -18,7 +18,7 @@ from skuda.errors import Unsupported
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.model.sum_order import GROUP
+from skuda.model.sum_order import GROUP, slab
 from skuda.reference.reductions import in_order
 from skuda.schedules.table import RowMode, SplitVariant
 
@@ -33,7 +33,7 @@ PLANS = [
 class IndexModel:
     """A launch: its slots as split_moves.cuh's Reduction names them, and what its threads do."""
 
-    def __init__(self, geometry):
+    def __init__(self, geometry, in_slabs: bool = False):
         self.geometry = geometry
         slots = Slots(geometry.head)
         names = "rows length columns segment accumulators turns cut wide".split()
@@ -42,6 +42,7 @@ class IndexModel:
         self.finish_wide, self.finish_each = slots.one(), slots.one()
         self.kept, self.along = slots.outer(), slots.outer()
         assert not slots.rest
+        self.slab = slab(self.length) if in_slabs else 0
 
     def threads(self):
         """(split, row, accumulators in order) of each thread and lane; rows that do not exist are left out."""
@@ -73,6 +74,9 @@ class IndexModel:
         """Those of an accumulator, turn by turn."""
         begin = (split >> self.cut) * self.segment
         end = min(begin + self.segment, self.length)
+        if self.slab:  # one after the other
+            begin, accumulator = begin + accumulator * self.slab, 0
+            end = min(begin + self.slab, end)
         for turn in range(self.turns):
             first = begin + (turn * self.accumulators + accumulator) * GROUP
             if first < end:
@@ -130,7 +134,7 @@ def test_every_element_is_reached_once_and_in_its_row(plan_class):
         if not isinstance(geometry.variant, SplitVariant) or not plan.numel or np.prod(geometry.head[:2]) > 4000:
             continue
         found_variants.add(geometry.variant)
-        model = IndexModel(geometry)
+        model = IndexModel(geometry, bool(operation.analysis.slabs))
         assert geometry.workspace <= plan._kernels.workspace
         assert (geometry.finish is None) == (model.splits[0] == 1) == (geometry.workspace == 0)
         names = list(arrays)

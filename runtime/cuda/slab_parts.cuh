@@ -1,0 +1,98 @@
+// What the kernel of slabs makes of a row: a signal that it has come to shared memory, and its reductions.
+#pragma once
+#include "row_args.cuh"
+
+// Integers are stored as codes.
+template <typename E, typename V> struct slab_code { using type = V; };
+template <typename E> struct slab_code<E, i64> { using type = code_t<E>; };
+
+// A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
+template <typename P, typename Pass, int I, int THREADS, bool REDUCES = type_at<typename Pass::Makes, I>::reduces>
+struct SlabReducer {
+  using Make = type_at<typename Pass::Makes, I>;
+  using How = typename Make::How;
+  using V = state_t<How, typename Make::Value>;
+  using Shared = typename P::Shared;
+  static constexpr int WARPS = THREADS / 32;
+  struct alignas(16) Scratch { V of[2][WARPS]; };
+  Partial<How, V, THREADS> partial;
+  V group[GROUP];
+
+  static __device__ void begin(Shared& shared) {
+    if constexpr (Make::finite != nullptr) shared.*Make::finite = true;
+  }
+  __device__ void set(int lane, typename Make::Value value, i32 first) {
+    group[lane] = state_of<How>(value, first + lane);
+  }
+  template <bool WHOLE_ROWS> __device__ void add(i32 left) {
+    if constexpr (WHOLE_ROWS) partial.add(group);
+    else partial.add(group, 0, left);
+  }
+  __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
+    if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
+    const V value = Partial<How, V, THREADS>::template across<32>(partial.accumulator);
+    if (threadIdx.x % 32 == 0) scratch.of[turn][threadIdx.x / 32] = value;
+  }
+  static __device__ void receive(Shared& shared, const Scratch& scratch, int turn) {
+    V value;
+    if constexpr (WARPS <= 8 && sizeof(V) <= 8) {
+      V each[WARPS];
+#pragma unroll
+      for (int i = 0; i < WARPS; ++i) each[i] = scratch.of[turn][i];
+#pragma unroll
+      for (int apart = 1; apart < WARPS; apart *= 2)
+#pragma unroll
+        for (int i = 0; i < WARPS; i += 2 * apart) each[i] = How::of(each[i], each[i + apart]);
+      value = each[0];
+    } else {
+      using All = Partial<How, V, THREADS>;
+      value = All::template across<direction<How> != 0 ? 32 : WARPS>(scratch.of[turn][threadIdx.x % WARPS]);
+    }
+    shared.*Make::member = result_of(value);
+  }
+};
+// An output that an earlier pass knows too: the last one stores it.
+template <typename P, typename Pass, int I, int THREADS> struct SlabReducer<P, Pass, I, THREADS, false> {
+  struct Scratch {};
+  static __device__ void begin(typename P::Shared&) {}
+  template <typename V> __device__ void set(int, V, i32) {}
+  template <bool WHOLE_ROWS> __device__ void add(i32) {}
+  __device__ void send(typename P::Shared&, Scratch&, int) const {}
+  static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
+};
+
+// Tells a block's threads that a row has come, time and again; `parity` is that of how often it has before.
+struct RowSignal {
+  u32 at;
+
+  __device__ explicit RowSignal(const u64* memory) : at(u32(__cvta_generic_to_shared(memory))) {}
+  __device__ void begin() const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+  }
+  static __device__ void begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+  __device__ void expect(i32 bytes) const {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(at), "r"(bytes) : "memory");
+  }
+  // Copies whole words, of 16 bytes.
+  __device__ void copy(u8* to, const u8* from, i32 bytes) const {
+    const u32 there = u32(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(there),
+                 "l"(from), "r"(bytes), "r"(at) : "memory");
+  }
+  __device__ void wait(u32 parity) const {
+    asm volatile("{ .reg .pred come; again: mbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;"
+                 " @!come bra again; }" ::"r"(at), "r"(parity) : "memory");
+  }
+};
+// What threads have written is there before copies that begin behind a barrier.
+__device__ inline void written_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+constexpr int SLAB_LINE = 128;         // bytes
+constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
+
+// Copies elements that do not lie in whole words, before others are copied to where they go.
+template <typename S> __device__ __noinline__ void copy_units(u8* to, const u8* from, const u8* end) {
+#pragma unroll 1
+  for (; from < end; from += sizeof(S), to += sizeof(S)) *reinterpret_cast<S*>(to) = *reinterpret_cast<const S*>(from);
+  written_before_copies();
+}

@@ -1,0 +1,97 @@
+"""Sums across rows that a gradient writes: their order, on the CPU and in kernels, and which kernels make them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import skuda
+from skuda.arrays.views import view_of
+from skuda.cpu import library
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.model.sum_order import SLAB_ROWS, SLABS, slab
+from skuda.reference.reductions import in_slabs
+from skuda.schedules.table import STAGES, RowMode, SlabVariant
+
+ROWS = (1, 2, 17, SLABS, 16 * SLABS, 16 * SLABS + 1, SLABS * SLAB_ROWS[1] + 1)
+BACKENDS = (BackendKind.CPU, BackendKind.REFERENCE)
+
+
+def slowly(values: list[np.float32]) -> np.float32:
+    """The sum from the definition: each slab from left to right, then neighbours, the odd one out waiting."""
+    each = max(16, min(256, -(-len(values) // 264)))
+    sums = []
+    for start in range(0, len(values), each):
+        total = values[start]
+        for value in values[start + 1 : start + each]:
+            total = total + value
+        sums.append(total)
+    while len(sums) > 1:
+        sums = [sums[i] + sums[i + 1] if i + 1 < len(sums) else sums[i] for i in range(0, len(sums), 2)]
+    return sums[0]
+
+
+@pytest.mark.parametrize("rows", ROWS)
+def test_the_order_is_that_of_the_definition(rows):
+    values = np.random.default_rng(rows).standard_normal(rows).astype(np.float32)
+    assert in_slabs(values, np.add, -0.0) == slowly(list(values))
+
+
+def test_a_slab_depends_on_the_number_of_rows_alone():
+    assert [slab(rows) for rows in (0, 1, 264 * 16, 264 * 16 + 1, 16384, 10**7)] == [16, 16, 16, 17, 63, 256]
+    assert in_slabs(np.zeros((3, 0), np.float32), np.add, -0.0).tolist() == [0, 0, 0]
+
+
+@pytest.mark.parametrize("rows", (3, 300, 5000))
+def test_both_backends_of_the_cpu_have_it(rows):
+    made = np.random.default_rng(rows)
+    g, x = (made.standard_normal((rows, 96)).astype(np.float32) for _ in "gx")
+    found = []
+    for backend in BACKENDS if library.compiler() else BACKENDS[1:]:
+        plan = selected(skuda.LayerNormBackwardPlan, rows, 96, "f32", backend)
+        d_input, d_weight, d_bias = np.empty_like(x), np.empty(96, np.float32), np.empty(96, np.float32)
+        plan.execute((g, x, np.ones(96, np.float32), d_input, d_weight, d_bias))
+        found.append((d_weight, d_bias))
+        assert d_bias[5] == slowly(list(g[:, 5]))
+    assert all(np.array_equal(*each) for each in zip(found[0], found[-1]))
+
+
+def selected(cls, rows: int, length: int, element: str, backend=BackendKind.REFERENCE):
+    sizes = {"n": (rows,), "d": (length,), "input_element": element, "weight_element": element}
+    return cls.select(cls.descriptor_type(**sizes, eps=1e-5), preference=backend)
+
+
+def variant(cls, rows: int, length: int, element: str = "f16", step: int = 1):
+    """What serves arrays of so many rows, whose elements are so far apart."""
+    plan = selected(cls, rows, length, element)
+    arrays = [np.empty(shape, DTYPES[word].storage) for shape, word in zip(plan.shapes, plan.words, strict=True)]
+    arrays[0] = np.empty((rows, length * step), arrays[0].dtype)[:, ::step]
+    return plan._geometry([view_of(array, str(index)) for index, array in enumerate(arrays)]).variant
+
+
+@pytest.mark.parametrize(
+    ("length", "expected"),
+    [(5120, (256, 3, RowMode.WHOLE)), (2880, (128, 3, RowMode.WHOLE)), (7169, (256, 4, RowMode.UNIT)),
+     (12288, (512, 3, RowMode.WHOLE))],
+)  # fmt: skip
+def test_widths_of_models_take_one_kernel(length, expected):
+    found = variant(skuda.RmsNormBackwardPlan, 4000, length)
+    assert isinstance(found, SlabVariant) and (found.threads, found.chunks, found.mode) == expected
+
+
+def test_other_calls_take_a_kernel_for_each_stage():
+    """Short rows, rows that no block has room for, strides along a row, f64, few rows and none."""
+    plan = skuda.RmsNormBackwardPlan
+    assert variant(plan, 4000, 1000) is STAGES and variant(plan, 4000, 70000) is STAGES
+    assert variant(plan, 4000, 5120, step=2) is STAGES
+    assert variant(plan, 4000, 5120, "f64") is STAGES
+    assert variant(plan, 0, 5120) is STAGES and variant(plan, 128, 5120) is STAGES
+
+
+def test_what_makes_much_of_each_element_wants_many_threads():
+    """More than one block of few threads to a multiprocessor has them; the kernels of each stage have more."""
+    plan = skuda.LayerNormBackwardPlan
+    assert isinstance(variant(plan, 4000, 5120), SlabVariant)
+    assert variant(plan, 4000, 2880) is STAGES and variant(plan, 4000, 7169) is STAGES
+    assert variant(plan, 4000, 7168, "f32") is STAGES

@@ -86,7 +86,9 @@ __global__ void __launch_bounds__(SCAN_THREADS, scan_blocks<P>(TILES, MODE))
   if (threadIdx.x == 0 && part == 0) store_of_row<P>(starts, shared, make_seq<operands_of<P>::outputs>());
   __shared__ alignas(16) typename RowScans<S>::Memory memory;
   __shared__ alignas(16) typename RowScans<S>::Stretches stretches;
-  __shared__ alignas(16) typename RowScans<S>::Carries carries;
+  using Carries = typename RowScans<S>::Carries;
+  __shared__ alignas(16) u8 kept[sizeof(Carries)];  // members with initial values cannot be declared in shared memory
+  Carries& carries = reinterpret_cast<Carries&>(kept);
   RowScans<S> scans;
   scans.load(args, starts, threadIdx.x, length, begin);
   scans.scan(shared, threadIdx.x, length, memory, 0);

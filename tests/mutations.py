@@ -559,7 +559,7 @@ MUTATIONS = (
     ),
     Mutation(
         "runtime/plans/selection.py",
-        "        keepdims,\n        first.device == CPU,",
+        "        keepdims,\n        device == CPU,",
         "        keepdims,\n        True,",
         where(RUNTIME + "test_launch.py", "no_arrays_of_the_other"),
         "plans of the CPU serve the GPU",

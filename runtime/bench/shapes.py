@@ -155,7 +155,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         if movable and (scans or not full):
             found.append((FLAT, {}))
     for shape, attributes in found:
-        yield Shape(_fitted(shape.extents, operation), shape.layout), attributes
+        yield Shape(fitted(shape.extents, operation), shape.layout), attributes
 
 
 def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
@@ -165,7 +165,7 @@ def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
     if not sizes and (not operation.reduces or movable or operation.space[-1].name in names):
         for shape in MODELS:
-            yield Shape(_fitted(shape.extents, operation), shape.layout), {}
+            yield Shape(fitted(shape.extents, operation), shape.layout), {}
 
 
 def is_core(shape: Shape) -> bool:
@@ -177,7 +177,7 @@ def is_core(shape: Shape) -> bool:
     )
 
 
-def _fitted(extents: tuple[int, ...], operation: Operation) -> tuple[int, ...]:
+def fitted(extents: tuple[int, ...], operation: Operation) -> tuple[int, ...]:
     """As many axes as an index space needs: the last one is split, or the first ones become one."""
     single = sum(not dim.many for dim in operation.space)
     many = len(operation.space) > single

@@ -318,6 +318,8 @@ def _rows(
     axes = sum(not dim.many for dim in operation.space)
     for shape in SHAPES:
         if shape in wanted and len(shape.extents) >= axes:
+            if axes == len(operation.space):
+                shape = Shape(shapes.fitted(shape.extents, operation), shape.layout)
             for attributes in _attributes(operation, shape, quick or again):
                 yield shape, attributes
 

@@ -21,6 +21,7 @@ def scales(scale_element: str, seed: int) -> np.ndarray:
     return np.concatenate([np.array(numbers, dtype=np.uint64), patterns.special(form), sample])
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("word", RANGE)
 @pytest.mark.parametrize(("element", "scale_element"), ELEMENTS)
 def test_every_code(backend, element, scale_element, word):

@@ -230,23 +230,36 @@ def as_compiled(kernel: Kernel) -> tuple[str, dict[str, str]]:
     return body, values
 
 
-@pytest.fixture(scope="module")
-def compiled(tmp_path_factory):
-    """Of each kernel's function what the compiler says."""
-    folder = tmp_path_factory.mktemp("arguments")
-    by_source: dict[str, list[Kernel]] = {}
-    for kernel in kernels().values():
-        by_source.setdefault(kernel.entry.operation.source, []).append(kernel)
-    sources, found = sorted(by_source), {}
-    for first in range(0, len(sources), SOURCES):
+class Arguments:
+    """Of each kernel's function what the compiler says, which is asked of some sources at once, the first time."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.by_source: dict[str, list[Kernel]] = {}
+        for kernel in kernels().values():
+            self.by_source.setdefault(kernel.entry.operation.source, []).append(kernel)
+        self.found: dict[str, dict] = {}
+
+    def __getitem__(self, function: str) -> dict:
+        if function not in self.found:
+            sources = [*self.by_source]
+            at = sources.index(kernels()[function].entry.operation.source) // SOURCES * SOURCES
+            self._compile(sources[at : at + SOURCES], f"sources_{at}")
+        return self.found[function]
+
+    def _compile(self, sources: list[str], name: str) -> None:
         seen: set[str] = set()
         text, reports = "", {}
-        for source in sources[first : first + SOURCES]:
-            text += emulator._inlined(by_source[source][0].entry.catalog.source(source), seen)
-            reports |= {kernel.function: as_compiled(kernel) for kernel in by_source[source]}
-        library = Compiled(text, reports, folder, f"sources_{first}")
-        found |= {function: library(function) for function in reports}
-    return found
+        for source in sources:
+            text += emulator._inlined(self.by_source[source][0].entry.catalog.source(source), seen)
+            reports |= {kernel.function: as_compiled(kernel) for kernel in self.by_source[source]}
+        library = Compiled(text, reports, self.folder, name)
+        self.found |= {function: library(function) for function in reports}
+
+
+@pytest.fixture(scope="module")
+def compiled(tmp_path_factory):
+    return Arguments(tmp_path_factory.mktemp("arguments"))
 
 
 def as_packed(kernel: Kernel) -> dict[str, int]:

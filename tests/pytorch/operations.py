@@ -26,6 +26,11 @@ def plans() -> dict[str, type[Plan]]:
     return {plan.operation.function: plan for plan in found}
 
 
+def of_tensors() -> dict[str, type[Plan]]:
+    """Those of operations that take tensors."""
+    return {name: plan for name, plan in plans().items() if not plan.operation.creates}
+
+
 def sizes_of(operation) -> dict:
     """An extent for each dimension, and a length for each kind of block."""
     many = iter((*MANY, *MANY))

@@ -15,7 +15,7 @@ import sys
 import fsdp_steps
 import torch
 import torch.distributed as dist
-from operations import call_of, plans, same
+from operations import call_of, of_tensors, plans, same
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor._dtensor_spec import DTensorSpec, TensorMeta
@@ -163,7 +163,7 @@ def main(rank: int, file: str, device: str, names: list[str]) -> None:
     a_layer(mesh)
     compiled_to_be_fused(mesh)
     fsdp_steps.every_way(mesh)
-    for name in names or [name for name, plan in plans().items() if not plan.operation.creates]:  # of tensors
+    for name in names or of_tensors():
         print(name, each_way(name, mesh), flush=True)
     dist.destroy_process_group()
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from operations import plans
+from operations import of_tensors, plans
 
 from skuda.model.operation import FORM, Operation
 from skuda.torch import operator_of
@@ -46,9 +46,9 @@ def two_processes(file: Path, device: str) -> None:
     for run, (_, errors) in zip(runs, texts, strict=True):
         assert run.returncode == 0, errors[-3000:]
     ways = dict(line.split() for line in texts[0][0].splitlines() if line.count(" ") == 1)
-    assert ways.keys() == plans().keys()
+    assert ways.keys() == of_tensors().keys()
     assert {name for name, count in ways.items() if count == "0"} == {
-        name for name, plan in plans().items() if is_whole(plan.operation)
+        name for name, plan in of_tensors().items() if is_whole(plan.operation)
     }
 
 

@@ -72,12 +72,14 @@ def write(tree, oracle: str | None) -> None:
         path.write_text(HEAD + oracle)
 
 
+@pytest.mark.turns(2)
 def test_with_its_oracle_all_is_well(tree):
     status, out, compared, said = checked(tree, RIGHT)
     assert (status, compared) == (0, 0), out + said
     assert "2 passed" in said
 
 
+@pytest.mark.turns(2)
 def test_without_an_oracle_both_say_what_to_write(tree):
     status, out, compared, said = checked(tree, None)
     assert (status, compared) == (1, 1)
@@ -115,6 +117,7 @@ def test_check_does_not_run_an_oracle(tree):
     assert check.returncode == 0, check.stdout
 
 
+@pytest.mark.turns(2)
 def test_a_wrong_formula_is_noticed(tree):
     """The oracle decides, not the row."""
     spec = tree / "ops.yaml"

@@ -37,14 +37,14 @@ def find(symbol: str) -> KernelSku:
     return next(sku for sku in SKUS if sku.symbol == symbol)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
     host = emulator.Host(COVERING[source], tmp_path)
     assert [fault for sku in COVERING[source] for fault in host.faults(sku)] == []
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("source", [source for source, skus in COVERING.items() if any(map(narrow, skus))])
 def test_bytes_without_conversions_of_fp8(source, tmp_path):
     chosen = [sku for sku in COVERING[source] if narrow(sku)]
@@ -52,7 +52,7 @@ def test_bytes_without_conversions_of_fp8(source, tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku)] == []
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("source", COVERING)
 def test_what_is_expected_tells_right_from_wrong(source):
     """Most of it is finite, no limit of a code, and not all the same."""
@@ -95,7 +95,7 @@ def test_one_element_beside_an_operand_is_seen(header, before, after, expected, 
     assert found and all(expected in fault for fault in found)
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("source", ["argmax.cu", "argmin.cu"])
 def test_index_among_equals(source, tmp_path):
     """The first of equals, whichever element, thread, part or kernel has it."""
@@ -116,7 +116,7 @@ def test_index_among_equals(source, tmp_path):
             assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("element", ["f16", "bf16", "f32", "f64"])
 def test_the_order_of_a_sum(element, tmp_path):
     """What is left of a sum that cancels tells one order from another, in half types too, by each kind of kernel."""
@@ -142,7 +142,7 @@ def test_the_order_of_a_sum(element, tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
 def test_the_sign_of_zero(source, tmp_path):
     """+0 is above -0, and a sum of -0 is -0: in each element type, whichever element, thread, part or kernel has it."""
@@ -173,7 +173,7 @@ def test_weights_wider_than_the_input_occur_in_each_kind_of_kernel():
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("kind", sorted({re.sub(r"\d+", "", sku.variant) for sku in MIXED}))
 def test_weights_wider_than_the_input(kind, tmp_path):
     """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""
@@ -185,7 +185,7 @@ def test_weights_wider_than_the_input(kind, tmp_path):
 NOTHING = ("dynamic_quantize_asymmetric_per_token", "dynamic_quantize_per_tensor", "observe_min_max_per_channel", "sum")
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", NOTHING)
 def test_rows_without_elements(name, tmp_path):
     """What has a value of nothing has the reference's, in rows held by blocks, in parts and in stages."""
@@ -216,7 +216,7 @@ NEAR = {
 }
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", NEAR)
 def test_rows_of_elements_near_each_other(name, tmp_path):
     """Equal elements, elements near each other, and elements whose scale underflows."""

@@ -23,7 +23,7 @@ from skuda.model.sku import BackendKind
 from skuda.schedules import abi, elementwise, geometry, strided, table
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("plan_class", UNLIKE, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     """Also where threads take as much as they do in large arrays."""
@@ -50,7 +50,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
 ACROSS = [plan for plan in UNLIKE if any(o.dims == plan.operation.space for o in plan.operation.inputs)]
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("plan_class", ACROSS, ids=lambda plan: plan.operation.function)
 def test_tiles_of_operands_that_run_along_different_axes(plan_class):
     rng, served = random.Random(plan_class.__name__ + " tile"), []
@@ -180,7 +180,7 @@ GROUPED = [
 ]
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name, types, rows, columns, group, more", GROUPED, ids=str)
 def test_groups_that_begin_anywhere_in_a_vector(name, types, rows, columns, group, more, monkeypatch):
     """Ragged groups, lines that are padded or have gaps, and any alignment."""

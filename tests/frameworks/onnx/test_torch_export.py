@@ -90,7 +90,8 @@ class Calls(torch.nn.Module):
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_operation(part):
-    names = sorted(PLANS)[part::PARTS]
+    of_tensors = [name for name, plan in PLANS.items() if not plan.operation.creates]
+    names = sorted(of_tensors)[part::PARTS]
     calls = [draw(PLANS[name], PLANS[name].operation.combinations[0], 4) for name in names]
     inputs = [np.asarray(each) for call in calls for each in call.inputs]
     found = iter(run(exported(Calls(calls).eval(), tuple(map(tensor_of, inputs))), inputs))

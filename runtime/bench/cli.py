@@ -12,16 +12,18 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date
 from itertools import count
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from skuda.bench import report, suite
+from skuda.bench import drawn, report, suite
 from skuda.errors import InvalidProblem, Unsupported, optional_module
 from skuda.launch.kernel import cuda_available
 
 if TYPE_CHECKING:
+    from skuda.launch.registry import Catalog
     from skuda.verification import evidence
 
 ROUNDS, QUICK_ROUNDS = 30, 15
@@ -50,7 +52,19 @@ def add_parser(subparsers) -> None:
         "--models", action="store_true",
         help="rows as wide as those of language models, of bf16 and f32, in place of the suite's shapes",
     )  # fmt: skip
+    parser.add_argument(
+        "--drawn", metavar="COUNT", type=int, default=0,
+        help="so many rows in place of the suite's, whose operation, type and extents are drawn at random",
+    )  # fmt: skip
+    parser.add_argument(
+        "--seed", type=int, help="what --drawn is drawn by; today's date as a number, 20261123, if not given"
+    )
     parser.add_argument("--host", action="store_true", help="only what a call costs the host")
+    parser.add_argument(
+        "--counters", action="store_true",
+        help="count instead of timing: what Nsight Compute says is busy in each row, the memory or issue slots",
+    )  # fmt: skip
+    parser.add_argument("--counted", action="store_true", help=argparse.SUPPRESS)  # the process that ncu watches
     parser.add_argument(
         "--cpu", action="store_true", help="only calls on the CPU, beside torch's; needs no GPU"
     )
@@ -88,17 +102,24 @@ def run(args: argparse.Namespace) -> int:
 
     if args.gpus < 1 or (args.gpus > 1 and args.host):
         raise InvalidProblem(f"--gpus is {args.gpus}: expected a positive number, and 1 with --host")
-    if args.host and (args.operations or args.elements or args.plot or args.models):
-        raise InvalidProblem("--host measures calls, not kernels: give none of --op, --dtype, --models, --plot with it")
-    if args.record and (args.elements or args.quick or args.models):
-        raise InvalidProblem("--record is for all rows of operations: give none of --dtype, --quick, --models with it")
+    other_rows = args.models or args.drawn
+    if args.host and (args.operations or args.elements or args.plot or other_rows):
+        raise InvalidProblem(
+            "--host measures calls, not kernels: give none of --op, --dtype, --models, --drawn, --plot with it"
+        )
+    if args.record and (args.elements or args.quick or other_rows):
+        raise InvalidProblem(
+            "--record is for all rows of operations: give none of --dtype, --quick, --models, --drawn with it"
+        )
+    if args.counters and (args.host or args.record or args.plot or args.gpus > 1):
+        raise InvalidProblem("--counters counts on one GPU: give none of --host, --record, --plot, --gpus with it")
+    if args.drawn < 0 or (args.models and args.drawn) or (args.seed is not None and not args.drawn):
+        raise InvalidProblem("--drawn is a positive number of rows, without --models; --seed is for --drawn")
     if args.cpu:
         return on_cpu(args)
     if args.record_file:
         return plot_of(args)
-    cases = [] if args.host else suite.cases(
-        CATALOG, args.operations, args.elements, args.quick, args.models
-    )
+    cases = [] if args.host else cases_of(args, CATALOG)
     for path in filter(None, (args.json, args.plot)):
         if not path.parent.is_dir():
             raise InvalidProblem(f"{path}: there is no folder {path.parent}")
@@ -107,6 +128,8 @@ def run(args: argparse.Namespace) -> int:
     if args.plot:
         _require("matplotlib")
     begun = time.perf_counter()
+    if args.counters or args.counted:
+        return count_them(args, cases)
     if args.part:
         part, parts = map(int, args.part.split("/"))
         cases = cases[part::parts]
@@ -133,6 +156,44 @@ def run(args: argparse.Namespace) -> int:
     return int(not whole or any("error" in row for row in result.get("rows", ())))
 
 
+def cases_of(args: argparse.Namespace, catalog: Catalog) -> list[suite.Case]:
+    """The rows that the options choose."""
+    if args.drawn:
+        return drawn.cases(catalog, args.drawn, seed_of(args), args.operations, args.elements)
+    return suite.cases(catalog, args.operations, args.elements, args.quick, args.models)
+
+
+def chosen_by(args: argparse.Namespace) -> list[str]:
+    """The options that choose rows, for a process of its own."""
+    chosen = [f"--op={name}" for name in args.operations] + [f"--dtype={word}" for word in args.elements]
+    chosen += ["--quick"] * args.quick + ["--models"] * args.models
+    return chosen + ([f"--drawn={args.drawn}", f"--seed={seed_of(args)}"] if args.drawn else [])
+
+
+def count_them(args: argparse.Namespace, cases: list[suite.Case]) -> int:
+    """Prints what is busy in each row.
+
+    Raises:
+        Unsupported: `ncu` is not on the path, or could not count, say for want of the right to.
+    """
+    from skuda.bench import counters
+
+    if args.counted:
+        counters.run(cases)
+        return 0
+    rows = counters.counted(chosen_by(args), cases)
+    print("\n".join(counters.table(rows)))
+    if args.json:
+        args.json.write_text(as_json({"rows": rows}), encoding="utf-8")
+        print(f"wrote {args.json}")
+    return 0
+
+
+def seed_of(args: argparse.Namespace) -> int:
+    """What rows are drawn by."""
+    return int(date.today().strftime("%Y%m%d")) if args.seed is None else args.seed
+
+
 def on_cpu(args: argparse.Namespace) -> int:
     """Measures calls on the CPU.
 
@@ -141,7 +202,8 @@ def on_cpu(args: argparse.Namespace) -> int:
         Unsupported: there is no C++ compiler.
         MissingDependency: torch is not installed.
     """
-    if args.host or args.operations or args.elements or args.models or args.plot or args.record or args.record_file:
+    others = args.host, args.operations, args.elements, args.models, args.drawn, args.plot, args.record
+    if any(others) or args.record_file:
         raise InvalidProblem("--cpu measures calls on the CPU alone: give none but --json with it")
     optional_module("torch", "measuring calls on the CPU", "torch")
     from skuda.bench import cpu
@@ -210,6 +272,8 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
     rounds = QUICK_ROUNDS if args.quick else ROUNDS
     bench = Bench(rounds, args.quick)
     result: dict[str, Any] = {"machine": machine(bench.absent), "absent": bench.absent, "rounds": rounds}
+    if args.drawn:
+        result["seed"] = seed_of(args)
     if cases:
         sources, records = dict.fromkeys(case.operation.source for case in cases), _records()
         result["sources"] = {source: records.digest(source) for source in sources}
@@ -217,7 +281,7 @@ def measure(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, Any]
             result["rows"] = bench.run(cases, advance)
         if len(result["rows"]) < len(cases):
             return {**result, "interrupted": True}
-    if not (args.operations or args.elements or args.part or args.models):
+    if not (args.operations or args.elements or args.part or args.models or args.drawn):
         from skuda.bench import host
 
         result["host"] = host.measure()
@@ -232,11 +296,9 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     """
     with tempfile.TemporaryDirectory() as folder:
         files = [Path(folder, f"{part}.json") for part in range(args.gpus)]
-        chosen = [f"--op={name}" for name in args.operations] + [f"--dtype={word}" for word in args.elements]
-        chosen += ["--quick"] * args.quick + ["--models"] * args.models
         processes = [
             subprocess.Popen(
-                [sys.executable, "-m", "skuda.codegen.cli", "bench", *chosen, f"--part={part}/{args.gpus}"]
+                [sys.executable, "-m", "skuda.codegen.cli", "bench", *chosen_by(args), f"--part={part}/{args.gpus}"]
                 + [f"--json={file}"],
                 env={**os.environ, "CUDA_VISIBLE_DEVICES": str(part)},
                 stdout=subprocess.DEVNULL,
@@ -263,7 +325,7 @@ def shared_out(args: argparse.Namespace, cases: list[suite.Case]) -> dict[str, A
     result["sources"] = {source: digest for each in results for source, digest in each["sources"].items()}
     if any(each.get("interrupted") for each in results):
         return {**result, "interrupted": True}
-    if not (args.operations or args.elements or args.models):
+    if not (args.operations or args.elements or args.models or args.drawn):
         from skuda.bench import host
 
         result["host"] = host.measure()

@@ -78,12 +78,11 @@ def brief(result: Mapping[str, Any]) -> Iterator[str]:
         f"median that was wanted, {sum(each.met for each in found)} the worst row too."
     )
     yield ""
-    yield "| peer | its time over ours, geometric mean | faster than ours in |"
+    behind = f"ahead by more than {1 - targets.BEHIND:.0%} in"
+    yield f"| peer | its time over ours, geometric mean | {behind} |"
     yield "|---|---|---|"
-    for peer in targets.NEVER_SLOWER_THAN:
-        ratios = [ratio for row in rows if (ratio := targets.speedup(row, peer)) is not None]
-        if ratios:
-            yield f"| {peer} | {_mean(rows, peer)} | {sum(ratio < 1 for ratio in ratios)} of {len(ratios):,} rows |"
+    for each in targets.beside(rows):
+        yield f"| {each.peer} | {each.mean:.2f} | {len(each.ahead)} of {each.rows:,} rows |"
 
 
 def lines(result: Mapping[str, Any]) -> Iterator[str]:
@@ -110,8 +109,9 @@ def lines(result: Mapping[str, Any]) -> Iterator[str]:
             "copy's speed; of reductions to few values, of a kernel's that only reads. Peers: their time over ours."
         )
         yield from _part(reductions, _REDUCTIONS)
-    yield ""
-    yield from _wrapped("; ".join(_other_targets(rows, result.get("host"))) + ".")
+    if others := [*_other_targets(rows, result.get("host"))]:
+        yield ""
+        yield from _wrapped("; ".join(others) + ".")
 
 
 def _part(rows: Sequence[Row], table: _Table) -> Iterator[str]:
@@ -164,15 +164,12 @@ def _targets(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _other_targets(rows: Sequence[Row], host: Mapping[str, Any] | None) -> Iterator[str]:
-    mean, least = targets.compile_mean(rows), targets.COMPILE_SPEEDUP
-    if mean:
-        elements = " and ".join(targets.COMPILE_ELEMENTS)
-        yield f"{COMPILE} takes {mean[0]:.2f} of our time for {elements} ({_verdict(mean[0] >= least, least)})"
-    for peer in targets.NEVER_SLOWER_THAN:
-        ratios = [ratio for row in rows if (ratio := targets.speedup(row, peer)) is not None]
-        if ratios:
-            faster = sum(ratio < 1 for ratio in ratios)
-            yield f"{peer} is faster in {faster} of {len(ratios)} rows, at best {min(ratios):.2f} of our time"
+    for each in targets.beside(rows):
+        wanted = "" if each.least_mean is None else f" ({_verdict(each.mean >= each.least_mean, each.least_mean)})"
+        yield (
+            f"{each.peer} takes {each.mean:.2f} of our time{wanted}, is ahead by more than {1 - targets.BEHIND:.0%} in "
+            f"{len(each.ahead)} of {each.rows} rows, at best {each.best:.2f} of our time"
+        )
     if host:
         for name, ratio, most, other, met in targets.host_targets(host["us"]):
             yield f"`{name}` {ratio:.2f} of `{other}` ({_verdict(met, most)})"

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from skuda.bench import targets
-from skuda.bench.peers import COMPILE, PEERS
+from skuda.bench.peers import PEERS
 from skuda.bench.shapes import SizeClass
 from skuda.bench.targets import Row
 from skuda.verification.findings import share
@@ -34,7 +34,10 @@ def text(result: Mapping[str, Any]) -> str:
 
 
 def _explanation(result: Mapping[str, Any]) -> Iterator[str]:
-    yield f"Median of {result['rounds']} runs, the L2 flushed before each; under 16 MB a run is a graph of 20 calls."
+    yield f"Median of {result['rounds']} runs, the L2 flushed before each."
+    graphs = {row["calls"] for row in result["rows"] if "calls" in row}
+    if graphs:
+        yield f"  {SizeClass.SMALL}: each run is a graph of {max(graphs)} calls, most of them from the L2."
     yield "share: time of a device copy that moves the same bytes, over ours. Each input and output counts once."
     if any("read_us" in row for row in result["rows"]):
         yield "  r: of reductions to few values, time of a kernel that only reads so many bytes, over ours."
@@ -78,19 +81,16 @@ def summary(rows: Sequence[Row], absent: Mapping[str, str]) -> Iterator[str]:
             f"{each.least_worst:7.3f} {each.below:6}  {'met' if each.met else 'missed'}; worst: {worst}"
         )
     yield ""
-    losing = targets.slower(rows)
-    for peer in targets.NEVER_SLOWER_THAN:
-        compared = sum(targets.speedup(row, peer) is not None for row in targets.measured(rows))
-        behind = sum(name == peer for _, name, _ in losing)
-        yield f"{peer}: {absent.get(peer) or f'faster than ours in {behind} of {compared} rows'}"
-    mean = targets.compile_mean(rows)
-    if mean:
-        verdict = "met" if mean[0] >= targets.COMPILE_SPEEDUP else "missed"
+    compared = targets.beside(rows)
+    for each in compared:
+        wanted = "" if each.least_mean is None else f", wanted {each.least_mean}"
         yield (
-            f"{COMPILE}, maps, {' and '.join(targets.COMPILE_ELEMENTS)}: geometric mean of its time over ours "
-            f"{mean[0]:.2f} in {mean[1]} rows, wanted {targets.COMPILE_SPEEDUP}: {verdict}"
+            f"{each.peer}: geometric mean of its time over ours {each.mean:.2f}{wanted}; ahead by more than "
+            f"{1 - targets.BEHIND:.0%} in {len(each.ahead)} of {each.rows} rows: {'met' if each.met else 'missed'}"
         )
-    for row, peer, ratio in losing:
+    yield from (f"{name}: {reason}" for name, reason in absent.items())
+    ahead = [(ratio, each.peer, row) for each in compared for row, ratio in each.ahead]
+    for ratio, peer, row in sorted(ahead, key=lambda each: each[0]):
         yield f"  {ratio:.2f} of ours: {peer}, {describe(row)}"
     failed = [row for row in rows if "error" in row]
     if failed:

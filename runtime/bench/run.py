@@ -15,13 +15,13 @@ from skuda.arrays.views import view_of
 from skuda.bench import peers
 from skuda.bench.floor import Copy, Read
 from skuda.bench.problem import Problem
-from skuda.bench.suite import Case
+from skuda.bench.suite import SMALL, Case
 from skuda.bench.timing import Timer
 from skuda.launch import registry
 from skuda.model.descriptor import is_number
 from skuda.model.sku import KernelSku
 
-SMALL, CALLS = 16_000_000, 20  # bytes of problems that are timed as graphs, and the calls in one
+_CALLS = 20  # in a graph of small problems
 
 # How far a sum in another order may be off, by the bytes of a float type: a few units in the last place for half types,
 # and what adding up thousands of elements costs in wider ones.
@@ -46,7 +46,7 @@ class Bench:
         """One row of the results: `error` says that our kernel failed, `left_out` why it was not measured.
 
         `sku` is the kernel that served it. Reductions to few values have `read_us` besides `copy_us`: they are held
-        to the time in which their inputs can be read.
+        to the time in which their inputs can be read. `calls` says of how many calls a run was a graph, if of several.
         """
         row: dict[str, Any] = {
             "operation": case.operation.function,
@@ -69,11 +69,12 @@ class Bench:
         if fault:
             return {**row, "error": fault}
         row["sku"] = served_by(problem).symbol
-        several = CALLS if case.bytes < SMALL else 1
+        several = _CALLS if case.bytes < SMALL else 1
         calls = {"ours": problem.run, "copy": self._copy.of(case.bytes)}
         if case.reads_only:
             calls["read"] = self._read.of(case.bytes)
         if several > 1:
+            row["calls"] = several
             calls = {name: self._timer.graph_of(call, several) for name, call in calls.items()}
         for peer in peers.peers_of(case, self._quick):
             if peer.name in self.absent:

@@ -136,6 +136,12 @@ def spans_output(operation: Operation) -> bool:
     return any(output.dims == operation.space for output in operation.outputs)
 
 
+def _takes_rows(operation: Operation) -> bool:
+    """Whether it reduces along the last axis, or along axes that a call names."""
+    names = reduced_names(operation)
+    return operation.space[-1].name in names or any(each.axis_of in names for each in operation.attributes)
+
+
 def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     """The shapes of an operation with reductions, and the attributes that differ between rows."""
     names, space = reduced_names(operation), operation.space
@@ -148,7 +154,7 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
         found = [(shape, {}) for shape in (_TENSORS if full else (FLAT, LARGE, BATCH))]
     else:
         found = []
-        if movable or space[-1].name in names:
+        if _takes_rows(operation):
             found += [(shape, {}) for shape in (_SCANNED if scans else _ROWS if full else _REDUCED_ROWS)]
         if (movable and (scans or not full)) or space[-1].name not in names:
             found += [(shape, {"axis": 0} if movable else {}) for shape in (_COLUMNS[-1:] if scans else _COLUMNS)]
@@ -160,10 +166,8 @@ def reducing(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
 
 def of_models(operation: Operation) -> Iterator[tuple[Shape, dict[str, int]]]:
     """The shapes of models' rows, of an operation that takes rows along the last axis or each element by itself."""
-    names = reduced_names(operation)
-    movable = any(attribute.axis_of in names for attribute in operation.attributes)
-    sizes = {attribute.name: GROUP for attribute in operation.attributes if attribute.type == "size"}
-    if not sizes and (not operation.reduces or movable or operation.space[-1].name in names):
+    grouped = any(attribute.type == "size" for attribute in operation.attributes)
+    if not grouped and (not operation.reduces or _takes_rows(operation)):
         for shape in MODELS:
             yield Shape(fitted(shape.extents, operation), shape.layout), {}
 

@@ -22,6 +22,7 @@ from skuda.model.operation import Operand, Operation, count, packed_shape
 
 GROUP_SIZES = (32, 64, 128)
 _MB = 1_000_000
+SMALL = 16 * _MB  # bytes; what moves fewer is timed as a graph of several calls
 _FEW = 256 * 4096  # elements: no more than 256 rows of a decoding step
 _WIDE = 65536  # elements of a row
 _L2 = 50 * _MB  # of the GPUs that targets are set for; what is read twice counts once if it fits
@@ -222,7 +223,7 @@ class Case:
             return SizeClass.ROW_STRIDED
         if self.shape.layout is Layout.TRANSPOSED:
             return SizeClass.TRANSPOSED
-        if self.bytes < 16 * _MB:
+        if self.bytes < SMALL:
             return SizeClass.SMALL
         return SizeClass.MIDDLE if self.bytes < 64 * _MB else SizeClass.LARGE
 
@@ -264,7 +265,34 @@ def cases(
     Raises:
         InvalidProblem: a name matches no operation, or no operation has an element type.
     """
-    # Stages of others are measured with what they are stages of.
+    plans = plans_of(catalog, operations, elements)
+    if models:
+        return [
+            Case(plan, types, shape, attributes)
+            for plan in plans
+            for types in types_of(plan.operation)
+            if types[next(iter(plan.operation.types))] in (elements or shapes.MODEL_ELEMENTS)
+            for shape, attributes in shapes.of_models(plan.operation)
+        ]
+    # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
+    every = [plan.operation for plan in plans_of(catalog)]
+    narrow = {each.name for each in every if any(map(_is_narrow_float, chain(*each.types.values())))}
+    again = {p.operation.function for p in plans if p.operation.name in narrow or shapes.is_alike(p.operation)}
+    return [
+        Case(plan, types, shape, attributes)
+        for plan in plans
+        for types in types_of(plan.operation)
+        if not elements or types[next(iter(plan.operation.types))] in elements
+        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.function in again)
+    ]
+
+
+def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequence[str] = ()) -> list[type]:
+    """The plans that `operations` name, of both directions; stages of others are measured with these.
+
+    Raises:
+        InvalidProblem: a name matches no operation, or none of the operations has one of the element types.
+    """
     plans = [p for module in catalog.modules for p in catalog.own_plans(module) if not p.operation.analysis.stage]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
@@ -275,24 +303,7 @@ def cases(
     for word in elements:
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
-    if models:
-        return [
-            Case(plan, types, shape, attributes)
-            for plan in chosen
-            for types in _types(plan.operation)
-            if types[next(iter(plan.operation.types))] in (elements or shapes.MODEL_ELEMENTS)
-            for shape, attributes in shapes.of_models(plan.operation)
-        ]
-    # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
-    narrow = {p.operation.name for p in plans if any(map(_is_narrow_float, chain(*p.operation.types.values())))}
-    again = {p.operation.function for p in plans if p.operation.name in narrow or shapes.is_alike(p.operation)}
-    return [
-        Case(plan, types, shape, attributes)
-        for plan in chosen
-        for types in _types(plan.operation)
-        if not elements or types[next(iter(plan.operation.types))] in elements
-        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.function in again)
-    ]
+    return chosen
 
 
 def _is_narrow_float(word: str) -> bool:
@@ -320,7 +331,7 @@ def _rows(
         if shape in wanted and len(shape.extents) >= axes:
             if axes == len(operation.space):
                 shape = Shape(shapes.fitted(shape.extents, operation), shape.layout)
-            for attributes in _attributes(operation, shape, quick or again):
+            for attributes in attributes_of(operation, shape, quick or again):
                 yield shape, attributes
 
 
@@ -332,7 +343,7 @@ def _elements(operation: Operation) -> tuple[str, ...]:
     return next(iter(operation.types.values()))
 
 
-def _types(operation: Operation) -> Iterator[dict[str, str]]:
+def types_of(operation: Operation) -> Iterator[dict[str, str]]:
     """One choice of types for each element type: 4-bit codes where there are groups, 8-bit codes elsewhere.
 
     A direction whose codes may be of several such types takes them in turn, so that every one is measured.
@@ -351,7 +362,7 @@ def _types(operation: Operation) -> Iterator[dict[str, str]]:
         yield next(types for types in fitting if all(types[other] == code for other, code in turn.items()))
 
 
-def _attributes(operation: Operation, shape: Shape, quick: bool) -> Iterator[dict[str, int]]:
+def attributes_of(operation: Operation, shape: Shape, quick: bool) -> Iterator[dict[str, int]]:
     """Each axis for operations that must be told one, each group size for those that have groups."""
     if any(attribute.type == "size" for attribute in operation.attributes):
         for size in GROUP_SIZES[-1:] if quick else GROUP_SIZES:

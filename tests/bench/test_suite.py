@@ -7,7 +7,7 @@ from bench_rows import CASES, case
 from catalogs import forget_catalog, make_catalog
 
 import skuda
-from skuda.bench import shapes, suite
+from skuda.bench import drawn, shapes, suite
 from skuda.bench.shapes import SizeClass
 from skuda.errors import InvalidProblem
 from skuda.generated import CATALOG
@@ -172,3 +172,16 @@ def test_rows_of_models():
     assert {each.operation.function for each in cases} >= {"rms_norm_backward", "silu_mul", "sum"}
     assert [each.element for each in suite.cases(CATALOG, ["silu_mul"], ["f16"], models=True)][0] == "f16"
     assert not suite.cases(CATALOG, ["dynamic_quantize_per_group"], models=True)
+
+
+def test_rows_drawn_at_random():
+    """The seed says which; extents are the drawn ones, and every row can be placed."""
+    cases = drawn.cases(CATALOG, 60, 20261123)
+    assert cases == drawn.cases(CATALOG, 60, 20261123) != drawn.cases(CATALOG, 60, 20261124)
+    assert len({each.operation.function for each in cases}) > 40 and {each.element for each in cases} == {"bf16", "f32"}
+    assert len({each.shape.extents for each in cases}) > 55
+    assert all(each.bytes and each.size_class and each.descriptor() for each in cases)
+    named = drawn.cases(CATALOG, 5, 1, ["softmax"], ["f16"])
+    assert {each.operation.name for each in named} == {"softmax"} and {each.element for each in named} == {"f16"}
+    with pytest.raises(InvalidProblem, match="--op lirp: no such operation"):
+        drawn.cases(CATALOG, 5, 1, ["lirp"])

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isfinite
 
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.names import check_identifier
+from skuda.codegen.names import IDENTIFIER, check_identifier
 from skuda.codegen.nodes import REAL
 from skuda.codegen.type_letters import WORDS, TypeLetters
 from skuda.codegen.yaml_tree import Text
@@ -18,6 +18,7 @@ _ATTRIBUTE = re.compile(
     r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)(?:\s+of\s+(?P<of>[a-z0-9_]+))?(?:\s+by\s+(?P<by>[a-z0-9_]+))?\s*"
     r"(?:=\s*(?P<default>.+?)\s*)?"
 )
+_WORDS = re.compile(r"\s*(?P<words>\w+(?:\s*\|\s*\w+)+)\s*(?:=\s*(?P<default>.+?)\s*)?")
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
 INFINITIES = ("inf", "-inf")  # what no bound is, as the default of a real
 BOOL_WORD = "bool"  # the type of an attribute that is true or false
@@ -27,18 +28,21 @@ REDUCERS = ("mean", "sum")  # those of its words that reduce
 
 @dataclass(frozen=True)
 class Chosen:
-    """An attribute by whose word a call selects a form of the row: `reduction: reduction = mean`.
+    """An attribute by whose word a call selects a form of the row: `reduction: reduction = mean`, or by words of the
+    row's own, each of which has its formula: `approximate: none | tanh = none`.
 
     Attributes:
         name: its name.
         words: what it may be; `default` is that of the row itself.
         by: the name of `let:` by whose sum means divide; empty where they divide by the number of elements.
+        reduces: whether its words say how elements of the output are reduced.
     """
 
     name: str
     words: tuple[str, ...]
     default: str
     by: str = ""
+    reduces: bool = False
 
 
 class Attributes(TypeLetters):
@@ -70,9 +74,11 @@ class Attributes(TypeLetters):
             text = self.text(node, f"`{name.value}`", "write its type, with `=` and a default if it has one: `C = 1`")
             if not check_identifier(name, "the attribute's name", self.diagnostics) or text is None:
                 continue
-            match = _ATTRIBUTE.fullmatch(text.value)
+            match, words = _ATTRIBUTE.fullmatch(text.value), _WORDS.fullmatch(text.value)
             if taken is not None:
                 self.error(name.place, f"`{name.value}` is {taken} already", "choose another name")
+            elif words is not None:
+                self.read_words(name.value, text, words)
             elif match is None:
                 self.error(text.place, f"`{name.value}` is spelled `type` or `type = default`", "such as `C = 1`")
             else:
@@ -160,16 +166,41 @@ class Attributes(TypeLetters):
             place = text.place if default is None else text.at(match.start("default"), len(default))
             message = f"`{name}` has no default" if default is None else f"`{default}` is no reduction"
             self.error(place, message, f"write `{REDUCTION} = mean`, or another of {words}")
-        elif self.choice is not None:
-            message = f"`{name}` chooses a form, and so does `{self.choice.name}`"
-            self.error(self.places[name], message, "a row has one such attribute")
         else:
-            self.choice = Chosen(name, REDUCTIONS, default, match["by"] or "")
+            self.choose(Chosen(name, REDUCTIONS, default, match["by"] or "", reduces=True))
+
+    def read_words(self, name: str, text: Text, match: re.Match) -> None:
+        """`none | tanh = none`: words, for each of which formulas say what they are (`choose`)."""
+        words, default = tuple(match["words"].replace("|", " ").split()), match["default"]
+        wrong = next((word for word in words if not IDENTIFIER.fullmatch(word) or words.count(word) > 1), None)
+        if wrong is not None:
+            message = f"`{wrong}` is there twice" if words.count(wrong) > 1 else f"`{wrong}` is no word of a choice"
+            self.error(text.place, message, "write different words of small letters: `none | tanh = none`")
+            default = words[0]
+        elif default not in words:
+            place = text.place if default is None else text.at(match.start("default"), len(default))
+            message = f"`{name}` has no default" if default is None else f"`{default}` is none of the words"
+            self.error(place, message, f"write `{' | '.join(words)} = {words[0]}`")
+            default = words[0]
+        self.choose(Chosen(name, words, default))
+
+    def choose(self, choice: Chosen) -> None:
+        """Makes an attribute the row's choice."""
+        if self.choice is None:
+            self.choice = choice
+            return
+        message = f"`{choice.name}` chooses a form, and so does `{self.choice.name}`"
+        self.error(self.places[choice.name], message, "a row has one such attribute")
+
+    @property
+    def chosen_word(self) -> str:
+        """The word of the choice that is read."""
+        return self.word or (self.choice.default if self.choice is not None else "")
 
     @property
     def how(self) -> str:
-        """The word of the choice that is read."""
-        return self.word or (self.choice.default if self.choice is not None else "")
+        """How elements of the output are reduced; empty where nothing chooses it."""
+        return self.chosen_word if self.choice is not None and self.choice.reduces else ""
 
     def check_default(self, value: float, kind: str, place: Place) -> None:
         """A default must be a value of each type that the attribute may have."""

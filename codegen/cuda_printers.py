@@ -102,6 +102,7 @@ class ElementPrinter(CppPrinter):
     Attributes:
         members: what a run shares, made once.
         within: conditions on values of an element under which the fast forms hold.
+        grouped: conditions on a group's first element under which those of a group do.
         conditions: those on what a run shares.
     """
 
@@ -123,6 +124,7 @@ class ElementPrinter(CppPrinter):
         self.ranges = ranges
         self.called = called
         self.within: dict[str, None] = {}
+        self.grouped: dict[str, None] = {}
         self._members: dict[tuple, Member] = {}
         self._made: dict[Node, str] = {}  # members that formulas may name
         self._once = OncePrinter(self._made, chosen)
@@ -186,6 +188,8 @@ class ElementPrinter(CppPrinter):
         words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}
         if rule.within:
             self.within[rule.within.format(**words)] = None
+        if rule.grouped and len(self.along) == 1:  # neighbours have neighbouring positions
+            self.grouped[rule.grouped.format(**words)] = None
         return rule.becomes.format(**words)
 
     def object(self, rule: Lowering, found: dict[str, Node], words: Mapping[str, str]) -> str:

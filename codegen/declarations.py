@@ -19,6 +19,7 @@ from skuda.model.operation import COMPUTE, Attribute, Dim, Operand
 
 OPERAND = re.compile(r"\s*(?P<type>[A-Za-z][A-Za-z0-9]*)\s*\[(?P<dims>[^\]]*)\]\s*")
 _INPUT = re.compile(OPERAND.pattern + r"(?:=\s*(?P<default>.*?)\s*)?", re.DOTALL)
+_HALF = re.compile(r"half\s+of\s+(?P<of>[a-z][a-z0-9_]*)")
 _DIM = re.compile(r"\*?[a-z][a-z0-9_]*(?:/[a-z][a-z0-9_]*)?|[1-9][0-9]{0,8}")
 _NOT_IN_DOC = re.compile(r"""[\n\t"\\`$]|/\*|\*/|\{[{%#]|//%""")
 
@@ -40,6 +41,7 @@ class Declarations(Attributes):
     Attributes:
         texts: what comes after the names of inputs and outputs.
         optional: the inputs that may be left out, and the number that each then is; `defaults`: where these stand.
+        halves: the two inputs that may come as the halves of one array; none where there are not.
         absent: of a form of a row, the operands that it lacks and their numbers; `declared`: the inputs of the row.
         spreads: in a backward pass, the gradients of means, of which formulas have an element's share: what each is
             divided by, and how a formula spells that.
@@ -56,6 +58,7 @@ class Declarations(Attributes):
     ):
         super().__init__(diagnostics, name, fields, word)
         self.optional: dict[str, int | float] = {}
+        self.halves: tuple[str, ...] = ()
         self.defaults: dict[str, Place] = {}
         self.absent = absent
         self.declared = declared
@@ -131,21 +134,46 @@ class Declarations(Attributes):
                 operand = self.operand(name, text, match)
                 if operand is not None:
                     found.append(operand)
-                    if match["default"] is not None:
+                    if match["default"] is not None and match["default"].startswith("half"):
+                        self.read_half(operand, text, match, found)
+                    elif match["default"] is not None:
                         self.read_optional(operand, text, match)
                 if match is not None and match["default"] is None:
                     required = name
-                    if self.optional:
-                        last = next(reversed(self.optional))
+                    if self.optional or self.halves:
+                        last = next(reversed(self.optional), *self.halves[1:])
                         message = f"`{name.value}` comes after `{last}`, which may be left out"
                         self.error(name.place, message, "inputs with a default come after those without")
         if any(not operand.scalar for operand in found) and required is None and self.optional:
             self.error(self.place, f"`{self.name.value}` has no input that must be there", "remove a default")
         return tuple(found)
 
+    def read_half(self, operand: Operand, text: Text, match: re.Match, inputs: list[Operand]) -> None:
+        """The other half of the array whose first half an input above is, checked: `half of gate`."""
+        default = match["default"]
+        at, spelled = text.at(match.start("default"), len(default)), _HALF.fullmatch(default)
+        other = next((each for each in inputs[:-1] if spelled and each.name == spelled["of"]), None)
+        alike = other is not None and (other.element, other.dims) == (operand.element, operand.dims)
+        if other is None:
+            names = ", ".join(each.name for each in inputs[:-1])
+            self.error(at, f"`{default}` names no input above", f"write `half of name`: {names}" if names else None)
+        elif not alike or not operand.dims or operand.dims[-1].block is not None:
+            message = f"`{operand.signature}` and `{other.signature}` are not halves of one array"
+            self.error(at, message, "they have one type and the same dimensions, the last of which is split")
+        elif any(DTYPES[word].packed for word in self.words(operand.element)):
+            self.error(at, "codes of 4 bits are not split", "two share a byte")
+        elif self.halves or self.optional:
+            what = "are halves of an array" if self.halves else "is an input that may be left out"
+            self.error(at, f"there {what} already", "a row has one of these")
+        else:
+            self.halves = other.name, operand.name
+
     def read_optional(self, operand: Operand, text: Text, match: re.Match) -> None:
         """What an input is where it is left out, checked: exactly a value of each type that it may have."""
         default, name = match["default"], operand.name
+        if self.halves:
+            place = text.at(match.start("default"), max(len(default), 1))
+            self.error(place, "there are halves of an array already", "a row has one of these")
         at = text.at(match.start("default"), max(len(default), 1))
         kind, _ = self.kind_of(operand.element)
         if kind == BOOL or not NUMBER.fullmatch(default) or len(default) > 40:

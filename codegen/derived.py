@@ -225,7 +225,7 @@ def _section(reader: RowReader, forward: Program, wanted: tuple[Operand, ...], p
     dims = [*reader.values((), ())]
     try:
         outputs, values = operation.outputs, forward.formulas
-        if reader.choice is not None:  # of an element: `backward` knows what share of a mean's gradient it has
+        if reader.how:  # of an element: `backward` knows what share of a mean's gradient it has
             outputs = tuple(reader.elements)
             values = {operand.name: value for operand, value in reader.elements.items()}
         found = gradients(Forward(outputs, values, wanted, dims, _functions(), space, reader.readable))

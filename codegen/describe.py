@@ -117,6 +117,7 @@ class DescribedProgram:
         parts = [operand.name for operand in op.inputs]
         first = next((index for index, name in enumerate(parts) if name in op.numbers), len(parts))
         parts[first:] = [f"{name}=None" for name in parts[first:]]  # after one that may be left out, all have defaults
+        parts[:] = [f"{name}=None" if name in op.halves else name for name in parts]
         parts.append("*")
         if op.creates:
             parts = ["shape=None", *(f"{operand.name}=None" for operand in op.inputs), "*"]
@@ -145,6 +146,11 @@ class DescribedProgram:
         """Whether a call leaves out some input, as Python."""
         asked = [f"{o.name} is None" for o in self.operation.inputs if o.name in self.operation.numbers]
         return " or ".join([*asked, *(["without is not None"] if self.unread else [])])
+
+    @cached_property
+    def in_one(self) -> str:
+        """Whether a call gives two inputs as one array, as Python."""
+        return " or ".join(f"{name} is None" for name in self.operation.halves)
 
     @cached_property
     def attribute_names(self) -> list[str]:
@@ -302,6 +308,9 @@ def _operand_meaning(operand: Operand, operation: Operation) -> str:
         meaning += f", or {number}; broadcasts with {others}"
     elif lacks and (operation.axis is not None or any(not dim.many for dim in operation.space)):
         meaning += "; may have the axes that it lacks, with one element each"
+    if operand.name in operation.halves:
+        (other,) = {*operation.halves} - {operand.name}
+        meaning += f"; without {other}: an array with {operand.name} and {other} side by side along its last axis"
     if operand.name in operation.numbers:
         meaning += f"; None is {operation.numbers[operand.name]}, by a kernel that reads none"
     return f"{meaning}."

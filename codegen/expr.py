@@ -23,7 +23,7 @@ from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
-from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, CHOOSE, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.syntax import (
@@ -283,6 +283,8 @@ class _Reader(OperatorReader):
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
         if name == POSITION and name not in self.scope.functions:
             return self.position(node, depth)
+        if name == CHOOSE and name not in self.scope.functions and name not in INTRINSICS:
+            return self.chosen(node, depth)
         callable = (*INTRINSICS, *CONVERSIONS, *self.scope.functions)
         if node.keywords and (name in callable or name in REDUCTION_NAMES):
             help = f"it is `{self.spelled(name)}`"
@@ -316,6 +318,20 @@ class _Reader(OperatorReader):
         help = "for one bound, write `max(x, low)` or `min(x, high)`" if name == "clamp" else help
         self.arity(node, name, len(intrinsic.arguments), help)
         return self.called(name, node, values)
+
+    def chosen(self, node: ast.Call, depth: int) -> Node:
+        """`choose(approximate, none=x, tanh=y)`: the formula of the word that is read. The others are read in forms."""
+        if not self.scope.choice:
+            help = "its attribute has words: `attrs: {approximate: none | tanh = none}`"
+            raise self.refuse(node, f"`{CHOOSE}` needs a row that chooses among formulas", help)
+        name, words, chosen = self.scope.choice
+        of = node.args[0].id if len(node.args) == 1 and isinstance(node.args[0], ast.Name) else None
+        said = {keyword.arg: keyword.value for keyword in node.keywords}
+        if of != name or [*said] != [*words]:
+            message = f"`{CHOOSE}` takes `{name}` and a formula for each of its words"
+            raise self.refuse(node, message, f"write `{CHOOSE}({name}, {', '.join(f'{word}=...' for word in words)})`")
+        (value,) = self.all((said[chosen],), depth)
+        return value
 
     def spelled(self, name: str) -> str:
         """A function as a call spells it."""

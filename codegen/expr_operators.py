@@ -38,6 +38,8 @@ class OperatorReader(ReductionReader):
         left, right = self.same_kind(*values)
         never_minus_one = right.op == "number" and not right.text.startswith("-")
         bits = left.bits if sign == "//" and never_minus_one else bits_of(sign, left.bits, right.bits)
+        if sign == ">>" and right.op == "number" and left.kind == INT:
+            bits = max(left.bits - int(right.text), 1)
         if sign == "<<" and left.kind == INT and not self.wraps:
             help = "write `wrap(...)` around the formula"
             raise self.refuse(node, "nothing bounds what is shifted to the left", help)

@@ -102,21 +102,23 @@ def linked(rows: Sequence[Row]) -> list[Row]:
     """Rows whose operations know their forms. A form that is another row of the file is that row, and has no kernels
     of its own."""
     plain = [row for row in rows if not row.optional and row.choice is None]
-    return [_chosen(_linked(row, plain)) for row in rows]
+    return [_chosen(_linked(row, plain), plain) for row in rows]
 
 
-def _chosen(row: Row) -> Row:
+def _chosen(row: Row, plain: Sequence[Row]) -> Row:
     """A row with a choice, whose operations know what it chooses."""
     if row.choice is None:
         return row
+    others = {word: next((other for other in plain if same(form, other)), None) for word, form in row.chosen.items()}
+    forms = tuple((word, others[word].name if others.get(word) else name) for word, name in row.choice.forms)
+    choice = row.choice.but(forms=forms)
 
     def with_choice(program: Program) -> Program:
-        return replace(program, operation=replace(program.operation, choice=row.choice))
+        return replace(program, operation=replace(program.operation, choice=choice))
 
-    chosen = {word: _linked(form, ()) for word, form in row.chosen.items()}
-    return replace(
-        row, forward=with_choice(row.forward), backward=row.backward and with_choice(row.backward), chosen=chosen
-    )
+    chosen = {word: _linked(form, ()) for word, form in row.chosen.items() if others[word] is None}
+    backward = row.backward and with_choice(row.backward)
+    return replace(row, forward=with_choice(row.forward), backward=backward, choice=choice, chosen=chosen)
 
 
 def _linked(row: Row, plain: Sequence[Row]) -> Row:

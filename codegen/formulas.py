@@ -12,9 +12,10 @@ from skuda.codegen.diagnostics import Diagnostics, Place, suggestion
 from skuda.codegen.expr import parse
 from skuda.codegen.intrinsics import CONVERSIONS
 from skuda.codegen.names import check_identifier
-from skuda.codegen.nodes import BOOL, DIM, INT, POSITION, REAL, REDUCE, Function, Node, Scope, promote
+from skuda.codegen.nodes import BOOL, CHOOSE, DIM, INT, POSITION, REAL, REDUCE, Function, Node, Scope, promote
 from skuda.codegen.ranges import misfits
 from skuda.codegen.reductions import COUNT, MEAN, REDUCTIONS
+from skuda.codegen.syntax import said_by
 from skuda.codegen.yaml_tree import Sequence, Text
 from skuda.model.operation import Attribute, Dim, Operand
 
@@ -76,7 +77,17 @@ class Formulas(Declarations):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         if self.choice is not None:
             hidden[self.choice.name] = "chooses a form of the row, it has no value in a formula"
+            if not self.choice.reduces:
+                each = ", ".join(f"{word}=..." for word in self.choice.words)
+                hidden[self.choice.name] += f" but in `{CHOOSE}({self.choice.name}, {each})`"
         return hidden
+
+    @property
+    def said_choice(self) -> tuple:
+        """The choice, as a Scope has it."""
+        if self.choice is None or self.choice.reduces:
+            return ()
+        return self.choice.name, self.choice.words, self.chosen_word
 
     def read_lets(self, inputs: tuple[Operand, ...], attributes: tuple[Attribute, ...], entries) -> dict[str, Node]:
         """What the names under `let:` stand for, each in terms of inputs and attributes, and of those known already."""
@@ -100,7 +111,7 @@ class Formulas(Declarations):
             own = {name.value: "is this formula's own name"}
             types = self.kinds_of_types()
             computes = self.computes if entries is self.let_entries else frozenset({"float"})  # gradients are floats
-            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes, self.said_choice)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
                 found[name.value] = value
@@ -148,11 +159,11 @@ class Formulas(Declarations):
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
             types, computes = self.kinds_of_types(), self.computes if section == "outputs" else frozenset({"float"})
-            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes)
+            scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes, self.said_choice)
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:
                 continue
-            if self.choice is not None and section == "outputs":
+            if self.choice is not None and self.choice.reduces and section == "outputs":
                 self.elements[operand] = value
                 if not operand.dims or len(self.elements) > 1:
                     message = f"`{operand.name}: {operand.signature}` is one value, which has no mean"
@@ -168,7 +179,7 @@ class Formulas(Declarations):
             if value is not None:
                 found.append(operand)
                 self.formula_places[name.value] = formula.place
-                formulas[name.value] = (" ".join(tail.split()), value)
+                formulas[name.value] = (said_by(" ".join(tail.split()), self.said_choice), value)
                 values[name.value] = self.value_of(operand)
                 self.lets_used |= _words(formula) & self.lets.keys()
         before = len(self.diagnostics)

@@ -46,10 +46,12 @@ class Lowering:
         holder: a class of runtime/cuda, in C++, whose object is made once from `once`: `{output}` is an output's
             element, `{small}` whether `low` and `high` have few bits.
         within: the condition under which the fast form holds for an element, in C++; empty where it always does.
+        grouped: the condition, of the first of some neighbours, under which FAST_GROUP holds for all, in C++.
         ranged: the name of which reductions must know the range: the object is made from that range too.
         placed: the name that must be a position along the row: the object is made from the row's length too.
         finite_with: two names: of the first, an operand's element, it must be known that it is finite where the second
             is.
+        halved: whether it holds only where the pattern's function may be less precise than C.
     """
 
     pattern: str
@@ -59,9 +61,11 @@ class Lowering:
     each: tuple[str, ...] = ()
     holder: str = ""
     within: str = ""
+    grouped: str = ""
     ranged: str = ""
     placed: str = ""
     finite_with: tuple[str, str] | None = None
+    halved: bool = False
 
     @property
     def kind(self) -> str:
@@ -95,10 +99,12 @@ LOWERINGS = (
              "Offset<C>"),
     # Positions along a row that is not too long are told apart by 32 bits.
     Lowering("place == h", "{object}.template at<FAST>({place})", ROW, ("h",), ("place",), "PlaceOf<C>",
-             placed="place"),
+             grouped="{object}.template apart<GROUP>({place})", placed="place"),
     # What is computed in a quick form first.
+    Lowering("x / (1 + exp(-x))", "logistic_product{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / (1 + exp(u))", "logistic_quotient{precise}<FAST, {x_type}{precision}>({x}, {u}, usual)", ROW,
              each=("x", "u"), finite_with=("x", "u")),
+    Lowering("sigmoid(x)", "row_logistic_as<FAST{precision}>({x}, usual)", ROW, each=("x",), halved=True),
     Lowering("exp(x)", "row_exponential{precise}<FAST{precision}>({x}, usual)", ROW, each=("x",)),
     Lowering("x / y", "row_quotient<FAST>({x}, {y}, usual)", ROW),
     # Extremes of what is finite: whether elements are is asked of a group of them.
@@ -148,6 +154,7 @@ def lowered(
             and all(varies(found[name]) for name in rule.each)
             and (not rule.ranged or ranged(found[rule.ranged]))
             and (not rule.placed or placed(found[rule.placed]))
+            and (not rule.halved or found[PRECISION].precise_as)
             and (rule.finite_with is None or _finite_with(*(found[name] for name in rule.finite_with)))
         ):
             return rule, found

@@ -20,6 +20,7 @@ DIM = "dim"  # the name of a dimension: what a reduction is over, and nothing el
 REDUCE = "reduce "  # before the name of a reduction in `op`
 SCAN = REDUCE + "scan "  # before that of a scan
 POSITION = "position"  # of an element along a dimension: `position(d)`
+CHOOSE = "choose"  # what takes a formula for each word of a row's choice
 PLACED = f"{POSITION}_of_"  # before the dimensions in the name of the operand that such a position is
 
 
@@ -65,13 +66,10 @@ class Node:
     place: Place | None = field(default=None, compare=False, repr=False)
     precise_as: str = field(default="", compare=False, repr=False)
 
+    @_found_once
     def __hash__(self) -> int:
-        """Of all but the place; found once, as a value may be as deep as a formula."""
-        known = self.__dict__.get("_hash")
-        if known is None:
-            known = hash((self.op, self.args, self.kind, self.dims, self.bits, self.text))
-            object.__setattr__(self, "_hash", known)
-        return known
+        """Of all but the place."""
+        return hash((self.op, self.args, self.kind, self.dims, self.bits, self.text))
 
     @_found_once
     def names(self) -> frozenset[str]:
@@ -191,6 +189,7 @@ class Scope:
         types: the type letters and C, each with whether it is a real, an integer or a boolean.
         called: takes the values that functions make, with the names of these functions.
         computes: what C may be: of "float", "int" and "bool" those that some choice of the row's types makes it.
+        choice: the name of the row's choice, its words, and the one that is read; empty where there is none.
     """
 
     def __init__(
@@ -202,6 +201,7 @@ class Scope:
         types: Mapping[str, str] | None = None,
         called: dict[Node, str] | None = None,
         computes: frozenset[str] = frozenset({"float"}),
+        choice: tuple[str, tuple[str, ...], str] | tuple[()] = (),
     ):
         self.values = values
         self.functions = functions
@@ -210,6 +210,7 @@ class Scope:
         self.types = types or {}
         self.called = {} if called is None else called
         self.computes = computes
+        self.choice = choice
 
 
 def promote(node: Node) -> Node:

@@ -80,13 +80,15 @@ class Program:
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced.
-        Rows along the last axes of which single elements are picked are not worth it."""
+        Rows along the last axes of which single elements are picked are not worth it, nor rows of which no operand has
+        an element for each."""
         op = self.operation
         formulas, reductions = self.written_out, self.reductions
         if (
             len({r.text for r in reductions}) != 1
             or self.scans
             or op.block
+            or not any(operand.dims == op.space for operand in op.operands)
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
             or any(formulas[o.name].reductions() for o in op.outputs if o.dims == op.space)
             or (all(map(picked, reductions)) and _along_last(op, reductions[0]))

@@ -17,10 +17,11 @@ from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.row_passes import LENGTH, Pass, Value
 from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
+from skuda.model.operation import COMPUTE
 from skuda.schedules.table import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
-_OWN_NAMES = {"fast", "of", "element", "held", "shared", "usual"}
+_OWN_NAMES = {"apart", "fast", "of", "element", "held", "shared", "usual"}
 _OWN_NAMES |= functions_in([*(row.cuda for row in FUNCTIONS.values()), *(f"{name}(" for name in WRAPPING.values())])
 _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 
@@ -46,6 +47,7 @@ class PassText:
     members: tuple[str, ...]
     initializers: tuple[str, ...]
     fast: str
+    apart: str
     types: tuple[str, ...]
     statements: tuple[str, ...]
     values: tuple[str, ...]
@@ -278,6 +280,7 @@ class RowProgram(ProgramInCuda):
             "u32 HELD_TAKEN": _mask(held, each.taken(row.early)),
             "bool SOMETIMES": "true" if each.guards else "",
             "bool CAREFUL": "true" if any("FAST" in text for text in (*statements, *formulas)) else "",
+            "bool GROUPED": "true" if printer.grouped else "",
         }
         return PassText(
             name,
@@ -286,6 +289,7 @@ class RowProgram(ProgramInCuda):
             tuple(f"{member.type} {member.name}" for member in members),
             tuple(f"{member.name}({member.value})" for member in members),
             " && ".join([*(f"{member.name}.fast" for member in members if member.prepared), *conditions]),
+            " && ".join(printer.grouped),
             tuple(CPP.get(value.node.kind, "C") for value in made),
             tuple(statements),
             tuple(formulas),
@@ -302,6 +306,7 @@ class SlabProgram:
         operation: of the whole.
         rows, sums: its stages.
         elements: the members of the sums' Element, in terms of an element of a row and of what the row shares.
+        bounds: the extremes of the first pass that only bound another value of the row.
     """
 
     def __init__(self, program: Program):
@@ -311,11 +316,56 @@ class SlabProgram:
         names = {o: f"element.{o.name}" for o in self.rows.row.elements} | self.rows.row.given
         names |= {value.operand: value.name for value in self.rows.row.row_values}
         self.elements = [names[operand] for operand in self.sums.row.elements]
+        self.bounds = _bounds(self.rows.row)
+
+    @property
+    def finish(self) -> list[str]:
+        """The values that a row has one of: those that no memory holds as they are, and not as they would be stored."""
+        row, printer = self.rows.row, OncePrinter({}, self.rows.row.chosen)
+        inside = {o for o in self.rows.operation.outputs if o.element == COMPUTE} - {*self.operation.outputs}
+        nodes = {value.name: value.node.args[0] if value.operand in inside else value.node for value in row.row_values}
+        return [f"{name} = {printer.text(node)}" for name, node in nodes.items()]
+
+    @property
+    def bound_makes(self) -> str:
+        """Those of the first pass, as bits in C++: the first that it makes is the lowest one."""
+        return f"0x{sum(1 << index for bound in self.bounds for index in bound.makes):x}"
 
     @property
     def letters(self) -> tuple[str, ...]:
         """Type letters in template order."""
         return self.operation.kernel_letters
+
+
+@dataclass(frozen=True)
+class BoundText:
+    """Two extremes of elements that nothing but one clamp takes, as text: which the first pass makes them, their
+    names, and the value that is cut to them."""
+
+    makes: tuple[int, int]
+    extremes: tuple[str, str]
+    value: str
+
+
+def _bounds(row: RowAnalysis) -> tuple[BoundText, ...]:
+    """The extremes of a row's first pass that only bound a mean, or another value that knows no element."""
+    first, *others = row.passes
+    if first.guards:
+        return ()
+    made = {value.name: index for index, value in enumerate(first.values)}
+    nodes = {value.node for each in others for value in each.made} | {each.node for each in row.row_values}
+    parts = frozenset().union(*(node.parts() for node in nodes))
+    elements = {o.name for o in row.elements} | {*row.held.values()}
+    found = {}
+    for part in parts:
+        ends = [each.text for each in part.args[1:]] if part.op == "clamp" else []
+        hows = [first.values[made[name]].how if name in made else "" for name in ends]
+        if hows == ["Smallest", "Largest"] and not part.names() & elements:
+            value = OncePrinter({}).text(part.args[0])
+            found[tuple(ends)] = BoundText((made[ends[0]], made[ends[1]]), tuple(ends), value)
+    taken = [each.text for part in parts if part.op != "clamp" for each in part.args]
+    taken += [part.args[0].text for part in parts if part.op == "clamp"] + [node.text for node in nodes]
+    return tuple(bound for ends, bound in sorted(found.items()) if not {*ends} & {*taken})
 
 
 class _PickPrinter(CppPrinter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from skuda.codegen import derived
@@ -13,12 +13,13 @@ from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, su
 from skuda.codegen.formulas import Formulas
 from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import Node
+from skuda.codegen.nodes import CHOOSE, Node
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
 from skuda.codegen.reductions import MEAN
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, in_slabs, is_staged, stages
+from skuda.codegen.syntax import said_by
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Analysis, Choice, Operand, Operation, Over, Requirement
@@ -67,7 +68,8 @@ class RowReader(Formulas):
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
-        used |= {self.choice.name} if self.choice is not None else set()
+        chooses = any(CHOOSE in text.value for text in self.texts.values())
+        used |= {self.choice.name} if self.choice is not None and (self.choice.reduces or chooses) else set()
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
         backward, said = None, "backward" in self.fields
@@ -119,7 +121,7 @@ class RowReader(Formulas):
             elif form is not None:
                 found[word] = form
         forms = tuple((word, found[word].name if word in found else row.name) for word in self.choice.words)
-        doc = "all elements of the output, or their mean or sum"
+        doc = "all elements of the output, or their mean or sum" if self.choice.reduces else "which formula is meant"
         return replace(row, choice=Choice(self.choice.name, self.choice.default, forms, doc), chosen=found)
 
     def differs(self, row: Row, form: Row) -> tuple[str, str] | None:
@@ -175,7 +177,8 @@ class RowReader(Formulas):
             asked = program.operation.asked.items() - whole.operation.asked.items()
             if asked:
                 return f"no input shows the type {min(asked)[0]}", "an input that must be there shows it"
-            if (program.operation.shaped is None) != (whole.operation.shaped is None):
+            linked = replace(whole.operation, optional=tuple(self.optional.items()))
+            if (program.operation.shaped is None) != (linked.shaped is None):
                 return "no input shows how long an output is", "an input that must be there shows it"
         return None
 
@@ -267,12 +270,14 @@ class RowReader(Formulas):
         return replace(program, operation=analysed(operation, keeps=_keeping(operation, made)))
 
     def check_read(self, program: Program, section: str) -> None:
-        """Whether what reduces reads an element for each that there is: a kernel counts its rows by them."""
+        """Whether inputs show how long rows are and how many there are, where something is reduced: one by all of its
+        dimensions, or several together. Blocks and scans are of what one has."""
         for each in stages(program) if program.operation.analysis.stages else (program,):
             operation = each.operation
             spaces = [{dim.name for dim in operand.dims} for operand in operation.inputs]
             every = set().union(*spaces, *({dim.name for dim in operand.dims} for operand in operation.outputs))
-            if operation.analysis.over and every not in spaces:
+            apart = operation.analysis.over and not (operation.block or operation.analysis.scans)
+            if operation.analysis.over and every not in spaces and not (apart and every == set().union(*spaces)):
                 shown = ", ".join(sorted(every))
                 message = f"`{section}:` reduces over `{operation.analysis.over}`, and no input has all of `{shown}`"
                 help = f"name such an input in that {'gradient' if section == 'backward' else 'output'}'s formula"
@@ -331,6 +336,7 @@ class RowReader(Formulas):
             ),
             element_fields=self.element_fields((*inputs, *outputs)),
             source=f"{self.name.value}.cu",
+            halves=self.halves_of(direction, inputs, outputs),
             positions=self.positions([node for _, node in formulas.values()]),
             analysis=Analysis(
                 exact=exact,
@@ -370,6 +376,13 @@ class RowReader(Formulas):
         slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
         return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
 
+    def halves_of(self, direction: Direction, inputs: Sequence[Operand], outputs: Sequence[Operand]) -> tuple[str, ...]:
+        """The two inputs that may come as one array. A backward pass then makes one array of gradients, so it makes
+        both, and no others."""
+        reads = {*self.halves} <= {operand.name for operand in inputs}
+        makes = tuple(operand.name for operand in outputs) == tuple(f"d_{name}" for name in self.halves)
+        return self.halves if reads and (makes or direction is Direction.FORWARD) else ()
+
     def positions(self, formulas: Collection[Node]) -> tuple[Operand, ...]:
         """The operands that positions in formulas are."""
         found = {part.text: part for node in formulas for part in node.positions()}
@@ -382,7 +395,7 @@ class RowReader(Formulas):
         formula = spelled(formula, absent)
         needed: list[str] = []
         for name in reversed(self.lets):
-            text = spelled(" ".join(self.texts[name].value.split()), absent)
+            text = spelled(said_by(" ".join(self.texts[name].value.split()), self.said_choice), absent)
             if any(re.search(rf"\b{name}\b", each) for each in (formula, *needed)):
                 needed.insert(0, f"{name} = {text}")
         return formula + "".join(f", {'where' if not i else 'and'} {line}" for i, line in enumerate(needed))

@@ -18,7 +18,7 @@ def schema_text() -> str:
 
 def _schema() -> dict:
     names = f"^{IDENTIFIER.pattern}$"
-    operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*(=\s*[-+.\d][-+.eE\d]*\s*)?$"
+    operand = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*(=\s*([-+.\d][-+.eE\d]*|half\s+of\s+\w+)\s*)?$"
     formula = r"^\s*[A-Za-z][A-Za-z0-9]*\s*\[[^\]]*\]\s*=[\s\S]+$"
     words = {"type": "string", "anyOf": [{"enum": list(DTYPES)}, {"pattern": "^[A-Z]$"}]}
     calls = ", ".join([*INTRINSICS, *CONVERSIONS])
@@ -71,11 +71,12 @@ def _schema() -> dict:
             "inputs": table(
                 operand,
                 "name: Type[dimensions]; `*name` any number of axes, `d/block` one entry a block, `4` a size; "
-                "after `= number` what it is where a call leaves it out.",
+                "after `= number` what it is where a call leaves it out, or `half of name`: one array may hold both.",
             ),
             "attrs": table(
                 r"^.+$",
-                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, or reduction. "
+                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, reduction, or "
+                "words for each of which formulas `choose`: `none | tanh = none`. "
                 "A default is a number, `inf`, or a limit of a type: `highest(T)`.",
             ),
             "requires": {

@@ -267,6 +267,10 @@ class _Splitter:
         known = set(reductions) <= set(ready) and not node.names() & self.left.keys()
         counted = {dim for each in node.counts() for dim in Over.of(each.text).dims}
         known = known and {dim.partition("/")[0] for dim in node.dims} | counted <= own
+        # What some rows share, and no reduction reads, later stages read: rows lie along fewer axes without it.
+        dims = set().union(*(each.dims for each in reductions)) - along
+        some = {o.name for o in self.op.inputs if {dim.name for dim in o.dims} < dims} & node.names()
+        known = known and (self.apart or some <= set().union(*(each.names() for each in reductions)))
         if known and not node.dims & along and node.op not in CONVERSIONS:  # these know the type of an output alone
             yield node
             return

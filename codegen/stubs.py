@@ -55,8 +55,16 @@ class Stub:
         made += [("ArrayT", "ArrayT", each) if self._shows(each) else ("Array", "Any", each) for each in later]
         if self.results is None:
             return [self._signature(given, f"{given} | None = None", result, by) for given, result, by in made]
-        found = [self._signature(given, "None = None", f"{self.results}[{result}]", by) for given, result, by in made]
-        return [*found, *[self._signature("Array", "OutT", "OutT", each) for each in (first, *later)]]
+        both = dict.fromkeys(self.operation.halves, "Array") if self.program.backward else {}
+        found = [
+            self._signature(given, "None = None", f"{self.results}[{result}]", by, both) for given, result, by in made
+        ]
+        found += [self._signature("Array", "OutT", "OutT", each, both) for each in (first, *later)]
+        if both:  # of one array there is one gradient
+            one, other = both
+            alone = {one: "Array", other: "None = None"}, {one: "None = None", other: "Array = ..."}
+            found += [self._signature("ArrayT", "ArrayT | None = None", "ArrayT", first, each) for each in alone]
+        return found
 
     def _of_created(self) -> list[str]:
         """Each overload where no input is an array: the class of what is made is that of `like`, or of `out`."""
@@ -82,7 +90,7 @@ class Stub:
         """Whether all outputs have an input's element type."""
         return all(output.element == operand.element for output in self.operation.outputs)
 
-    def _signature(self, kind: str, out: str, result: str, array: Operand) -> str:
+    def _signature(self, kind: str, out: str, result: str, array: Operand, said: Mapping[str, str] = {}) -> str:
         """Parameters and result.
 
         Args:
@@ -90,6 +98,7 @@ class Stub:
             out: the type of `out`, and its default.
             result: the type of what comes back.
             array: the input that has the class; before it are none but numbers.
+            said: inputs of which the type and the default are others.
         """
         op = self.operation
         together = [op.inputs[index] for index in op.broadcast]
@@ -106,6 +115,8 @@ class Stub:
             name, given, default = part.partition("=")
             if name == "*":
                 parts.append(name)
+            elif name in said:
+                parts.append(f"{name}: {said[name]}")
             elif name == "out":
                 parts.append(f"out: {out}")
             elif name == "stream":

@@ -9,7 +9,7 @@ from collections.abc import Collection
 
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.intrinsics import ABSENT, CONSTANTS, CONVERSIONS, INSTEAD, INTRINSICS
-from skuda.codegen.nodes import POSITION, SMALLEST, Function
+from skuda.codegen.nodes import CHOOSE, POSITION, SMALLEST, Function
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.yaml_tree import Text
 
@@ -152,6 +152,24 @@ def check_function(
 def offset_of(text: Text, node: ast.expr) -> int:
     """Characters before a node in its scalar, which is ASCII and was parsed as one line."""
     return len(text.value) - len(text.value.lstrip()) + node.col_offset
+
+
+def said_by(text: str, choice: tuple) -> str:
+    """A formula's text with the formula of the word that is read in place of each `choose(...)`.
+
+    Args:
+        text: of a formula without mistakes, on one line.
+        choice: as a Scope has it.
+    """
+    calls = ast.walk(ast.parse(text, mode="eval")) if choice and CHOOSE in text else ()
+    for node in calls:  # outer ones come first
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == CHOOSE:
+            value = next(keyword.value for keyword in node.keywords if keyword.arg == choice[2])
+            own = text[value.col_offset : value.end_col_offset]
+            whole = node.end_col_offset - node.col_offset == len(text.strip())
+            own = own if whole or isinstance(value, (ast.Name, ast.Call, ast.Constant)) else f"({own})"
+            return said_by(text[: node.col_offset] + own + text[node.end_col_offset :], choice)
+    return text
 
 
 def meant(word: str, choices: Collection[str]) -> str | None:

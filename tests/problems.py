@@ -90,7 +90,7 @@ class Call:
     """One plan's sizes, and where each array operand lies.
 
     `large`: the kernel is chosen as for many elements; so many would take the reference too long. `staged`: and so is
-    the form. `apart`: as where blocks make no clusters.
+    the form. `apart`: as where blocks make no clusters. `crowded`: as where many rows keep a GPU busy.
     """
 
     plan_class: type[Plan]
@@ -100,6 +100,7 @@ class Call:
     large: bool
     staged: bool = False
     apart: bool = False
+    crowded: bool = True
 
     def plan(self, backend: BackendKind) -> Plan:
         fixed = {**dict(self.sizes), **dict(self.elements), **bounds(self.plan_class.operation)}
@@ -107,7 +108,8 @@ class Call:
         plan = self.plan_class.select(descriptor, preference=backend)
         split = getattr(plan._kernels, "split", None)
         if self.large:
-            plan._kernels.few_blocks = plan._kernels.few_rows = 0
+            plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
+            plan._kernels.few_rows = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -155,7 +157,7 @@ class Call:
 
 
 def shared(operand: Operand, operation: Operation) -> bool:
-    return operand.dims != operation.space
+    return operand.dims != operation.space and any(each.dims == operation.space for each in operation.operands)
 
 
 @cache
@@ -241,15 +243,15 @@ def _most_elements(variant: table.Variant, operation: Operation) -> int:
     return 300_000 if operation.analysis.over else 60_000
 
 
-def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool]:
-    """`large`, `staged` and `apart` of the calls that reach a schedule."""
+def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
+    """`large`, `staged`, `apart` and `crowded` of the calls that reach a schedule."""
     rows = isinstance(entry.variant, table.RowVariant)
     clusters = isinstance(entry.variant, table.ClusterVariant)
     columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
     scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
     slabs = isinstance(entry.variant, table.SlabVariant)
     many = entry.variant in FOR_MANY or rows or clusters or columns or scans or slabs
-    return many, is_alternative(entry), rows
+    return many, is_alternative(entry), rows, not rows or entry.variant.crowded
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:

@@ -54,7 +54,7 @@ def test_the_examples_of_concepts_run_one_after_another():
     names: dict = {}
     for block in found[first:]:
         exec(block, names)
-    assert len(found[first:]) == 7
+    assert len(found[first:]) == 9
 
 
 def test_the_error_of_the_page_is_the_error(capsys, monkeypatch, tmp_path):

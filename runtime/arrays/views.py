@@ -119,6 +119,14 @@ def broadcast_to(view: View, shape: tuple[int, ...]) -> View:
     return _with(view, shape, (0,) * added + tuple(strides))
 
 
+def halves_of(view: View) -> tuple[View, View]:
+    """The first and the second half of a view along its last axis, which has an even extent."""
+    *outer, extent = view.shape
+    first, second = (_with(view, (*outer, extent // 2), view.strides) for _ in range(2))
+    second.pointer += extent // 2 * view.strides[-1] * view.storage.itemsize
+    return first, second
+
+
 def _with(view: View, shape: tuple[int, ...], strides: tuple[int, ...]) -> View:
     """A view of the same memory with another shape and other strides."""
     gapless, step = True, 1
@@ -146,7 +154,7 @@ def as_numpy(view: View) -> np.ndarray:
     return array_at(view.pointer, view.shape, byte_strides, itemsize, view.readonly, view).view(view.storage)
 
 
-_READERS: dict[type, object] = {}  # type -> reader(array, name) -> View
+_READERS: dict[type, object] = {View: lambda view, _: view}  # type -> reader(array, name) -> View
 
 
 def _reader_of(cls: type):

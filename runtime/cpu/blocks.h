@@ -64,3 +64,27 @@ inline void store_block(const V* __restrict values, const Line<E>& line, i64 fir
     for (int i = 0; i < count; ++i) to[i * line.step] = narrow_to<E>::from(values[i]);
   }
 }
+
+// Vectors of eight, where a compiler can be told which elements change places.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_shufflevector)
+#define HAS_EIGHTS
+typedef f32 Eight __attribute__((vector_size(32)));
+
+// Sums of neighbours. The lanes of a vector stay in their halves.
+inline Eight sum_neighbours(Eight a, Eight b) {
+  return __builtin_shufflevector(a, b, 0, 2, 8, 10, 4, 6, 12, 14) +
+         __builtin_shufflevector(a, b, 1, 3, 9, 11, 5, 7, 13, 15);
+}
+// Sums of eight groups of eight elements: of neighbours, then of neighbours of these.
+inline void sum_eight_groups(const f32* values, f32* sums) {
+  Eight group[8];
+  memcpy(group, values, sizeof group);
+  const Eight low = sum_neighbours(sum_neighbours(group[0], group[1]), sum_neighbours(group[2], group[3]));
+  const Eight high = sum_neighbours(sum_neighbours(group[4], group[5]), sum_neighbours(group[6], group[7]));
+  const Eight sum = __builtin_shufflevector(low, high, 0, 1, 2, 3, 8, 9, 10, 11) +
+                    __builtin_shufflevector(low, high, 4, 5, 6, 7, 12, 13, 14, 15);
+  memcpy(sums, &sum, sizeof sum);
+}
+#endif
+#endif

@@ -159,8 +159,21 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
     if constexpr (in_slabs<P>) return add_to_slabs(values, count);
     for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
     const int groups = (count + GROUP - 1) / GROUP, start = int(first / GROUP) & (accumulators - 1);
+    int made = groups;
     V joined[GROUPS];
-    if (joins(values, groups * GROUP)) {
+#ifdef HAS_EIGHTS
+    if constexpr (same<How, Sum> && same<V, f32>) {
+      for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = 0;
+      for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
+    } else
+#endif
+    if (!ordered<How> && joins(values, groups * GROUP)) {  // vectors of them need no neighbours
+      for (int i = groups * GROUP; i < BLOCK; ++i) values[i] = How::template nothing<V>();
+      for (int left = BLOCK / 2; left >= GROUPS; left /= 2)
+        for (int i = 0; i < left; ++i) values[i] = How::of(values[i], values[left + i]);
+      for (int i = 0; i < GROUPS; ++i) joined[i] = values[i];
+      made = GROUPS;
+    } else if (ordered<How> && joins(values, groups * GROUP)) {
       V pairs[BLOCK / 2], fours[BLOCK / 4];
       for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
       for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
@@ -169,8 +182,8 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
       for (int i = 0; i < groups; ++i)
         joined[i] = Group<How, V>::of(reinterpret_cast<V(&)[GROUP]>(values[i * GROUP]), finite);
     }
-    for (int done = 0; done < groups; done += accumulators) {
-      const int some = min(accumulators, groups - done);
+    for (int done = 0; done < made; done += accumulators) {
+      const int some = min(accumulators, made - done);
       for (int i = 0; i < some; ++i) of[start + i] = How::of(of[start + i], joined[done + i]);
     }
   }

@@ -251,9 +251,9 @@ template <int TURNS> struct Prefetched<Place, TURNS> {
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
 __device__ constexpr int turns_at_once(int bits) { return turns_of(bits, CLUSTER_TURN_BITS, CLUSTER_TURNS); }
 // Blocks that a multiprocessor is to have room for, of inputs of so many bits: fewer could not load while others
-// compute.
-__device__ constexpr int room_of_cluster(int bits, int passes, bool wide) {
-  const bool narrow = bits <= CLUSTER_NARROW_BITS && passes <= CLUSTER_FEW_PASSES;
+// compute. One input that takes much computing, without columns, is as a narrow one.
+__device__ constexpr int room_of_cluster(int bits, int passes, bool wide, bool costly) {
+  const bool narrow = (bits <= CLUSTER_NARROW_BITS || costly) && passes <= CLUSTER_FEW_PASSES;
   return wide ? 1 : narrow ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 

@@ -369,15 +369,15 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     const i32 first = row.thread.first(chunk);
     ((get<K>(shares) = column<K>(turn, segment, chunk, first)), ...);
     ReducedShares reduced;
-    bool usual = pass.fast();
-    make_all<true>(reduced, held, stored, shares, taken, turn, first, usual);
+    bool usual = is_quick<P, Pass::TAKES>(pass, shares);
+    make_all<quick_form<Pass>>(reduced, held, stored, shares, taken, turn, first, usual);
     if constexpr (Pass::CAREFUL)
       if (__builtin_expect(!usual, 0))
-        make_all<false>(reduced, held, stored, shares, taken, turn, first, usual);
+        make_all<GENERAL>(reduced, held, stored, shares, taken, turn, first, usual);
     (get<R>(found).add(shares, get<R>(reduced)), ...);
     (set_all(get<O>(stored).lanes, get<O>(stored).values), ...);
   }
-  template <bool FAST>
+  template <int FAST>
   __device__ void make_all(
       ReducedShares& reduced, HeldShares& held, StoredShares& stored, const Shares& shares, const Batches& taken,
       int turn, i32 first, bool& usual) const {
@@ -420,7 +420,10 @@ __device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared
 template <typename P, int BLOCKS>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
     CLUSTER_THREADS,
-    room_of_cluster(operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4))
+    room_of_cluster(
+        operands_of<P>::array_bits, usual_passes(typename P::Passes()), sizeof(typename P::C) > 4,
+        P::COSTLY > 0 && operands_of<P>::elements == 1 &&
+            operands_of<P>::result_bits >= operands_of<P>::array_bits))
     cluster(const __grid_constant__ RowArgs<P> args) {
   using Row = ClusterRow<P, BLOCKS>;
   constexpr int LAST = P::Passes::size - 1;

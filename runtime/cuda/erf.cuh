@@ -61,6 +61,15 @@ template <typename C> __device__ inline C logistic(C x) {
   return shared_by(x < C(0) ? decay : C(1), s, rest) * (x < C(0) ? low : C(1));
 }
 
+// The same bits for |x| up to 60, where nothing has to be raised.
+__device__ inline f32 logistic_near(f32 x) {
+  const f32 size = absolute(x), power = exponential_power(-size);
+  const f32 near = exponential_rise(reduced(-size, power - rounder(x))) + 1.0f;
+  const f32 decay = __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(near))));
+  const f32 s = decay + 1.0f, rest = decay + (1.0f - s);
+  return shared_by(x < 0.0f ? decay : 1.0f, s, rest);
+}
+
 // ((e^2r - 1) / 2 - r) / r^2 for r from -0.087 to 0.2605.
 __device__ inline f32 tanh_polynomial(f32 r) {
   f32 p = 0x1.8bbb1ap-7f;

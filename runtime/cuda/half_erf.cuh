@@ -6,11 +6,17 @@
 
 // ---- sigmoid and tanh ----
 
+// 1 / (1 + e^-x), both parts of the sum lowered by a power of two that leaves room for e^-x where the quotient is 0.
 template <typename T> __device__ inline f32 half_logistic(f32 x) {
   f32 power;
-  const f32 y = half_power<T>(at_most(absolute(x), 108.8f), -0x1.715476p+0f, 0x1p-30f, power);
-  const f32 decay = y * lifted<30>(power);
-  return (x < 0.0f ? decay : 1.0f) * inverse(decay + 1.0f);
+  const f32 y = half_power<T>(bounded(x, -108.8f, 30.0f), -0x1.715476p+0f, 1.0f, power);
+  return inverse(fused(y, lifted<-60>(power), 0x1p-60f)) * 0x1p-60f;
+}
+// The same bits for |x| up to 60, where the sum has room as it is.
+template <typename T> __device__ inline f32 half_logistic_near(f32 x) {
+  f32 power;
+  const f32 y = half_power<T>(x, -0x1.715476p+0f, 1.0f, power);
+  return inverse(fused(y, lifted<0>(power), 1.0f));
 }
 
 // (2^f - 1) / f
@@ -101,6 +107,19 @@ template <typename T> __device__ inline f32 half_slope(f32 x) {
 template <typename T, typename C> __device__ inline C logistic_as(C x) {
   if constexpr (HALF<T>) return half_logistic<T>(x);
   else return logistic(x);
+}
+template <typename T, typename C> __device__ __noinline__ C careful_logistic_alone(C x) { return logistic_as<T>(x); }
+// As row_exponential of quick.cuh.
+template <int FAST, typename T, typename C> __device__ inline C row_logistic_as(C x, bool& usual) {
+  if constexpr (sizeof(C) > sizeof(f32)) {
+    return logistic(x);
+  } else if constexpr (!FAST) {
+    return careful_logistic_alone<T>(x);
+  } else {
+    usual &= absolute(x) <= C(60);
+    if constexpr (HALF<T>) return half_logistic_near<T>(x);
+    else return logistic_near(x);
+  }
 }
 template <typename T, typename C> __device__ inline C hyperbolic_tangent_as(C x) {
   if constexpr (HALF<T>) return half_tangent<T>(x);

@@ -61,7 +61,7 @@ template <typename T, typename C> __device__ __noinline__ C careful_logistic_as(
   return divided(x, C(1) + exponential_as<T>(u));
 }
 
-// As row_exponential and logistic_quotient of quick.cuh.
+// As row_exponential, logistic_product and logistic_quotient of quick.cuh.
 template <int FAST, typename T, typename C> __device__ inline C row_exponential_as(C x, bool& usual) {
   if constexpr (HALF<T>) {
     if (!FAST) return x < C(-104) ? C(0) : careful_exponential_as<T>(x);
@@ -71,14 +71,23 @@ template <int FAST, typename T, typename C> __device__ inline C row_exponential_
     return row_exponential<FAST>(x, usual);
   }
 }
+template <int FAST, typename T, typename C> __device__ inline C logistic_product_as(C x, bool& usual) {
+  if constexpr (!HALF<T>) {
+    return logistic_product<FAST>(x, usual);
+  } else if constexpr (FAST) {
+    usual &= absolute(x) <= C(69);
+    return sure_quotient(x, C(1) + half_exponential_near<T>(-x));
+  } else {
+    return careful_logistic_as<T>(x, -x);
+  }
+}
 template <int FAST, typename E, typename T, typename C>
 __device__ inline C logistic_quotient_as(C x, C u, bool& usual) {
   if constexpr (!HALF<T>) {
     return logistic_quotient<FAST, E>(x, u, usual);
   } else if constexpr (FAST && NARROW<E>) {
     usual &= absolute(u) <= C(69);
-    const C s = C(1) + half_exponential_near<T>(u), y = inverse(s), q0 = x * y;
-    return fused(-fused(s, q0, -x), y, q0);
+    return sure_quotient(x, C(1) + half_exponential_near<T>(u));
   } else if constexpr (FAST) {
     return row_quotient<FAST>(x, C(1) + row_exponential_as<FAST, T>(u, usual), usual);
   } else {

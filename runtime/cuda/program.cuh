@@ -105,13 +105,15 @@ template <typename C> __device__ inline C picked_sum(C value, C count) { return 
 // to make, and which it takes from earlier passes. CAREFUL: some of it has quick forms, which do not hold for all
 // numbers. PER_ROW: of a split reduction's pass, whether it is made from operands that a row has one of.
 // SOMETIMES: whether only some calls want it: those for which `wanted` is true. What it makes is 0 in the others.
+// GROUPED: whether there are forms of groups of neighbours that `apart` holds for, of their first element.
 // `takes_columns`: whether a call wants the columns that it reads from memory.
 struct PassDefaults {
   static constexpr u32 READS = 0, TAKES = 0, HELD_FRESH = 0, HELD_TAKEN = 0;
-  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false;
+  static constexpr bool CAREFUL = false, PER_ROW = false, SOMETIMES = false, GROUPED = false;
   PassDefaults() = default;
   template <typename S> __device__ explicit PassDefaults(const S&) {}
   __device__ bool fast() const { return true; }
+  template <typename E> static __device__ bool apart(const E&) { return true; }
   template <typename S> static __device__ bool wanted(const S&) { return true; }
   __device__ bool takes_columns() const { return true; }
 };

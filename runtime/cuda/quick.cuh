@@ -41,13 +41,31 @@ template <int FAST, typename E, typename C> __device__ inline C quotient_of(C x,
   }
 }
 
+// The scheme of quick_quotient where nothing on the way leaves the range of normal numbers.
+template <typename C> __device__ inline C sure_quotient(C x, C s) {
+  const C y = inverse(s), q0 = x * y;
+  return fused(-fused(s, q0, -x), y, q0);
+}
+
+// x / (1 + e^-x). Up to 2^-26 the divisor is 2, so that the quotient is q0 and no remainder is left that counts; beyond,
+// nothing leaves the range of normal numbers where the divisor lies in 1 .. 2^100.
+template <int FAST, typename C> __device__ inline C logistic_product(C x, bool& usual) {
+  if constexpr (FAST && sizeof(C) == sizeof(f32)) {
+    usual &= absolute(x) <= C(69);
+    return sure_quotient(x, C(1) + near_exponential(-x));
+  } else if constexpr (FAST) {
+    return row_quotient<FAST>(x, C(1) + row_exponential<FAST>(-x, usual), usual);
+  } else {
+    return careful_logistic(x, -x);
+  }
+}
+
 // x / (1 + e^u), where x is finite if u is. A narrow dividend is at least 2^-24 if it is not 0 and the divisor lies in
 // 1 .. 2^100, so nothing on the way leaves the range of normal numbers: one condition is asked in place of six.
 template <int FAST, typename E, typename C> __device__ inline C logistic_quotient(C x, C u, bool& usual) {
   if constexpr (FAST && NARROW<E> && sizeof(C) == sizeof(f32)) {
     usual &= absolute(u) <= C(69);
-    const C s = C(1) + near_exponential(u), y = inverse(s), q0 = x * y;
-    return fused(-fused(s, q0, -x), y, q0);
+    return sure_quotient(x, C(1) + near_exponential(u));
   } else if constexpr (FAST) {
     return row_quotient<FAST>(x, C(1) + row_exponential<FAST>(u, usual), usual);
   } else {
@@ -65,7 +83,10 @@ template <typename C> struct PlaceOf {
   PlaceOf() = default;
   __device__ PlaceOf(i64 index, C count)
       : index(index), near(index >= 0 && index <= 0x7fffffff ? i32(index) : -1), fast(count < C(0x1p31)) {}
+  // Whether it is at none of COUNT places from one on.
+  template <int COUNT> __device__ bool apart(i64 place) const { return u32(near) - u32(place) >= COUNT; }
   template <int FAST> __device__ bool at(i64 place) const {
+    if constexpr (FAST == FAST_GROUP) return false;
     return FAST || fast ? i32(place) == near : same_place(place, index);
   }
 };

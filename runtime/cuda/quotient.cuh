@@ -71,8 +71,8 @@ constexpr bool NARROW<E, true> =
     Format<E>::smallest >= limits<f32>::value_low && Format<E>::highest <= limits<f32>::value_high;
 
 // How an element is computed: in general forms, whatever the shared values are; in fast ones; in fast ones and `within`
-// their range, so that not each of them has to look.
-enum { GENERAL, FAST_FORM, FAST_WITHIN };
+// their range, so that not each of them has to look; in those of a group whose elements are `apart`.
+enum { GENERAL, FAST_FORM, FAST_WITHIN, FAST_GROUP };
 
 // x / s
 template <typename C> struct Divisor {

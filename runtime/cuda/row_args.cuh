@@ -170,6 +170,13 @@ template <typename P, u32 READS, typename Shares>
 __device__ inline typename P::Element element_in_lane(const Shares& shares, int lane) {
   return element_in_lane<P, READS>(shares, lane, make_seq<operands_of<P>::elements>());
 }
+// Whether the quick forms of a group hold, and which these are. READS: the inputs in `shares`.
+template <typename Pass> constexpr int quick_form = Pass::GROUPED ? FAST_GROUP : FAST_FORM;
+template <typename P, u32 READS, typename Pass, typename Shares>
+__device__ inline bool is_quick(const Pass& pass, const Shares& shares) {
+  if constexpr (Pass::GROUPED) return pass.fast() && pass.apart(element_in_lane<P, READS>(shares, 0));
+  else return pass.fast();
+}
 
 // Stores an output if it is one that a row has one of. `row`: where the row begins in it.
 template <typename P, int I>

@@ -17,10 +17,14 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   static constexpr int LAST = Passes::size - 1;
   // Chunks in which every row has an element for each thread: shorter rows have fewer threads.
   static constexpr int FULL = !P::BLOCKS && KEEP && THREADS * EACH > FEWEST ? CHUNKS / 2 : 0;
-  // Columns are read with the row, where registers allow: few rows would wait for them.
+  // Whether values that several passes use are held from one pass to the next.
+  static constexpr bool HOLD = KEEP && CHUNKS <= HELD_CHUNKS * EACH;
+  // Columns are read with the row, where registers allow: few rows would wait for them. What is held later may leave
+  // room for them.
   static constexpr bool WANTED =
       KEEP && Operands::columns_read > 0 && !P::LATE_COLUMNS &&
-      read_early(THREADS, CHUNKS, Operands::columns_read, Operands::column_bits, MODE == WHOLE);
+      (read_early(THREADS, CHUNKS, Operands::columns_read, Operands::column_bits, MODE == WHOLE) ||
+       (HOLD && P::COSTLY > 0 && MODE != STEPPED && Operands::array_bits + Operands::column_bits <= P::LIVE_BITS));
   // Several columns beside what is held leave too few rows under way. They are brought near instead, if rows are few.
   static constexpr bool NEAR = WANTED && Operands::columns_read > 1 && MODE == WHOLE &&
       CHUNKS * GROUP * (Operands::column_bits + P::LIVE_BITS) / 32 > NEAR_REGISTERS;
@@ -32,8 +36,6 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
       (P::COSTLY > 0 || Operands::result_bits >= Operands::array_bits);
   // Whether columns are loaded where they are used, each share at once.
   static constexpr bool APART = KEEP && MODE == UNIT && !EARLY;
-  // Whether values that several passes use are held from one pass to the next.
-  static constexpr bool HOLD = KEEP && CHUNKS <= HELD_CHUNKS * EACH;
   static constexpr int UNROLLED = KEEP ? CHUNKS : MODE == UNIT || sizeof(C) > 4 ? 1 : REREAD_UNROLLED;
 
   // The most values that a pass makes, outputs that a pass before the last one stores aside.

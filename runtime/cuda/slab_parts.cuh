@@ -2,12 +2,18 @@
 #pragma once
 #include "row_args.cuh"
 
+constexpr int SLAB_KEEPS = 72;  // registers of a thread for sums, columns and what passes use of a row's elements
+constexpr int SLAB_LINE = 128;  // bytes
+constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
+
 // Integers are stored as codes.
 template <typename E, typename V> struct slab_code { using type = V; };
 template <typename E> struct slab_code<E, i64> { using type = code_t<E>; };
 
 // A reduction of a pass over a row of THREADS threads, and its room in shared memory: rows take turns.
-template <typename P, typename Pass, int I, int THREADS, bool REDUCES = type_at<typename Pass::Makes, I>::reduces>
+template <
+    typename P, typename Pass, int I, int THREADS, bool WANTED,
+    bool REDUCES = WANTED && type_at<typename Pass::Makes, I>::reduces>
 struct SlabReducer {
   using Make = type_at<typename Pass::Makes, I>;
   using How = typename Make::How;
@@ -31,7 +37,11 @@ struct SlabReducer {
   __device__ void send(Shared& shared, Scratch& scratch, int turn) const {
     if constexpr (Make::finite != nullptr) shared.*Make::finite &= partial.finite;
     const V value = Partial<How, V, THREADS>::template across<32>(partial.accumulator);
-    if (threadIdx.x % 32 == 0) scratch.of[turn][threadIdx.x / 32] = value;
+    if (threadIdx.x % 32 == 0) scratch.of[turn][threadIdx.x % THREADS / 32] = value;
+  }
+  // The result of a warp that has added all of a row.
+  __device__ void take(Shared& shared) const {
+    shared.*Make::member = result_of(Partial<How, V, THREADS>::template across<32>(partial.accumulator));
   }
   static __device__ void receive(Shared& shared, const Scratch& scratch, int turn) {
     V value;
@@ -51,23 +61,35 @@ struct SlabReducer {
     shared.*Make::member = result_of(value);
   }
 };
-// An output that an earlier pass knows too: the last one stores it.
-template <typename P, typename Pass, int I, int THREADS> struct SlabReducer<P, Pass, I, THREADS, false> {
+// An output that an earlier pass knows too, which the last one stores; or what is not wanted.
+template <typename P, typename Pass, int I, int THREADS, bool WANTED>
+struct SlabReducer<P, Pass, I, THREADS, WANTED, false> {
   struct Scratch {};
   static __device__ void begin(typename P::Shared&) {}
   template <typename V> __device__ void set(int, V, i32) {}
   template <bool WHOLE_ROWS> __device__ void add(i32) {}
   __device__ void send(typename P::Shared&, Scratch&, int) const {}
+  __device__ void take(typename P::Shared&) const {}
   static __device__ void receive(typename P::Shared&, const Scratch&, int) {}
 };
+
+// The reductions of the first pass that only bound a value of the row, as bits: a program has a member BOUNDS.
+template <typename J, typename V = void> constexpr u32 bounds_of = 0;
+template <typename J> constexpr u32 bounds_of<J, decltype(void(J::BOUNDS))> = J::BOUNDS;
+// Whether a value surely lies between the extremes of elements, for some elements lie below and above it. Each of a
+// warp's lanes has one. Then the value stands for the extremes, which cut it no more than they would.
+template <typename C> __device__ inline bool lies_between(C& smallest, C& largest, C value, C element) {
+  smallest = largest = value;
+  return __any_sync(0xffffffffu, element < value) && __any_sync(0xffffffffu, element > value);
+}
 
 // Tells a block's threads that a row has come, time and again; `parity` is that of how often it has before.
 struct RowSignal {
   u32 at;
 
   __device__ explicit RowSignal(const u64* memory) : at(u32(__cvta_generic_to_shared(memory))) {}
-  __device__ void begin() const {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(1) : "memory");
+  __device__ void begin(int threads) const {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(threads) : "memory");
   }
   static __device__ void begun() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
   __device__ void expect(i32 bytes) const {
@@ -87,8 +109,6 @@ struct RowSignal {
 // What threads have written is there before copies that begin behind a barrier.
 __device__ inline void written_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-constexpr int SLAB_LINE = 128;         // bytes
-constexpr int SLAB_WARP = 32 * GROUP;  // elements of a row that a warp takes at once
 
 // Copies elements that do not lie in whole words, before others are copied to where they go.
 template <typename S> __device__ __noinline__ void copy_units(u8* to, const u8* from, const u8* end) {

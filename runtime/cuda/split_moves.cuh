@@ -38,8 +38,12 @@ struct Reduction {
     if (one_axis()) return index * strides.of[AXES - 1];
     return far_offset(index, strides);
   }
+  // Whether it lies along two, and indices up to this one have 31 bits.
+  __device__ bool two_axes(i64 index) const {
+    return i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0;
+  }
   __device__ i64 far_offset(i64 index, const Strides& strides) const {
-    if (i32(along.first_axis) == AXES - 2 && u64(index) >> 31 == 0) {
+    if (two_axes(index)) {
       const Divide& inner = along.extent[AXES - 1];
       const i32 above = inner(i32(index));
       return above * strides.of[AXES - 2] + (i32(index) - above * i32(inner.divisor)) * strides.of[AXES - 1];
@@ -48,11 +52,22 @@ struct Reduction {
   }
 };
 
-// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along several
-// axes are rare: their code stands once.
+// The same of several elements, `apart` from each other: of `count`, then of the last one again. Rows along more than
+// two axes are rare: their code stands once.
 template <int COUNT>
 __device__ inline void far_offsets(
     i64 (&at)[COUNT], i64 first, i64 apart, i32 count, const Reduction& rows, const Strides& strides) {
+  if (rows.two_axes(first + (COUNT - 1) * apart)) {
+    const Divide& inner = rows.along.extent[AXES - 1];
+    const i64 outer_step = strides.of[AXES - 2], step = strides.of[AXES - 1];
+    const i64 back = outer_step - i32(inner.divisor) * step;  // from one stretch's end to where the next begins
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+      const i32 index = i32(first) + min(i, count - 1) * i32(apart);
+      at[i] = index * step + inner(index) * back;
+    }
+    return;
+  }
 #pragma unroll 1
   for (int i = 0; i < COUNT; ++i) {
     const i64 found = rows.far_offset(first + min(i, count - 1) * apart, strides);

@@ -5,12 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 import jax
+import jax.numpy as jnp
 
 from skuda.errors import InvalidProblem
 from skuda.jax.gradients import with_gradients
 from skuda.jax.selection import select
 from skuda.plans.creation import CREATORS
 from skuda.plans.functions import CARRIERS, Call
+from skuda.plans.halves import PARTS
 
 
 def carry(call: Call):
@@ -45,3 +47,4 @@ def create(call: Call, device):
 
 CARRIERS["jax"] = carry
 CREATORS["jax"] = create
+PARTS["jax"] = lambda whole: jnp.split(whole, 2, axis=-1), lambda first, second: jnp.concatenate((first, second), -1)

@@ -1,6 +1,6 @@
 """What XLA calls when a program gets to one of our calls: a Python function, as a pointer made by ctypes.
 
-XLA hands over the addresses of its buffers and the text of the call (see `program`). On the CPU the reference runs on
+XLA hands over the addresses of its buffers and the text of the call (see `program`). On the CPU its plan there runs on
 views of these buffers; on a GPU the plan's kernels are launched on the stream that XLA names.
 """
 
@@ -29,8 +29,8 @@ _VERSION = xla_ffi.check_header(jax.ffi.include_dir(), jaxlib.__version__)
 
 
 def run_on_cpu(program: Program, pointers: list[int]) -> None:
-    """Runs the reference on arrays at some addresses."""
-    program.reference.execute(program.views(pointers))
+    """Runs the plan of the CPU, compiled or the reference, on arrays at some addresses."""
+    program.host.execute(program.views(pointers))
 
 
 def load(program: Program, pointers: list[int], device: int) -> None:

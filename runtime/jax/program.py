@@ -64,8 +64,8 @@ class Program:
         return self.plan_class.operation
 
     @cached_property
-    def reference(self) -> Plan | AxisViewPlan:
-        """What runs on the CPU, and knows types and shapes."""
+    def host(self) -> Plan | AxisViewPlan:
+        """What runs on the CPU: compiled kernels or the reference. It knows types and shapes."""
         return self._select(None)
 
     @cached_property
@@ -80,12 +80,12 @@ class Program:
     @property
     def plan(self) -> Plan:
         """The plan on the CPU."""
-        return self.reference.plan if isinstance(self.reference, AxisViewPlan) else self.reference
+        return self.host.plan if isinstance(self.host, AxisViewPlan) else self.host
 
     @cached_property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
         """Of the array of each operand."""
-        target = self.reference
+        target = self.host
         if isinstance(target, AxisViewPlan):
             return tuple(axis_view.shape for axis_view in target.axis_views)
         return target.stored

@@ -27,7 +27,7 @@ from skuda.arrays.libraries import (
     stream_handle,
     torch_dtypes,
 )
-from skuda.arrays.views import View, contiguous_strides, with_axes
+from skuda.arrays.views import View, contiguous_strides
 from skuda.launch.arguments import may_coincide
 from skuda.launch.fast_path_text import ARRAY, FULL, INTEGER, REAL, SHAPE, Text, factory
 from skuda.launch.prepared import FastPath, Launch, Ready, Repeated, refuse
@@ -95,7 +95,7 @@ def _launches_of(plan: Plan, kinds: tuple[str, ...], axis_views: tuple[AxisView,
         if kind in (FULL, ARRAY):
             start, strides, storage = (index + 1) * _APART, contiguous_strides(shape), DTYPES[word].storage
             view = View(start, shape, strides, storage, 0, True, False, None)
-            checked.append(with_axes(view, axis_views[index].axes) if axis_views else view)
+            checked.append(axis_views[index].within(view) if axis_views else view)
         else:
             checked.append(index + 1)
     launch = plan.launch_for(checked)
@@ -139,11 +139,14 @@ class _Maker:
             (
                 other,
                 output,
-                other < inputs and operands[other].dims == operands[output].dims and may_coincide(plan, other, output),
+                other < inputs
+                and operands[other].dims == operands[output].dims
+                and may_coincide(plan, other, output)
+                and _alike(axis_views, other, output),
             )
             for output in range(inputs, len(kinds))
             for other in range(output)
-            if kinds[other] in (FULL, ARRAY)
+            if kinds[other] in (FULL, ARRAY) and not (other >= inputs and _halves(axis_views, other, output))
         )
         private = hasattr(types[-1], "_c_contiguous")
         contiguous = {"cupy": "_c_contiguous" if private else "flags.c_contiguous", "torch": "is_contiguous()"}
@@ -203,8 +206,10 @@ class _Maker:
 
     def _step(self, which: int, launch: Launch, filled: list, has_workspace: bool) -> tuple:
         """What the text says of one launch: the operand that each of its pointers and numbers is, None for the
-        workspace, and of each of its kernels whether it begins before the one in front has ended."""
+        workspace; of each of its kernels whether it begins before the one in front has ended; and which of these
+        pointers are behind the beginning of an array."""
         sources: list[int | None] = []
+        shifted: list[int] = []
         for position in launch.slots.positions:
             value, word = filled[position], launch.slots.words[position]
             if value and type(value) is float:
@@ -218,7 +223,10 @@ class _Maker:
             elif value >= _APART:
                 sources.append(value // _APART - 1)
                 self._expected[f"word{which}_{len(sources)}"] = word
-        return tuple(sources), launch.dependent, launch.geometry.finish is not None
+                if value % _APART:
+                    shifted.append(len(sources))
+                    self._expected[f"offset{which}_{len(sources)}"] = value % _APART
+        return tuple(sources), launch.dependent, launch.geometry.finish is not None, tuple(shifted)
 
     def on(self, device: int) -> FastPath:
         """The function for a device; raises what `Kernel.on` does."""
@@ -266,6 +274,20 @@ class _Maker:
     def _elsewhere(self, values: Sequence, stream) -> bool:
         """For operands of which the last is not on the device that a function was made for."""
         return self.on(self._device_of(values[-1]))(values, stream)
+
+
+def _halves(axis_views: Sequence[AxisView], one: int, other: int) -> bool:
+    """Whether two operands are the two halves of one array."""
+    return bool(axis_views) and {axis_views[one].half, axis_views[other].half} == {0, 1}
+
+
+def _alike(axis_views: Sequence[AxisView], one: int, other: int) -> bool:
+    """Whether two operands are of arrays of one shape, where some are halves of arrays: no element of the one is then
+    another element of the other, if these are one array."""
+    halves = [axis_views[each].half for each in (one, other)] if axis_views else []
+    if halves.count(None) == len(halves):
+        return True
+    return None not in halves and axis_views[one].shape == axis_views[other].shape
 
 
 def _spread(plan: Plan, index: int) -> tuple[int, ...]:

@@ -175,13 +175,14 @@ class Text:
             names += [f"{name}{index}" for name in ("element", "shape", "below", "above", "mask", "single", "spread")]
         names += [f"{name}{index}" for index in self.integers for name in ("lowest", "highest")]
         names += [f"{name}{index}" for index in self.reals for name in ("narrow", "last")]
-        for which, (sources, _, finished) in enumerate(self.steps):
+        for which, (sources, _, finished, shifted) in enumerate(self.steps):
             names += [f"function{which}", f"shared{which}"]
             for kernel in range(1 + finished):
                 names += [f"{name}{which}_{kernel}" for name in ("start", "grid", "threads")]
             for place, index in enumerate(sources, 1):
                 of_number = index in self.reals or index in self.integers
-                kept = ("real", "integer") if of_number else ("word",) if index is not None else ("word", "offset")
+                offset = index is None or place in shifted
+                kept = ("real", "integer") if of_number else ("word", "offset") if offset else ("word",)
                 names += [f"{name}{which}_{place}" for name in kept]
         lasting = [f"nonlocal {', '.join(f'last{index}' for index in self.reals)}"] if self.reals else []
         lines = [head, *_indented([*lasting, *body]), "return made"]
@@ -255,7 +256,7 @@ class Text:
     def _launch(self, there: bool = False) -> list[str]:
         """What launches; `there` where the context is known to be the current one."""
         words, fill, launches, elsewhere = [], [], [], []
-        for which, (sources, dependent, finished) in enumerate(self.steps):
+        for which, (sources, dependent, finished, shifted) in enumerate(self.steps):
             parameters = f"parameters{which}"
             words += [f"words{which}", f"reals{which}", parameters]
             for place, index in enumerate(sources, 1):
@@ -265,7 +266,8 @@ class Text:
                 elif index in self.reals:
                     fill.append(f"reals{which}[real{name}] = r{index}")
                 else:
-                    address = f"base + offset{name}" if index is None else f"p{index}"
+                    address = "base" if index is None else f"p{index}"
+                    address += f" + offset{name}" if index is None or place in shifted else ""
                     fill.append(f"words{which}[word{name}] = {address}")
             for kernel in range(1 + finished):
                 name = f"{which}_{kernel}"

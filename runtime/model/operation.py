@@ -60,6 +60,8 @@ class Operation(Record, TypeCombinations, Shapes):
         same: of a backward pass, gradients that it does not make: each is another one (`d_residual` is `d_input`), or
             empty for an input that is declared constant.
         forms: for each of these, the operation that runs where it and those after it are left out.
+        halves: the two inputs that a call may give as one array, which holds one behind the other along its last axis.
+            A backward pass makes the gradient of that array then.
         choice: the attribute by whose word a call selects a form; of the form that runs for the default.
         positions: what stands for `position(d)` in the formulas: operands that are in no memory, each element of which
             is its own index. A call does not see them; kernels take them as inputs (`in_kernels`).
@@ -81,6 +83,7 @@ class Operation(Record, TypeCombinations, Shapes):
     forms: tuple[tuple[str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
     choice: Choice | None = None
+    halves: tuple[str, ...] = ()
     positions: tuple[Operand, ...] = ()
     analysis: Analysis = Analysis()
 
@@ -163,8 +166,14 @@ class Operation(Record, TypeCombinations, Shapes):
 
     @cached_property
     def space(self) -> tuple[Dim, ...]:
-        """The dimensions that a kernel runs over: those of the operand that has most of them."""
-        return max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
+        """The dimensions that a kernel runs over: those of the operand that has most of them, and behind these what is
+        reduced of others."""
+        widest = max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
+        reduced = self.analysis.over.dims if self.analysis.over else ()
+        if not {*reduced} <= {dim.name for dim in widest}:
+            others = {dim.name: dim for operand in self.operands for dim in operand.dims if not dim.block}
+            widest += tuple([others[name] for name in reduced if others[name] not in widest])
+        return widest
 
     @property
     def takes_row(self) -> bool:
@@ -227,10 +236,11 @@ class Operation(Record, TypeCombinations, Shapes):
 
     @cached_property
     def shaped(self) -> Operand | None:
-        """The output whose shape a call says (`shape=`), as it has a dimension that no input shows; None where inputs
-        show all of them.
+        """The output whose shape a call says (`shape=`), as it has a dimension that no input shows which must be there;
+        None where such inputs show all of them.
         """
-        shown = {dim.name for operand in self.inputs for dim in operand.dims if dim.block is None} | self.fixed.keys()
+        always = [operand for operand in self.inputs if operand.name not in self.numbers]
+        shown = {dim.name for operand in always for dim in operand.dims if dim.block is None} | self.fixed.keys()
         whole = (operand for operand in self.outputs if operand.dims == self.space)
         return next((operand for operand in whole if not {dim.name for dim in operand.dims} <= shown), None)
 

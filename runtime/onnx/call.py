@@ -14,7 +14,9 @@ from skuda.model.descriptor import is_element
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.records import Record
+from skuda.model.sku import Direction
 from skuda.plans import functions
+from skuda.plans.halves import split
 from skuda.plans.plan import Plan
 
 
@@ -25,6 +27,8 @@ class Meaning(Record):
         asked: the operation that was called.
         plan: the plan class that serves it, which may be of a form without some inputs.
         given: the names of the inputs that are there.
+        halves: of two inputs that come as one array, the one that is its first half, under whose name it comes, and
+            the other one; else empty.
         placing: how the arrays lie.
     """
 
@@ -32,11 +36,17 @@ class Meaning(Record):
     plan: type[Plan]
     given: tuple[str, ...]
     placing: Placing
+    halves: tuple[str, ...] = ()
 
     @property
     def operation(self) -> Operation:
         """The operation, or its form, that is computed."""
         return self.plan.operation
+
+    @property
+    def joins(self) -> bool:
+        """Whether it makes the gradient of an array that holds two inputs."""
+        return bool(self.halves) and self.operation.direction is Direction.BACKWARD
 
     def storage(self, operand: Operand) -> np.dtype:
         """The NumPy type of an operand's elements."""
@@ -70,6 +80,7 @@ def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any])
         plan, kept, _ = functions.form_of(plan, functions._first_left_out(plan, values, without))
         values = [values[each] for each in kept]
     operation = plan.operation
+    halves = _in_one(operation, values)
     for operand, value in zip(operation.inputs, values, strict=True):
         if value is None:
             raise InvalidProblem(f"{name}: {operand.name} is not given, expected an array, or its type and shape")
@@ -79,7 +90,23 @@ def meaning(plan: type[Plan], inputs: Sequence[Any], options: Mapping[str, Any])
         plan, tuple(values), None, chosen, None, dtypes, options.get("input_dtype"), options.get("shape"),
         options.get("keepdims", False),
     )  # fmt: skip
-    return Meaning(asked, plan, tuple(operand.name for operand in operation.inputs), placing(call, _described))
+    given = tuple(operand.name for operand in operation.inputs if operand.name not in halves[1:])
+    return Meaning(asked, plan, given, placing(call, _described), halves)
+
+
+def _in_one(operation: Operation, values: list) -> tuple[str, ...]:
+    """`Meaning.halves` of inputs, which become views of both halves.
+
+    Raises:
+        InvalidProblem: the array has no halves.
+    """
+    places = {each.name: place for place, each in enumerate(operation.inputs) if each.name in operation.halves}
+    halves = sorted(places, key=lambda name: values[places[name]] is None)
+    first, second = (places[name] for name in halves) if halves else (0, 0)
+    if not halves or values[first] is None or values[second] is not None:
+        return ()
+    values[first], values[second] = split(values[first], None, operation.function, halves[0], operation)
+    return tuple(halves)
 
 
 def _default(value: Any) -> Any:

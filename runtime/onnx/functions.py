@@ -70,7 +70,8 @@ def function(
     Args:
         operation: its name (`"rms_norm"`, `"rms_norm_backward"`), or its function (`skuda.rms_norm`).
         inputs: for each input an array, of which type and number of axes count; or their text, such as `"f16[8, 512]"`,
-            whose lengths are an example; or None for an optional input that is left out.
+            whose lengths are an example; or None for an optional input that is left out, and for one that another one
+            holds as its second half.
         spec: the file that the catalog was generated from, for an operation of a catalog of one's own.
         name: of the function; the operation's if None.
         opset: of the operators, 18 or newer; 8-bit floats need 19.
@@ -86,8 +87,16 @@ def function(
     call = _selected(operation, inputs, options)
     _check_opset(call, opset, onnx)
     nodes = Nodes(onnx)
-    made = printed(call, nodes, spec, {each: each for each in call.given})
-    outputs = [operand.name for operand in call.operation.outputs]
+    inputs, outputs = {each: each for each in call.given}, [operand.name for operand in call.operation.outputs]
+    if call.halves:
+        inputs |= {each: f"half_{each}" for each in call.halves}
+        node = onnx.helper.make_node("Split", [call.halves[0]], [f"half_{each}" for each in call.halves],
+                                     axis=-1, num_outputs=2)  # fmt: skip
+        nodes.nodes.append(node)
+    made = printed(call, nodes, spec, inputs)
+    if call.joins:
+        parts = [made[outputs.index(f"d_{each}")] for each in call.halves]
+        outputs, made = [f"d_{call.halves[0]}"], [nodes.emit("Concat", *parts, axis=-1)]
     outputs = [f"new_{each}" if each in call.given else each for each in outputs]
     for value, output in zip(made, outputs, strict=True):
         nodes.nodes.append(onnx.helper.make_node("Identity", [value], [output]))
@@ -123,8 +132,9 @@ def model(
 
     words = {operand.name: call.operation.word(operand, call.placing.words) for operand in call.operation.operands}
     taken = [info(each, each, words[each]) for each in made.input]
-    given = [info(each, operand.name, words[operand.name])
-             for each, operand in zip(made.output, call.operation.outputs, strict=True)]  # fmt: skip
+    outputs = [operand.name for operand in call.operation.outputs]
+    outputs = [f"d_{call.halves[0]}"] if call.joins else outputs
+    given = [info(each, name, words[name]) for each, name in zip(made.output, outputs, strict=True)]
     node = helper.make_node(made.name, list(made.input), list(made.output), domain=DOMAIN)
     graph = helper.make_graph([node], made.name, taken, given)
     opsets = [helper.make_opsetid("", opset), helper.make_opsetid(DOMAIN, 1)]

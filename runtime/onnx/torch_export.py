@@ -77,11 +77,20 @@ def _translation(operator: Any, opset: Any, spec: str | Path | None) -> Callable
     def translated(*values: Any, **named: Any) -> Any:
         given = {argument.name: argument.default for argument in arguments}
         given |= dict(zip(names, values)) | named
+        given.pop("device", None)  # a graph runs where its runtime does
         inputs = {a.name: given.pop(a.name) for a in arguments if a.kind == "input"}
         emitter, extents = _Recorded(opset), {}
         views = [_described(value, name, extents) for name, value in inputs.items()]
         options = {name: value for name, value in given.items() if value is not None}
+        said, shape = None, options.get("shape") or ()
+        if not all(isinstance(each, int) for each in shape):  # some extents are values of the graph
+            one = emitter.constant(np.array([1], np.int64))
+            whole = [emitter.constant(np.array([each], np.int64)) if isinstance(each, int)
+                     else emitter.emit("Reshape", each, one) for each in shape]  # fmt: skip
+            said = emitter.emit("Concat", *whole, axis=0)
+            options["shape"] = [_extent(each, extents) for each in shape]
         call = meaning(operator.plan_class, views, options)
+        call = call if said is None else call.but(placing=call.placing.but(shape=said))
         graph = {name: _in_graph(value, emitter, call, name) for name, value in inputs.items()}
         made = printed(call, emitter, spec, graph)
         return tuple(made) if len(made) > 1 else made[0]
@@ -96,9 +105,15 @@ def _described(value: Any, name: str, extents: dict[str, int]) -> View | int | f
         return value
     if value.shape is None or value.dtype is None:
         raise Unsupported(f"torch.onnx.export: nothing is known of the shape of {name}, expected its number of axes")
-    shape = tuple(each if isinstance(each, int) else extents.setdefault(str(each), 64 * (len(extents) + 1))
-                  for each in value.shape)  # fmt: skip
+    shape = tuple(_extent(each, extents) for each in value.shape)
     return View(0, shape, contiguous_strides(shape), np.dtype(value.dtype.numpy()), CPU, True, False, value)
+
+
+def _extent(extent: Any, extents: dict[str, int]) -> int:
+    """A number for an extent that is not known yet."""
+    if isinstance(extent, int):
+        return extent
+    return extents.setdefault(str(getattr(extent, "name", extent)), 64 * (len(extents) + 1))
 
 
 def _in_graph(value: Any, emitter: _Recorded, call: Any, name: str) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from skuda.arrays.views import View, view_of, with_axes
+from skuda.arrays.views import View, halves_of, view_of, with_axes
 from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch.prepared import FastPath, Ready, refuse
 from skuda.model.descriptor import is_integer
@@ -27,10 +27,16 @@ class AxisView(Record):
     Attributes:
         shape: of the array, as it travels.
         axes: the axes of the array that the operand has, in the operand's order. Any other has one element.
+        half: which half of the array along its last axis the operand is, 0 or 1; None where it is the whole.
     """
 
     shape: tuple[int, ...]
     axes: tuple[int, ...]
+    half: int | None = None
+
+    def within(self, view: View) -> View:
+        """The operand in the array."""
+        return with_axes(view if self.half is None else halves_of(view)[self.half], self.axes)
 
 
 class ChosenAxes(Record):
@@ -145,7 +151,7 @@ class AxisViewPlan:
             axis_view = spread
         if view.shape != axis_view.shape:
             raise InvalidProblem(f"{self.plan.name}: {operand.name} has shape {view.shape}, expected {axis_view.shape}")
-        return with_axes(view, axis_view.axes)
+        return axis_view.within(view)
 
 
 def with_axis_views(plan: Plan, axes: ChosenAxes, keepdims: bool) -> Plan | AxisViewPlan:

@@ -370,9 +370,11 @@ def _call_anew(plan_class, values, attributes, stream, dtypes, input_dtype, shap
     return _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key)
 
 
-def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None, place=None):
+def _run(
+    plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape, keepdims, key=None, place=None, ran=None
+):
     """A call on plain arrays, or on tensors that nothing follows; `place` is the library and the device of outputs,
-    which the first array shows if it is None."""
+    which the first array shows if it is None. `ran` is told which plan has served it, and what it has written."""
     views = _values(plan_class, inputs)
     differ = plan_class.operation.differ(views)
     if differ:
@@ -390,6 +392,8 @@ def _run(plan_class, inputs, out, attributes, stream, dtypes, input_dtype, shape
         views = with_elements(plan, views, first, stream)
     outputs = _outputs(plan, library, device, out)
     plan.execute((*views, *outputs), stream)
+    if ran is not None:
+        ran(plan, outputs)
     if key is not None:
         fast_path = plan.learn((*inputs, *outputs))
         if fast_path is not None and fast_path is not refuse and all(value == value for value in attributes):  # no NaN

@@ -76,7 +76,8 @@ STEPS = {
         slope_lift=30,
     ),
 }
-_LOGISTIC_END, _LOGISTIC_LIFT = _C(108.8), 30  # e^-x is 0 from here on
+_LOGISTIC_ENDS = _C(-108.8), _C(30)  # it is 0 up to the first, 1 from the second on
+_LOGISTIC_LIFT = -60  # both parts of 1 + e^-x are lowered by this power of two
 _TANH_END = _C(9.5)  # tanh is 1 from here on
 # a t = b at the zero of gelu_slope(-t), to 2^-44 of it; S(0) / b.
 _ZERO = tuple(map(_C, _all("0x1.0006fcp+0 0x1.80f552p-1 0x1.547bdp-1")))
@@ -94,10 +95,9 @@ def exp(x, T: str):
 def sigmoid(x, T: str):
     """1 / (1 + e^-x) of f32. NaN gives NaN, inf gives 1, -inf gives 0."""
     x = np.asarray(x)
-    y, k = _power(np.minimum(np.abs(x), _LOGISTIC_END), -_LOG2E, T, 2.0**-_LOGISTIC_LIFT)
-    decay = y * _lifted(k, _LOGISTIC_LIFT)
-    share = _C(1) / (decay + _C(1))
-    return np.where(x < 0, decay, _C(1)) * share
+    y, k = _power(np.clip(x, *_LOGISTIC_ENDS), -_LOG2E, T)
+    one = _C(2.0**_LOGISTIC_LIFT)
+    return _C(1) / fma32(y, _lifted(k, _LOGISTIC_LIFT), one) * one
 
 
 def tanh(x, T: str):

@@ -82,9 +82,11 @@ class RowKernels(KernelGeometry):
         split: that of several blocks to a row, where rows come apart.
         cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
             has devices sets it; the same for all of them, so that no call asks for its own.
+        few_blocks: fewer leave a GPU idle: their rows have many threads.
     """
 
     cluster_shared = TUNED.shared_bytes
+    few_blocks = TUNED.few_blocks
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -116,12 +118,14 @@ class RowKernels(KernelGeometry):
         head, strides = rows.head, self.strides_of(operands, arrays, rows)
         count = rows.count
         variants = [variant for variant in self._variants if variant.mode is mode]
-        variant = next((variant for variant in variants if rows.length <= variant.elements), variants[-1])
+        few = self.few_blocks
+        variant = next((each for each in variants if each.serves(count, rows.length, few)), variants[-1])
         alone = variant.keep and rows.length <= self._alone
         if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
             cluster, shared = held
-            threads = cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
-            return Geometry(cluster, count * cluster.blocks, head, strides, threads, shared=shared)
+            return Geometry(
+                cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared
+            )
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
 
     def found_in(self, layouts: Layouts) -> tuple[list[int], list[Operand], Rows]:
@@ -158,8 +162,9 @@ class RowKernels(KernelGeometry):
         """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
 
         A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
-        blocks also have twice the threads of eight, which wait for what rows share; but some GPUs have too few
-        multiprocessors beside each other for sixteen that need one each.
+        blocks also have twice the threads of eight, which wait for what rows share, and where shared memory bounds
+        those that run at once, more of them; but some GPUs have too few multiprocessors beside each other for sixteen
+        that need one each.
         """
         segments = -(-rows.length // SEGMENT)
         if accumulators(rows.length) < MOST_ACCUMULATORS or segments > CLUSTER_SEGMENTS:
@@ -170,7 +175,7 @@ class RowKernels(KernelGeometry):
             several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
                 found = cluster, shared
-                if several and (segments <= TUNED.few_segments or not self._columns):
+                if several and (segments <= TUNED.few_segments or not (self._columns or self._idle(cluster, rows))):
                     break
             elif cluster.blocks > PORTABLE_CLUSTER and several and self.cluster_shared >= TUNED.shared_bytes:
                 found = cluster, shared
@@ -181,6 +186,21 @@ class RowKernels(KernelGeometry):
         chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
         return chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
+
+    def _idle(self, cluster: ClusterVariant, rows: Rows) -> bool:
+        """Whether more threads of another cluster would run at once."""
+        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in self._clusters])
+
+    def _at_once(self, cluster: ClusterVariant, rows: Rows) -> int:
+        """Threads of a multiprocessor that a cluster's blocks have shared memory and registers for."""
+        threads = self._threads(cluster, rows)
+        blocks = (self.cluster_shared + _RESERVED) // (self._shared(cluster, rows) + _RESERVED)
+        return min(blocks, TUNED.cluster_busy // threads) * threads
+
+    @staticmethod
+    def _threads(cluster: ClusterVariant, rows: Rows) -> int:
+        """Threads of a block: a team for each segment of the row, or for several."""
+        return cluster.team * min(cluster.teams, -(-rows.length // SEGMENT))
 
     def _span(self, rows: Rows, position: int, index: int) -> tuple[int, int]:
         """Slots of shift.cuh's Span: where a share of neighbours may begin, so that the words around it are inside."""

@@ -30,7 +30,7 @@ def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | N
     if not shared or shared > rows.cluster_shared:
         return None
     strides = rows.strides_of(operands, arrays, found)
-    return Geometry(variant, grid, found.head, strides, variant.threads, shared=shared)
+    return Geometry(variant, grid, found.head, strides, variant.block, shared=shared)
 
 
 def variant_of(variants: tuple[SlabVariant, ...], length: int, mode: RowMode) -> SlabVariant | None:

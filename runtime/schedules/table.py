@@ -65,12 +65,18 @@ class RowVariant(Variant):
         chunks: groups of a row that each of them holds.
         keep: whether they hold all of it.
         mode: how its elements lie.
+        crowded: whether it is for rows enough to keep a GPU busy: each of its threads has much to do.
     """
 
     threads: int = 32
     chunks: int = 1
     keep: bool = True
     mode: RowMode = RowMode.WHOLE
+    crowded: bool = False
+
+    def serves(self, rows: int, length: int, few_blocks: int) -> bool:
+        """Whether rows of so many elements may be its, where fewer blocks leave a GPU idle."""
+        return length <= self.elements and (not self.crowded or rows >= self.rows * few_blocks)
 
     @property
     def block(self) -> int:
@@ -117,14 +123,21 @@ class SlabVariant(Variant):
     """One schedule of rows and of sums across them, of blocks that go down slabs of rows.
 
     Attributes:
-        threads: of a block, which hold a row.
+        threads: that hold a row.
         chunks: groups of a row that each of them holds.
         mode: how its elements lie: neighbours, WHOLE or not.
+        teams: rows that a block takes at once.
     """
 
     threads: int = 64
     chunks: int = 1
     mode: RowMode = RowMode.WHOLE
+    teams: int = 1
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.threads * self.teams
 
     @property
     def elements(self) -> int:
@@ -140,7 +153,7 @@ class SlabVariant(Variant):
     @property
     def room(self) -> int:
         """Blocks that a multiprocessor is to have room for."""
-        return 2 if self.threads <= SLAB_THREADS_OF_TWO else 1
+        return 2 if self.block <= SLAB_THREADS_OF_TWO else 1
 
     @property
     def shared(self) -> tuple[int, int]:
@@ -149,6 +162,7 @@ class SlabVariant(Variant):
 
 
 SLAB_THREADS = (64, 128, 256, 512)
+SLAB_TEAM = 256  # threads of a block, which take several rows where few threads hold one
 SLAB_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
 SLAB_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
 SLAB_ROWS_AHEAD = 3  # of a block in shared memory, at most
@@ -280,13 +294,16 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
     """Of inputs of so many bits an element; costly: values are held beside them.
 
     Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
-    half as often. Where values are held, or rows are not in whole words, there are too few registers for that.
+    half as often. Where values are held, or rows are not in whole words, there are too few registers for that; there
+    what a thread does once for all of its elements takes its time, and those of half as many hold what they can.
     """
     found = []
     for mode in RowMode:
         suffix = {RowMode.WHOLE: "", RowMode.UNIT: "_unaligned", RowMode.STEPPED: "_strided"}[mode]
         layout = Layout.CONTIGUOUS if mode is RowMode.WHOLE else Layout.STRIDED
         for threads, chunks in TUNED.row_shapes:
+            for more in _held_chunks(mode, threads, chunks, bits) if costly else ():
+                found.append(RowVariant("row", layout, f"x{more}{suffix}", threads // 2, more, True, mode, True))
             long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
             if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly:
                 threads, chunks = threads // 2, chunks * 2
@@ -299,6 +316,13 @@ def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
                 found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
         found.append(RowVariant("row", layout, f"_reread{suffix}", *TUNED.row_reread, False, mode))
     return tuple(found)
+
+
+def _held_chunks(mode: RowMode, threads: int, chunks: int, bits: int) -> tuple[int, ...]:
+    """How many groups half as many threads may hold of rows that need so many threads, beside values of theirs."""
+    least, most = TUNED.held_threads
+    suits = mode is RowMode.WHOLE and chunks == ACCUMULATOR_GROUPS and least <= threads <= most
+    return TUNED.held_shapes if suits and bits <= TUNED.halved_bits else ()
 
 
 def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
@@ -322,7 +346,7 @@ def runs_on(variant: Variant, arch: str) -> bool:
 
 
 _SLABS = tuple(
-    SlabVariant("slab", layout, f"x{chunks}{suffix}", threads, chunks, mode)
+    SlabVariant("slab", layout, f"x{chunks}{suffix}", threads, chunks, mode, max(1, SLAB_TEAM // threads))
     for layout, suffix, mode, every, shapes in (
         (Layout.CONTIGUOUS, "", RowMode.WHOLE, SLAB_THREADS, (3, ACCUMULATOR_GROUPS)),
         (Layout.STRIDED, "_unaligned", RowMode.UNIT, SLAB_THREADS[2:], (ACCUMULATOR_GROUPS,)),
@@ -356,13 +380,13 @@ def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length:
     columns = bits([] if holds else [operand for operand in operation.read if is_parameter(operation, operand)])
     unaligned, shares = variant.mode is RowMode.UNIT, -(-length // GROUP)
     around = _WORD if unaligned else 0
-    row = sum([-(-(shares * each + around) // SLAB_LINE) * SLAB_LINE for each in read])
+    row = sum([-(-(shares * each + around) // SLAB_LINE) * SLAB_LINE for each in read]) * variant.teams
     others = SLAB_LINE + shares * sum(columns)
     if unaligned:  # outputs are stored through it
-        others += variant.threads // 32 * (32 * max(written) + around)
+        others += variant.block // 32 * (32 * max(written) + around)
     beside, alone = variant.shared
     room = beside if 2 * row + others <= beside else alone
-    threads = variant.threads * (variant.room if room == beside else 1)
+    threads = variant.block * (variant.room if room == beside else 1)
     much = operation.analysis.slabs > SLAB_FEW_REDUCTIONS
     if min(read + written) < 16 or 2 * row + others > room or (much and (unaligned or threads < SLAB_MANY_THREADS)):
         return 0
@@ -374,7 +398,8 @@ def slab_holds(operation: Operation, types: Types, variant: SlabVariant) -> bool
     columns = [operand for operand in operation.read if is_parameter(operation, operand)]
     bits = sum([DTYPES[operation.word(operand, types)].bits for operand in columns])
     sums = sum([operand.dims != operation.space for operand in operation.outputs])
-    return variant.chunks * GROUP * (bits + sums * DTYPES[types[COMPUTE]].bits) // 32 <= SLAB_REGISTERS
+    registers = variant.chunks * GROUP * (bits + sums * DTYPES[types[COMPUTE]].bits) // 32
+    return variant.teams == 1 and registers <= SLAB_REGISTERS
 
 
 def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
@@ -613,7 +638,7 @@ def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> t
 
 def _slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
     mode, holds = int(variant.mode), slab_holds(operation, types, variant)
-    return variant.threads, variant.chunks, mode, holds, variant.room, *variant.shared, SLAB_ROWS_AHEAD
+    return variant.threads, variant.teams, variant.chunks, mode, holds, variant.room, *variant.shared, SLAB_ROWS_AHEAD
 
 
 def _scan_arguments(operation: Operation, types: Types, variant: ScanVariant) -> tuple[int, ...]:

@@ -60,12 +60,15 @@ class Launch(Record):
         row_reread: (threads, chunks) of rows that are read again by each pass.
         halved_threads: threads of a row, from which on half as many hold twice as much each where registers allow.
         halved_bits: bits of an element of all inputs, up to which they do.
+        held_threads: threads of a row, from and up to which half as many hold more each where values are held.
+        held_shapes: chunks that each of these may hold.
         row_other_registers: registers of a thread beside the elements that it holds.
         row_other_registers_unaligned: the same where elements do not lie in whole vectors.
         short_row: elements of a row, up to which it is no work for several blocks.
 
         clusters: blocks of a cluster that holds a row, of each schedule.
         cluster_threads: threads of a block of a cluster, at most.
+        cluster_busy: threads of blocks of clusters that a multiprocessor has registers for.
         lone_row: elements of a row, up to which one block does better than a cluster.
         few_segments: segments of a row, up to which more threads are not worth more blocks.
         shared_bytes: bytes of shared memory that a block may have.
@@ -122,12 +125,15 @@ class Launch(Record):
     row_reread: tuple[int, int]
     halved_threads: int
     halved_bits: int
+    held_threads: tuple[int, int]
+    held_shapes: tuple[int, ...]
     row_other_registers: int
     row_other_registers_unaligned: int
     short_row: int
     # Clusters.
     clusters: tuple[int, ...]
     cluster_threads: int
+    cluster_busy: int
     lone_row: int
     few_segments: int
     shared_bytes: int
@@ -275,6 +281,8 @@ SM_90 = Tuning(  # measured on an H200
     row_reread=(1024, 8),
     halved_threads=512,
     halved_bits=16,
+    held_threads=(256, 512),
+    held_shapes=(5, 6),
     row_other_registers=32,
     row_other_registers_unaligned=48,
     short_row=1024,
@@ -297,6 +305,7 @@ SM_90 = Tuning(  # measured on an H200
     stretch_bits=64,
     clusters=(8, 16),
     cluster_threads=256,
+    cluster_busy=768,
     lone_row=1 << 15,
     few_segments=2,
     shared_bytes=227 << 10,

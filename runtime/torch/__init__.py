@@ -18,6 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 
 from skuda.torch import creation as _creation  # noqa: F401
+from skuda.torch import halves as _halves  # noqa: F401
 from skuda.torch.carrier import carry
 from skuda.torch.operators import Operator, operator_of, register_operators
 

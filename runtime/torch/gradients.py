@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -27,7 +27,9 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE
 from skuda.plans import functions
 from skuda.plans.functions import KEEPDIMS, SHAPE
+from skuda.plans.halves import call_of_halves
 from skuda.torch.broadcasting import expanded
+from skuda.torch.halves import joined, places_of_one
 
 if TYPE_CHECKING:
     from skuda.torch.operators import Operator
@@ -225,6 +227,9 @@ class Gradient:
         if kept.repeat is not None:
             return [kept.repeat(values[place]) for place in self._copied]
         operands = [values[place] for place in self._places]
+        of_one = None if self._halves is None else places_of_one(operands, self._halves)
+        if of_one is not None:
+            return self._compute_in_one(operands, kept, of_one)
         made = None if kept.ready is None else kept.ready(*operands)
         if made is None:
             made = self._compute(operands, kept)
@@ -243,6 +248,29 @@ class Gradient:
             plan_class, (*operands, None), kept.attributes, None, dtype=dtype, output_dtypes=others,
             input_dtype=input_dtype, shape=shape, keepdims=keepdims,
         )  # fmt: skip
+
+    @cached_property
+    def _halves(self) -> list[int] | None:
+        """Where the two inputs are among those of the backward operation that may be halves of one tensor."""
+        names = [operand.name for operand in self.backward.inputs]
+        return [names.index(name) for name in self.backward.halves] if self.backward.halves else None
+
+    def _compute_in_one(self, operands: list, kept: Kept, of_one: Sequence[int]) -> tuple:
+        """The backward operation of two operands that are halves of one tensor: so are their gradients.
+
+        Args:
+            operands, kept: as of `_compute`.
+            of_one: which operand is the first half, and which the second.
+        """
+        first, second = of_one
+        dtype, others, input_dtype, shape, keepdims = kept.options
+        given = [*operands, None]
+        given[first], given[second] = joined(operands[first], operands[second]), None
+        made = call_of_halves(
+            self.operator.backward.plan_class, tuple(given), kept.attributes, None, dtype=dtype, output_dtypes=others,
+            input_dtype=input_dtype, shape=shape, keepdims=keepdims,
+        ).chunk(2, -1)  # fmt: skip
+        return made if first == self._halves[0] else made[::-1]
 
     def _asked(self, call: Repeated, shape: tuple[int, ...] | None) -> Kept:
         """What the backward operation is asked for of a call."""

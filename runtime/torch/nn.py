@@ -138,10 +138,10 @@ class Softmax(torch.nn.Softmax):
 
 
 class GELU(torch.nn.GELU):
-    """`torch.nn.GELU` by `skuda.gelu`, or by `skuda.gelu_tanh` where `approximate="tanh"`."""
+    """`torch.nn.GELU` by `skuda.gelu`."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return skuda.gelu_tanh(x) if self.approximate == "tanh" else skuda.gelu(x)
+        return skuda.gelu(x, approximate=self.approximate)
 
 
 class SwiGLU(torch.nn.Module):

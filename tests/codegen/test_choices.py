@@ -37,6 +37,15 @@ ops:
     attrs: {reduction: reduction = sum}
     outputs: {z: "T[*n] = max(abs(x - y), over=d)"}
     backward: {d_x: "T[*n, d] = where(abs(x - y) == max(abs(x - y), over=d), d_z * sign(x - y), 0)"}
+  power:
+    inputs: {x: "T[*n]"}
+    attrs: {exponent: half | two | three = two, doubled: bool = false}
+    let: {raised: "choose(exponent, half=sqrt(x), two=x * x, three=x * choose(exponent, half=1, two=1, three=x * x))"}
+    outputs: {y: "T[*n] = where(doubled, 2, 1) * choose(exponent, half=raised, two=raised + 1, three=raised)"}
+  cubed:
+    inputs: {x: "T[*n]"}
+    attrs: {doubled: bool = false}
+    outputs: {y: "T[*n] = where(doubled, 2, 1) * (x * (x * x))"}
 """
 
 catalog = catalog_fixture("choices_catalog", SPEC)
@@ -75,6 +84,24 @@ def test_shares_of_several_means_are_one_quotient():
     text = "ops: {f: {inputs: {x: 'T[*n, d]'}, outputs: {y: 'T[*n, d] = x / count(over=d) / count(over=n)'}}}"
     (row,) = specs.loads(text).rows
     assert row.forward.operation.analysis.counted == ("n", "d")
+
+
+def test_words_choose_among_formulas(catalog):
+    row = rows()["power"]
+    assert row.choice.forms == (("half", "power_as_half"), ("two", "power"), ("three", "cubed"))  # which is that row
+    assert [each.name for each in row.every] == ["power", "power_as_half"]
+    texts = row.forward.formula_texts["y"], row.chosen["half"].forward.formula_texts["y"]
+    assert texts[0] == "where(doubled, 2, 1) * (raised + 1), where raised = x * x"
+    assert texts[1] == "where(doubled, 2, 1) * raised, where raised = sqrt(x)"
+    assert row.chosen["half"].doc.endswith(" Exponent: half.")
+    assert catalog.power(X).tolist() == (X * X + 1).tolist()
+    assert catalog.power(X, exponent="three", doubled=True).tolist() == (2 * X**3).tolist()
+    np.testing.assert_array_equal(catalog.power_backward(X, X, exponent="three"), 3 * X**3)
+    np.testing.assert_allclose(catalog.power_backward(X, X, exponent="half"), np.sqrt(X) / 2)
+    with pytest.raises(InvalidProblem, match="PowerPlan: exponent is 'four', expected 'half', 'two' or 'three'"):
+        catalog.power(X, exponent="four")
+    page = render(specs.loads(SPEC))["docs/power.md"]
+    assert '"half", "two" or "three": which formula is meant; "two" if not given' in page
 
 
 def test_forms_lie_in_the_files_of_their_row():

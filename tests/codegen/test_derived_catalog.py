@@ -126,6 +126,7 @@ OTHER_FORMS = {
     "nan_to_num": "one condition stands for two",
     **dict.fromkeys(("rsqrt", "atan", "softplus", "softsign", "hardswish", "softshrink"), OVERFLOWS),
     **dict.fromkeys(("div", "fmod", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "geglu_tanh"), OVERFLOWS),
+    **dict.fromkeys(("layer_norm", "standardize"), "the sum of products waits for no deviation: one pass makes both"),
     **dict.fromkeys(("instance_norm", "group_norm"), "sums along a channel of a sample come first"),
     "gumbel_softmax": "the declared gradient is that of the softmax, also where the output is hard",
     "batch_norm_training": "the declared gradient reads the statistics, and takes none of theirs",

@@ -436,7 +436,9 @@ def test_what_is_held_is_made_of_what_is_held():
 @pytest.mark.parametrize(
     ("value", "quick"),
     [
-        ("x / (1 + exp(-x))", "logistic_quotient_as<FAST, T, T>(element.x, -element.x, usual)"),
+        ("x / (1 + exp(-x))", "logistic_product_as<FAST, T>(element.x, usual)"),
+        ("x * sigmoid(x)", "element.x * row_logistic_as<FAST, T>(element.x, usual)"),
+        ("x * (1 - sigmoid(x))", "element.x * (C(1) - logistic(element.x))"),  # not as precise as T
         ("x / (1 + exp(2 * (x + x * x)))",
          "logistic_quotient_as<FAST, T, T>(element.x, C(2) * (element.x + element.x * element.x), usual)"),
         ("x / (2 + exp(-x))",

@@ -50,6 +50,11 @@ assert_type(skuda.sub(1, t), torch.Tensor)
 assert_type(skuda.where(t > 0, t, 0), torch.Tensor)
 skuda.quantize_per_group(t, t, group_size=4)
 skuda.layer_norm(t, None, None, eps=1e-6)
+assert_type(skuda.silu_mul(t), torch.Tensor)
+assert_type(skuda.glu(up=x), NDArray[np.float32])
+assert_type(skuda.silu_mul_backward(t, t), torch.Tensor)
+assert_type(skuda.silu_mul_backward(t, t, t).d_up, torch.Tensor)
+assert_type(skuda.glu_backward(t, up=t), torch.Tensor)
 plan = skuda.SoftmaxPlan.select(skuda.SoftmaxDescriptor(n=(4,), d=(8,), element="f32"))
 plan.run(skuda.SoftmaxArgs(x, output=x))
 symbol: str = plan.sku.symbol
@@ -151,7 +156,9 @@ def test_a_signature_is_that_of_the_function(name):
         if len(FUNCTIONS[name]) > 1 and node.returns is not None and ast.unparse(node.returns) == "OutT":
             assert ("out", True, inspect.Parameter.empty) in found  # one overload is of calls that say it
             found = [(n, k, None if n == "out" else default) for n, k, default in found]
-        if getattr(skuda, f"{class_stem(name)}Plan").operation.creates:  # an overload says one of them
+        operation = getattr(skuda, f"{class_stem(name)}Plan").operation
+        found = [(n, k, None if n in operation.halves else default) for n, k, default in found]
+        if operation.creates:  # an overload says one of them
             found = [(n, k, None if n in ("like", "out") else default) for n, k, default in found]
         assert found == known
         assert all(each.annotation for each in (*node.args.args, *node.args.kwonlyargs))

@@ -51,6 +51,8 @@ def problem(operation: Operation, types) -> tuple[dict[str, np.ndarray], dict]:
             options[attribute.name] = sizes[attribute.name] = 8
         elif attribute.type == "axis":
             options[attribute.name] = 2 if operation.space[0].many else 0
+    if operation.shaped is not None and not operation.creates:
+        options["shape"] = operation.shape_of(operation.shaped, sizes)
     for letter, keyword in operation.asked.items():
         options[keyword] = types[letter]
     arrays = {}

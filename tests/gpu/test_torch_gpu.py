@@ -14,7 +14,7 @@ from skuda.torch import operator_of
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "pytorch"))
 
-from operations import call_of, plans, same
+from operations import call_of, of_tensors, plans, same
 from test_followed_functions import chain, gradients, rows
 
 
@@ -27,7 +27,7 @@ def on_cpu(made):
     return tuple(each.cpu() for each in made) if isinstance(made, tuple) else made.cpu()
 
 
-@pytest.mark.parametrize("name", plans())
+@pytest.mark.parametrize("name", of_tensors())
 def test_the_operator_has_the_bits_of_the_cpu(name):
     call = call_of(plans()[name])
     operator = operator_of(call.plan_class)

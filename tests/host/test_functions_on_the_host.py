@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 from function_arguments import arguments
 
-from host.functions import Functions
+from host.functions import Functions, compiled
 from skuda.codegen.intrinsics import HALVED, INTRINSICS
 from skuda.model.dtypes import DTYPES
 from skuda.reference import formulas, half_precision
@@ -44,3 +46,41 @@ def test_bits_of_half_precision(functions, name, word):
     expected, got = (formulas.narrow(y, "f32") for y in (expected, functions(name, x, precise_as=word)))
     wrong = np.flatnonzero(got.view(np.uint32) != expected.view(np.uint32))
     assert not len(wrong), [(x[i], got[i], expected[i]) for i in wrong[:5]]
+
+
+# What rows compute quickly where all elements are usual: the C++, NumPy's function, up to which |x| it is quick.
+ROW_FORMS = {
+    "x / (1 + exp(-x))": ("logistic_product_as<{fast}, {type}>(x[i], usual)", "exp", lambda e, x: x / (1 + e(-x)), 69),
+    "sigmoid(x)": ("row_logistic_as<{fast}, {type}>(x[i], usual)", "sigmoid", lambda sigmoid, x: sigmoid(x), 60),
+}  # fmt: skip
+ROWS = [(form, word) for form in ROW_FORMS for word in ("f16", "bf16", "f32")]
+
+
+@pytest.fixture(scope="module")
+def row_forms(tmp_path_factory):
+    text = '#include "half_erf.cuh"\n'
+    for index, (form, word) in enumerate(ROWS):
+        for fast in (1, 0):
+            call = ROW_FORMS[form][0].format(fast=fast, type=word)
+            text += f'extern "C" void form_{index}_{fast}(const f32* x, f32* y, bool* each, long count) {{\n'
+            text += f"  for (long i = 0; i < count; ++i) {{ bool usual = true; y[i] = {call}; each[i] = usual; }}\n}}\n"
+    return compiled(text, tmp_path_factory.mktemp("row_forms"))
+
+
+@pytest.mark.parametrize("form, word", ROWS)
+def test_quick_forms_of_rows_have_the_bits_of_the_formula(row_forms, form, word):
+    """Of every number of bf16 and f16, of f32 between them, of the least ones and next to where they end."""
+    _, name, formula, end = ROW_FORMS[form]
+    bits = np.arange(1 << 16, dtype=np.uint16)
+    x = np.concatenate([(bits.astype(np.uint32) << 16).view(np.float32), bits.view(np.float16).astype(np.float32)])
+    least = np.arange(1 << 12, dtype=np.uint32).view(np.float32)
+    x = np.concatenate([x, arguments(1, np.float32, 20_000)[0], least, -least, np.linspace(-90, 90, 9_999, dtype="f4")])
+    with np.errstate(all="ignore"):
+        expected = formulas.narrow(formula(lambda v: getattr(formulas, name)(v, word), x), "f32").view(np.uint32)
+    for fast in (1, 0):
+        y, usual = np.empty_like(x), np.empty(len(x), bool)
+        pointers = [ctypes.c_void_p(each.ctypes.data) for each in (x, y, usual)]
+        row_forms[f"form_{ROWS.index((form, word))}_{fast}"](*pointers, ctypes.c_long(len(x)))
+        assert (usual == ((np.abs(x) <= end) | (not fast))).all()
+        wrong = np.flatnonzero((formulas.narrow(y, "f32").view(np.uint32) != expected) & usual)
+        assert not len(wrong), [(x[i], y[i]) for i in wrong[:5]]

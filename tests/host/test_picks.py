@@ -25,6 +25,21 @@ ROWS = {
           known: bool[*n] = any(position(d) == label, over=d)
         backward: none
     """,
+    # No operand has an element for each: rows are as many as the labels, and as long as the weights.
+    "picked_of_columns": """
+        types: {T: [f32, bf16], L: [i64, i32]}
+        inputs: {label: "L[*n]", weight: "T[v]"}
+        outputs:
+          value: T[*n] = prod(where(position(v) == label, weight, 1), over=v)
+        backward: none
+    """,
+    "of_columns": """
+        types: {T: [f32, bf16]}
+        inputs: {x: "T[*n]", weight: "T[v]"}
+        outputs:
+          value: T[*n] = sum(exp(min(x, 1) * max(-1, min(weight, 1))), over=v) * max(weight, over=v)
+        backward: none
+    """,
     "picked_beside": """
         types: {T: [f32, bf16]}
         inputs: {input: "T[*n, *d]"}

@@ -9,7 +9,7 @@ from . import floats, spans
 from .binding import oracle
 from .floats import FORMATS, compute_format, decode, encode, integer
 from .of_data import add, mul, wrapped
-from .philox import random_normal, random_uniform
+from .philox import random_bits, random_normal, random_uniform
 from .spans import Span, real
 
 ULP = 4  # of random_normal, in the compute type
@@ -30,6 +30,20 @@ def arange(output, start=None, step=None, *, T):
         by = by if step is None else decode(step, FORMATS[T])
         moved = floats.multiply(by, to, form) if step is not None else to
         return encode(moved if start is None else floats.add(decode(start, FORMATS[T]), moved, form), FORMATS[T])
+
+    return [element(index) for index in range(len(output))]
+
+
+@oracle(over="n")
+def linspace(output, start, end, *, T):
+    form, last = compute_format(T), len(output) - 1
+    first, final = (decode(each, FORMATS[T]) for each in (start, end))
+    step = floats.divide(floats.subtract(final, first, form), floats.integer(max(last, 1), form), form)
+
+    def element(index: int) -> int:
+        ahead = 2 * index < last or last == 0
+        moved = floats.multiply(floats.integer(index if ahead else last - index, form), step, form)
+        return encode(floats.add(first, moved, form) if ahead else floats.subtract(final, moved, form), FORMATS[T])
 
     return [element(index) for index in range(len(output))]
 
@@ -56,6 +70,12 @@ def randn(output, seed, offset=0, *, T):
             return spans._near(spans._fraction(random_normal(seed, offset, index, form.word)._mpf_), form, ULP)
 
     return [element(index) for index in range(len(output))]
+
+
+@oracle(over="shape")
+def randint(output, low, high, seed, offset=0, *, T):
+    size = min(max(high - low, 0), 2**31 - 1)
+    return [wrapped(low + (random_bits(seed, offset, index) * size >> 32), T) for index in range(len(output))]
 
 
 # ---- of a dimension each ----

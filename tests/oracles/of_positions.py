@@ -230,16 +230,21 @@ def cross_entropy_and_gradient(input, target, weight=None, *, ignore_index, labe
 
 
 @oracle(over="v", weights=_weight)
-def nll_loss(input, target, *, ignore_index, T):
+def nll_loss(input, target, weight=None, *, ignore_index, T):
     form, row = compute_format(T), _points(input, T)
+    if weight is not None:
+        row = [spans.multiply(x, w, form) for x, w in zip(row, _points(weight, T), strict=True)]
     found = lambda: spans.negate(_labelled(row, target, form))  # noqa: E731
     return _by_label(target, ignore_index, len(row), found, form)
 
 
 @oracle(over="v", weights=_weight)
-def nll_loss_backward(share, target, d_input, *, ignore_index, T):
-    here = target if target != ignore_index else -1
-    return [spans.negate(share) if v == here else _whole(0, compute_format(T)) for v in range(len(d_input))]
+def nll_loss_backward(share, target, weight=None, d_input=(), *, ignore_index, T):
+    form, here = compute_format(T), target if target != ignore_index else -1
+    own = [spans.negate(share)] * len(d_input)
+    if weight is not None:
+        own = [spans.multiply(each, w, form) for each, w in zip(own, _points(weight, T), strict=True)]
+    return [each if v == here else _whole(0, form) for v, each in enumerate(own)]
 
 
 @oracle(over="c")

@@ -131,7 +131,8 @@ def train(mesh, shard, precision, checkpointed: bool) -> None:
 def refusals(mesh) -> None:
     """A first call of LSQ whose scale would be lost, and a gathered parameter beside one that is not."""
     for shard in (by_modules, by_wrapping):
-        sharded = shard(torch.nn.Sequential(nn.RMSNorm(WIDTH), nn.LSQ(8), nn.LayerNorm(WIDTH)), mesh, torch.float32)
+        layers = torch.nn.Sequential(nn.RMSNorm(WIDTH), nn.LSQ(8), nn.LayerNorm(WIDTH)).to(mesh.device_type)
+        sharded = shard(layers, mesh, torch.float32)
         try:
             sharded(torch.ones(ROWS, WIDTH, device=mesh.device_type))
         except InvalidProblem as error:

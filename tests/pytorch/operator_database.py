@@ -32,7 +32,9 @@ THEIRS = {
     "bernoulli": None,  # other random numbers
     "dropout": None,
     "randn": None,
+    "randint": None,
     "arange": None,  # from a start to an end
+    "linspace": None,  # without tensors among its inputs
     "full": None,  # without tensors among its inputs
     "eye": None,
     "glu": None,  # of the halves of an array
@@ -70,7 +72,6 @@ ORDERS = {
 KEYWORDS = {"dim": "axis", "keepdim": "keepdims", "min": "low", "max": "high", "nan": "value", "other": "b", "ord": "p"}
 # What an argument must be for the row to be meant; it is then not handed on.
 MEANT = {
-    "gelu": {"approximate": "none"},
     "gelu_tanh": {"approximate": "tanh"},
     "norm1": {"p": 1},
     "norm2": {"p": 2},
@@ -81,7 +82,7 @@ MEANT = {
     "batch_norm_training": {"training": True},
 }
 UNUSED = {"instance_norm": ("running_mean", "running_var", "momentum"), "batch_norm": ("momentum",)}  # by the output
-DEFAULTS = {"gelu": {"approximate": "none"}, "gelu_tanh": {"approximate": "none"}}
+DEFAULTS = {"gelu_tanh": {"approximate": "none"}}
 DEFAULTS |= {name: {"p": 2} for name in ("norm1", "norm2", "l2_normalize")}
 DEFAULTS |= {"l2_normalize": {"p": 2, "axis": 1}}
 DEFAULTS |= {name: {"training": False} for name in ("batch_norm", "batch_norm_training")}

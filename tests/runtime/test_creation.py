@@ -55,6 +55,30 @@ def test_random_numbers_follow_from_the_seed():
     assert uniform.min() >= 0 and uniform.max() < 1
 
 
+def test_equal_steps_are_those_of_numpy_and_torch():
+    """To the bit where each step is a number of the type; elsewhere to what both differ by themselves."""
+    ranges = (5, -1.0, 3.0), (9, 0.0, 1.0), (257, 8.0, -8.0), (1, 2.0, 7.0), (2, 0.1, 0.3), (0, 0.0, 1.0), (11, 0, 10)
+    for count, start, end in ranges:
+        for word in ("f32", "f64"):
+            made = skuda.linspace(count, start, end, dtype=word)
+            assert made.tolist() == np.linspace(start, end, count, dtype=made.dtype).tolist()
+            assert made.tolist() == torch.linspace(start, end, count, dtype=torch.from_numpy(made).dtype).tolist()
+    made = skuda.linspace(100_001, 0.1, 7.7, dtype="f64")
+    assert np.abs(made - np.linspace(0.1, 7.7, 100_001)).max() <= 2 * np.spacing(7.7)
+    assert made[0] == 0.1 and made[-1] == 7.7 and (np.diff(made) > 0).all()
+
+
+def test_random_integers_fill_their_range():
+    made = skuda.randint(1 << 16, -4, 9, seed=3)
+    counts = np.bincount(made + 4)
+    assert made.dtype == np.int64 and counts.size == 13
+    assert ((counts - 2**16 / 13) ** 2 / (2**16 / 13)).sum() < 33  # of chi squared with 12 degrees one in a thousand
+    assert skuda.randint(4, 5, 5, seed=1).tolist() == [5] * 4  # an empty range
+    wide = skuda.randint(1 << 12, -(2**31), 2**31 - 1, seed=1, dtype="i32")
+    assert wide.min() >= -(2**31) and wide.max() < 0  # no more than 2^31 above low
+    assert (wide - np.int64(-(2**31)) == skuda.randint(1 << 12, 0, 2**31 - 1, seed=1)).all()
+
+
 def test_a_plan_creates():
     plan = skuda.FullPlan.select(skuda.FullDescriptor(shape=(2, 3), element="f16"), preference=BackendKind.REFERENCE)
     out = np.zeros((2, 3), np.float16)

@@ -31,7 +31,7 @@ from skuda.launch.fast_path import fast_path_of
 from skuda.launch.prepared import PreparedLaunch, RunOnce, refuse
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.plans import functions, selection
+from skuda.plans import functions, halves, selection
 from skuda.plans.axis_views import chosen, with_axis_views
 from skuda.plans.plan import _MADE
 
@@ -111,6 +111,7 @@ def driver(monkeypatch):
     monkeypatch.setattr(selection, "_PLANS", {})
     monkeypatch.setattr(functions, "_FAST_PATHS", {})
     monkeypatch.setattr(functions, "_READY", {})
+    monkeypatch.setattr(halves, "_READY", {})
     registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
@@ -518,6 +519,50 @@ def test_several_outputs_have_names_however_often_a_call_is_made(driver, monkeyp
     for out in (made, tuple(made)):
         assert skuda.dynamic_quantize_per_token(x, out=out) is out
     assert len(driver.launches) == 8
+
+
+@pytest.mark.parametrize("width", [16, 24, 5])  # halves that are aligned alike, and that are not
+@pytest.mark.parametrize("first", ["gate", "up"])
+def test_halves_of_an_array_have_the_short_way(driver, monkeypatch, width, first):
+    """With the bytes of launches that the full check makes, forward and backward, with several outputs too."""
+    pointers = iter(range(64 << 16, 1 << 30, 1 << 16))
+    new = lambda shape, storage: array(next(pointers), shape, storage)  # noqa: E731
+    monkeypatch.setattr(libraries._CuPy, "empty", lambda self, shape, storage, device: new(shape, storage))
+    monkeypatch.setattr(libraries._CuPy, "contiguous", lambda self, shape, strides, dtype: new(shape, dtype))
+    whole, other = (array(each << 16, (6, 2 * width), "f4") for each in (1, 2))
+    gradient, joined = array(3 << 16, (6, width), "f4"), array(4 << 16, (6, 2 * width), "f4")
+    out = array(5 << 16, (6, width), "f4")
+    codes = array(6 << 16, (6,), "f4"), array(7 << 16, (6, width), "i1")
+    calls = [
+        lambda each: skuda.silu_mul(**{first: each}, out=out),
+        lambda each: skuda.silu_mul_backward(gradient, **{first: each}, out=joined),
+        lambda each: skuda.silu_mul_backward(gradient, **{first: each}, out=each),  # in place
+        lambda each: skuda.silu_mul_dynamic_quantize(**{first: each}, out=codes),
+    ]
+    for call in calls:
+        halves._READY.clear()
+        for each in (whole, whole, whole, other, whole):
+            call(each)
+        assert len(halves._READY) == 1
+        with monkeypatch.context() as patched:
+            patched.setattr(functions, "_run", lambda *_, **__: pytest.fail("checked in full"))
+            for each in (other, whole):
+                call(each)
+        full, short = driver.launches[-7:-5], driver.launches[-1]
+        assert full[0] == full[1] == short == driver.launches[-3]
+        assert driver.launches[-2] == driver.launches[-4] != short
+    made = skuda.silu_mul_backward(gradient, **{first: whole})
+    assert made.shape == whole.shape and skuda.silu_mul(**{first: whole}).shape == gradient.shape
+    count = len(driver.launches)
+    with pytest.raises(InvalidProblem, match="overlaps"):
+        skuda.silu_mul(**{first: whole}, out=array((1 << 16) + 16 * width, (6, width), "f4"))
+    with pytest.raises(InvalidProblem, match="overlaps"):
+        skuda.silu_mul_backward(gradient, **{first: whole}, out=array(3 << 16, (6, 2 * width), "f4"))
+    with pytest.raises(InvalidProblem, match="out has shape"):
+        skuda.silu_mul_backward(gradient, **{first: whole}, out=joined[:, 1:])
+    assert len(driver.launches) == count
+    strided = array(8 << 16, (6, 2 * width), "f4", strides=(2 * width + 4, 1))
+    assert skuda.silu_mul(**{first: strided}).shape == gradient.shape
 
 
 def test_the_function_form_refuses_what_it_refused_before_a_plan_was_cached(driver, make):

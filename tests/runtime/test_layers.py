@@ -66,7 +66,7 @@ def imported(name: str) -> Iterator[str]:
 
 IMPORTS = {name: set(imported(name)) for name in MODULES}
 # The functions import the package of a framework when a first array of it comes; below that they know none.
-for name in ("skuda.plans.functions", "skuda.plans.creation"):
+for name in ("skuda.plans.functions", "skuda.plans.creation", "skuda.plans.halves"):
     IMPORTS[name] -= {f"skuda.{framework}" for framework in FRAMEWORKS}
 # `skuda.define` is the generator's, which is above all rooms.
 IMPORTS["skuda"] |= {f"skuda.{home}" for home in skuda._HOMES.values() if not home.startswith("codegen.")}

@@ -93,5 +93,10 @@ def test_what_makes_much_of_each_element_wants_many_threads():
     """More than one block of few threads to a multiprocessor has them; the kernels of each stage have more."""
     plan = skuda.LayerNormBackwardPlan
     assert isinstance(variant(plan, 4000, 5120), SlabVariant)
-    assert variant(plan, 4000, 2880) is STAGES and variant(plan, 4000, 7169) is STAGES
-    assert variant(plan, 4000, 7168, "f32") is STAGES
+    assert variant(plan, 4000, 7169) is STAGES and variant(plan, 4000, 7168, "f32") is STAGES
+
+
+@pytest.mark.parametrize(("length", "teams"), [(1536, 4), (2880, 2), (5120, 1), (12288, 1)])
+def test_where_few_threads_hold_a_row_a_block_takes_several(length, teams):
+    found = variant(skuda.LayerNormBackwardPlan, 4000, length)
+    assert found.teams == teams and found.block == max(256, found.threads)

@@ -19,14 +19,10 @@ collect_ignore_glob = [] if find_spec("jax") else ["test_*.py"]
 
 @pytest.fixture(autouse=True)
 def precision(request):
-    """Enables integers of 64 bits for an operation that takes them whatever its types are, such as a seed."""
-    import jax
+    """Enables integers of 64 bits for an operation that takes them whatever its types are."""
+    from .support import wide_for
 
-    from .support import takes_64_bits
-
-    called = getattr(request.node, "callspec", None)
-    plan = called and called.params.get("plan")
-    with jax.enable_x64(plan is not None and takes_64_bits(plan.operation)):
+    with wide_for(request):
         yield
 
 

@@ -42,6 +42,14 @@ def takes_64_bits(operation: Operation) -> bool:
     return all(any(operation.word(each, types) in NARROW for each in operation.inputs) for types in choices)
 
 
+def wide_for(request):
+    """A context in which JAX has integers of 64 bits where a test's plan takes them whatever its types are, such as a
+    seed."""
+    called = getattr(request.node, "callspec", None)
+    plan = called and called.params.get("plan")
+    return jax.enable_x64(plan is not None and takes_64_bits(plan.operation))
+
+
 def expected(outputs: Sequence[np.ndarray]) -> list[np.ndarray]:
     """NumPy's results with the elements that JAX has: without jax_enable_x64 no integers of 64 bits."""
     return [np.asarray(each, jax.dtypes.canonicalize_dtype(each.dtype)) for each in outputs]

@@ -44,6 +44,17 @@ def test_the_first_lines():
     assert np.allclose(gradient, wanted, atol=1e-5)
 
 
+def test_two_inputs_in_one_array():
+    for call in (skuda.silu_mul, lambda whole: skuda.glu(up=whole)):
+        same_under_jit(call, VALUES)
+        same_under_jit(jax.vmap(call), VALUES)
+    gradient = jax.jit(jax.grad(lambda whole: skuda.silu_mul(whole).sum()))(ARRAY)
+    assert same_bits(gradient, skuda.silu_mul_backward(np.ones((4, 6, 4), np.float32), VALUES))
+    same_under_jit(skuda.silu_mul_backward, VALUES[..., :4], VALUES)
+    with pytest.raises(InvalidProblem, match=r"gate has shape \(4, 6, 7\), expected gate and up as halves"):
+        jax.jit(skuda.silu_mul)(VALUES[..., 1:])
+
+
 def fused(home, x, row, column):
     """A few functions of arrays of several shapes, and of numbers."""
     x = home.where(x > 0, home.multiply(x, row) if home is jnp else skuda.mul(x, row), 0.0)

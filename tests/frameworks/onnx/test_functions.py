@@ -30,6 +30,21 @@ def test_a_function_says_what_it_is():
     assert made.doc_string.startswith("The axes of the weight, which are the last ones, divided by")
 
 
+def test_two_inputs_in_one_array():
+    gradient = X[:, 5:]
+    for ours, name, arrays in (
+        (skuda.silu_mul(X), "silu_mul", (X,)), (skuda.glu(up=X), "glu", (None, X)),
+        (skuda.silu_mul_backward(gradient, X), "silu_mul_backward", (gradient, X)),
+        (skuda.glu_backward(gradient, up=X), "glu_backward", (gradient, None, X)),
+    ):  # fmt: skip
+        made = model(name, *arrays)
+        onnx.checker.check_model(made, full_check=True)
+        (theirs,) = run(made, arrays)
+        assert theirs.shape == ours.shape and near(ours, theirs, False).all()
+    with pytest.raises(InvalidProblem, match=r"gate has shape \(6, 9\), expected gate and up as halves"):
+        model("silu_mul", X[:, 1:])
+
+
 def test_functions_stand_in_a_graph_of_ones_own():
     quantize = function("quantize_per_token", X, "f32[6]", dtype="s8", name="codes")
     dequantize = function("dequantize_per_token", "s8[6, 10]", "f32[6]", dtype="f32")

@@ -72,6 +72,24 @@ def test_tensors_of_several_shapes_and_numbers():
         assert same(Broadcast()(*inputs).numpy(), found).all()
 
 
+class Creates(torch.nn.Module):
+    """Calls without arrays: of a shape that is known, and of an input's."""
+
+    def forward(self, x):
+        steps = skuda.linspace(x.shape[1], 0.0, 1.0, device="cpu", dtype="f32")
+        steps = steps + skuda.arange(4, 0.5, like=x, dtype="f32")
+        drawn = skuda.rand(x.shape, seed=3, like=x, dtype="f32") + skuda.full((4,), 1.5, like=x)
+        return x @ skuda.eye((4, 4), like=x, dtype="f32") + steps, drawn
+
+
+def test_calls_without_arrays():
+    made = exported(Creates().eval(), (torch.randn(3, 4),), dynamic_shapes=({0: "batch"},))
+    for count in (2, 7):
+        x = torch.randn(count, 4)
+        for ours, theirs in zip(Creates()(x), run(made, [x.numpy()]), strict=True):
+            assert np.allclose(ours, theirs, rtol=1e-6, atol=1e-7)
+
+
 class Calls(torch.nn.Module):
     """Calls of many operations."""
 

@@ -11,6 +11,8 @@ _RANKS |= {"+": 3, "-": 3, "*": 4, "/": 4, "=": 5, "(": 6}
 _DEEPER = {"(": 3, "=": 2}  # where a line ends only for want of a better place: as if so many more brackets were open
 _OPERATOR = re.compile(r"(?:(?<=\S)| )(;|,|\)|&&|\|\||==|<=|>=|!=|[?:+\-*/=<>]) ")
 
+_SIGN = re.compile(r"[^\w.]")  # where a bracket may be, or an operator begin
+
 
 def laid_out(text: str) -> str:
     """A source whose lines have at most 120 columns."""
@@ -51,9 +53,10 @@ def _break(line: str, start: int) -> int | None:
 
 
 def _breaks(line: str) -> Iterator[tuple[int, str, int]]:
-    """Everywhere that a line may end: how many brackets are open, the sign in front, and the column."""
+    """Everywhere that a line may end, as far as it is wide enough: how many brackets are open, the sign in front, and
+    the column."""
     depth = 0
-    for column in range(len(line)):
+    for column in (sign.start() for sign in _SIGN.finditer(line, 0, WIDTH)):
         if _opens(line, column):
             depth += 1
             yield depth, "(", column + 1

@@ -111,7 +111,8 @@ class ElementwiseProgram(ProgramInCuda):
         printer = ElementPrinter(Site.ELEMENTWISE, each, _OWN_NAMES)
         members = {item.name: f"shared.{item.name}" for item in (*self.shared, *self.scalars, *self.values)}
         count = Node("name", (), REAL, text=f"shared.{COUNTED}")
-        formulas = {name: with_members(node, members, count) for name, node in program.written_out.items()}
+        in_kernel = with_members(members, count)
+        formulas = {name: in_kernel(node) for name, node in program.written_out.items()}
         self.outputs = tuple(self._output(each, formulas[each.name], printer) for each in self.operation.outputs)
         self.members = printer.members
         self.ranges = tuple(printer.within)

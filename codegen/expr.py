@@ -112,11 +112,11 @@ class _Reader(OperatorReader):
         self.nodes += 1
         if depth > _MAX_DEPTH or self.nodes > _MAX_NODES:
             raise self.refuse(node, "the formula is too deep or too long", "split it with functions")
-        for kind, (what, help) in REFUSED_NODES.items():
-            if isinstance(node, kind):
-                of_library = isinstance(node, ast.Attribute) and getattr(node.value, "id", None) in LIBRARIES
-                help = f"write `{node.attr}` alone" if of_library and node.attr in CONSTANTS else help
-                raise self.refuse(node, f"a formula has no {what}", help)
+        if type(node) in REFUSED_NODES:
+            what, help = REFUSED_NODES[type(node)]
+            of_library = isinstance(node, ast.Attribute) and getattr(node.value, "id", None) in LIBRARIES
+            help = f"write `{node.attr}` alone" if of_library and node.attr in CONSTANTS else help
+            raise self.refuse(node, f"a formula has no {what}", help)
         reader: Callable[[ast.expr, int], Node] | None = getattr(self, f"_{type(node).__name__}", None)
         if reader is None:
             raise self.refuse(

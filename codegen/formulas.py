@@ -93,6 +93,8 @@ class Formulas(Declarations):
         """What the names under `let:` stand for, each in terms of inputs and attributes, and of those known already."""
         found: dict[str, Node] = {}
         hidden = self.hidden(attributes)
+        types = self.kinds_of_types()
+        computes = self.computes if entries is self.let_entries else frozenset({"float"})  # gradients are floats
         below = "is a name of `let:` that stands below: a formula may use those above it"
         hidden |= {name.value: below for name, _ in entries if name.value not in self.places}
         for name, body in entries:
@@ -109,8 +111,6 @@ class Formulas(Declarations):
             self.texts[name.value] = text
             values = {**self.values(inputs, attributes), **self.lets, **found}
             own = {name.value: "is this formula's own name"}
-            types = self.kinds_of_types()
-            computes = self.computes if entries is self.let_entries else frozenset({"float"})  # gradients are floats
             scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes, self.said_choice)
             value = parse(text, scope, self.diagnostics)
             if value is not None:
@@ -125,6 +125,7 @@ class Formulas(Declarations):
         values = {**self.values(tuple(inputs) + tuple(extra), attributes), **self.lets}
         hidden = self.hidden(attributes)
         hidden |= {name.value: _BELOW for name, _ in self.entries(section) if name.value not in self.meanings}
+        types, computes = self.kinds_of_types(), self.computes if section == "outputs" else frozenset({"float"})
         all_inputs = len(inputs) == len(self.entries("inputs") if "inputs" in self.fields else ())
         for name, body in self.entries(section):
             hidden[name.value] = None  # below it, a mistake in it is none of its users'
@@ -158,7 +159,6 @@ class Formulas(Declarations):
             starred = operand is not None and self.check_stars(operand)
             formula = _tail(text, len(text.value) - len(tail.lstrip()))
             own = {name.value: "is this output itself: a formula may use those above it"}
-            types, computes = self.kinds_of_types(), self.computes if section == "outputs" else frozenset({"float"})
             scope = Scope(values, self.functions, hidden | own, None, types, self.called, computes, self.said_choice)
             value = parse(formula, scope, self.diagnostics)
             if operand is None or value is None or unknown or not starred:

@@ -24,12 +24,13 @@ CHOOSE = "choose"  # what takes a formula for each word of a row's choice
 PLACED = f"{POSITION}_of_"  # before the dimensions in the name of the operand that such a position is
 
 
-def _found_once(method: Callable[[Node], Any]) -> Callable[[Node], Any]:
-    """A method that asks a value about all that it is made of: what it finds is kept, as values share their parts."""
+def found_once(method: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A method or function of what does not change, such as one that asks a value about all that it is made of: what it
+    finds is kept in that."""
     name = f"_{method.__name__}"
 
     @wraps(method)
-    def found(self: Node):
+    def found(self: Any):
         known = self.__dict__.get(name)
         if known is None:
             known = self.__dict__[name] = method(self)
@@ -66,19 +67,19 @@ class Node:
     place: Place | None = field(default=None, compare=False, repr=False)
     precise_as: str = field(default="", compare=False, repr=False)
 
-    @_found_once
+    @found_once
     def __hash__(self) -> int:
         """Of all but the place."""
         return hash((self.op, self.args, self.kind, self.dims, self.bits, self.text))
 
-    @_found_once
+    @found_once
     def names(self) -> frozenset[str]:
         """The operands and attributes that the value is made of."""
         if self.op == "name":
             return frozenset({self.text})
         return frozenset().union(*[argument.names() for argument in self.args])
 
-    @_found_once
+    @found_once
     def reductions(self) -> tuple[Node, ...]:
         """The reductions in it, each once, after those inside of it."""
         found = dict.fromkeys(reduced for argument in self.args for reduced in argument.reductions())
@@ -109,7 +110,7 @@ class Node:
         count, zero = self.args[0].args
         return count if count.op == "count" and zero.op == "number" and float(zero.text) == 0 else None
 
-    @_found_once
+    @found_once
     def parts(self) -> frozenset[Node]:
         """The value and everything that it is made of."""
         return frozenset({self}).union(*[argument.parts() for argument in self.args])
@@ -120,20 +121,13 @@ class Node:
 
     def replaced(self, by: Callable[[Node], Node | None]) -> Node:
         """The value with parts of it replaced: by what `by` makes of them, outermost first, unless that is None."""
-        done: dict[int, Node] = {}  # by identity: a value that stands in several places is made once
+        return Replaced(by)(self)
 
-        def made(node: Node) -> Node:
-            known = done.get(id(node))
-            if known is None:
-                known = by(node)
-                if known is None:
-                    args = tuple([made(argument) for argument in node.args])
-                    same = all(map(operator.is_, args, node.args))
-                    known = node if same or args == node.args else node.of(args)
-                done[id(node)] = known
-            return known
-
-        return made(self)
+    def with_names(self, values: Mapping[str, Node]) -> Node:
+        """The value with other values in place of some names."""
+        if values.keys().isdisjoint(self.names()):
+            return self
+        return self.replaced(lambda each: values.get(each.text) if each.op == "name" else None)
 
     @property
     def spelled(self) -> str:
@@ -147,11 +141,35 @@ class Node:
         """The positions in it."""
         return {part for part in self.parts() if part.op == "name" and part.text.startswith(PLACED)}
 
-    @_found_once
+    @found_once
     def intrinsics(self) -> frozenset[str]:
         """The intrinsics that it calls."""
         own = frozenset({self.op} if self.op in FUNCTIONS else ())
         return own.union(*[argument.intrinsics() for argument in self.args])
+
+
+class Replaced:
+    """Values with parts of them replaced, as `Node.replaced` says. A part that several values share is made once.
+
+    Args:
+        by: what stands for a part; None where its operands are looked at.
+    """
+
+    def __init__(self, by: Callable[[Node], Node | None]):
+        self._by = by
+        self._made: dict[int, tuple[Node, Node]] = {}  # by identity, with what is replaced: so it lives on
+
+    def __call__(self, node: Node) -> Node:
+        known = self._made.get(id(node))
+        if known is not None:
+            return known[1]
+        made = self._by(node)
+        if made is None:
+            args = tuple(map(self, node.args))
+            same = all(map(operator.is_, args, node.args))
+            made = node if same or args == node.args else node.of(args)
+        self._made[id(node)] = node, made
+        return made
 
 
 @dataclass(frozen=True)

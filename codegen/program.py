@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 from skuda.codegen.element_types import APART
@@ -40,7 +40,7 @@ class Program:
         nodes = dict.fromkeys(r for node in self.formulas.values() for r in node.reductions())
         return {node: f"reduced_{index}_" for index, node in enumerate(nodes)}
 
-    @property
+    @cached_property
     def written_out(self) -> dict[str, Node]:
         """The formulas without names of outputs: what these name, as it is stored."""
         return {name: node.args[0] if node.op == "stored" else node for name, node in self._stored.items()}
@@ -48,12 +48,7 @@ class Program:
     @property
     def called_written_out(self) -> dict[Node, str]:
         """`called`, of values without names of outputs."""
-        stored = self._stored
-        written = (
-            (value.replaced(lambda each: stored.get(each.text) if each.op == "name" else None), name)
-            for value, name in self.called.items()
-        )
-        return dict(written)
+        return {value.with_names(self._stored): name for value, name in self.called.items()}
 
     @cached_property
     def _stored(self) -> dict[str, Node]:
@@ -61,12 +56,12 @@ class Program:
         elements = {operand.name: operand.element for operand in self.operation.outputs}
         done: dict[str, Node] = {}
         for name, node in self.formulas.items():
-            done[name] = node.replaced(lambda each: done.get(each.text) if each.op == "name" else None)
+            done[name] = node.with_names(done)
             if node.kind == REAL:
                 done[name] = Node("stored", (done[name],), REAL, node.dims, text=elements[name])
         return done
 
-    @property
+    @cached_property
     def reductions(self) -> tuple[Node, ...]:
         """The values that a row is reduced to, each once."""
         return tuple(dict.fromkeys(r for node in self.written_out.values() for r in node.reductions()))
@@ -175,7 +170,7 @@ def _along_last(op: Operation, reduction: Node) -> bool:
 
 def analysed(operation: Operation, **found) -> Operation:
     """An operation of whose analysis more is known."""
-    return replace(operation, analysis=replace(operation.analysis, **found))
+    return operation.but(analysis=operation.analysis.but(**found))
 
 
 def whole_dims(formulas: Collection[Node]) -> tuple[str, ...]:
@@ -198,7 +193,7 @@ def partial_results(
     """
     written: dict[str, Node] = {}
     for name, node in formulas.items():
-        written[name] = node.replaced(lambda each: written.get(each.text) if each.op == "name" else None)
+        written[name] = node.with_names(written)
     found = {}
     placed = {dim for node in formulas.values() for each in node.positions() for dim in each.dims}
     for dim in (text for text in whole_dims(formulas.values()) if "/" not in text and text not in placed):

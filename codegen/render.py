@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -117,8 +119,9 @@ def _row_inputs(row: Row, spec: Spec) -> str:
     """The text of the spec that decides a row's files: the row, and the functions that it uses."""
     wanted, seen = [(row.source, spec.functions)], []
     for text, functions in wanted:  # one of the catalog calls others of the catalog
+        words = {*re.findall(r"\w+", text)}
         for name, function in functions.items():
-            if function not in seen and re.search(rf"\b{name}\b", text):
+            if name in words and function not in seen:
                 seen.append(function)
                 wanted.append((function.body.value, function.library or spec.functions))
     return "\n".join([*(text for text, _ in wanted), *sorted(function.name for function in seen)])
@@ -127,7 +130,7 @@ def _row_inputs(row: Row, spec: Spec) -> str:
 def _rendered(template: Template, context: dict, inputs: str) -> str:
     environment = _environment(template.statement)
     text = environment.get_template(template.name).render(**context, hashes=output.HASHES)
-    text = re.sub(r"[ \t]+$", "", text, flags=re.MULTILINE)
+    text = "\n".join([line.rstrip(" \t") for line in text.split("\n")])
     text = laid_out(text) if template.name.endswith(".cu.jinja") else text
     return output.stamped(text, _whole_source(template.name) + inputs)
 
@@ -281,6 +284,20 @@ class Outcome:
     notes: tuple[str, ...] = ()
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Leaves the memory of cycles alone: what a spec becomes is needed to the end, and each collection looks through
+    all of it."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
+@_uncollected()
 def rendered_files(spec_path: Path) -> tuple[Spec, dict[str, str]]:
     """The checked spec, and every file of its package with MANIFEST as the last.
 

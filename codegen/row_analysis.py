@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from skuda.codegen.conditions import Guard, guards_of
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Site, lowered
-from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node
+from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node, Replaced
 from skuda.codegen.picks import picks_of
 from skuda.codegen.program import Program
 from skuda.codegen.reductions import REDUCTIONS
@@ -93,8 +93,10 @@ class RowAnalysis:
         stored_names = {o: f"shared.{self._names.new(o.name)}" for o in one_a_row}
         self._found = _Found()
         self._program = program
-        formulas = {name: self._with_given(node) for name, node in program.written_out.items()}
-        self.called = {self._with_given(node): name for node, name in program.called_written_out.items()}
+        given = {item.name: name for item, name in self.given.items()}
+        with_given = with_members(given, LENGTH, str(op.analysis.over))
+        formulas = {name: with_given(node) for name, node in program.written_out.items()}
+        self.called = {with_given(node): name for node, name in program.called_written_out.items()}
         reductions = dict.fromkeys(reduction for node in formulas.values() for reduction in node.reductions())
         picks = picks_of(op, reductions)
         for reduction in reductions:
@@ -103,14 +105,17 @@ class RowAnalysis:
         self.picks = tuple(Pick(names[reduction], each) for reduction, each in picks.items())
         self._guards = self._found_guards(formulas)
         self.finite = self._found.finite
-        self.called = {_named(node, names): name for node, name in self.called.items()}
+        self._named = Replaced(lambda node: names.get(node) if node.reductions() else node)
+        self.called = {self._named(node): name for node, name in self.called.items()}
         wanted, guards = self._wanted(formulas)
         self.held = self._held([values for values, under in zip(wanted, guards) if not under])
         self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
-        shared = {operand: _named(formulas[operand.name], names) for operand in one_a_row}
+        shared = {operand: self._named(formulas[operand.name]) for operand in one_a_row}
         self.row_values, stored = self._row_values(shared, stored_names)
-        wanted[-1] = [replace(each, node=each.node.replaced(stored.get)) for each in wanted[-1]]
-        self.called = {node.replaced(stored.get): name for node, name in self.called.items()} | self.called
+        if stored:
+            as_stored = Replaced(stored.get)
+            wanted[-1] = [replace(each, node=as_stored(each.node)) for each in wanted[-1]]
+            self.called = {as_stored(node): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
         passes = []
         for index, (each, under) in enumerate(zip(wanted, guards, strict=True)):
@@ -144,11 +149,6 @@ class RowAnalysis:
             return True
 
         return [*found] if all(map(behind, nodes)) else []
-
-    def _with_given(self, node: Node) -> Node:
-        """A value in which what a row is given has the names of members."""
-        given = {item.name: name for item, name in self.given.items()}
-        return with_members(node, given, LENGTH, str(self.operation.analysis.over))
 
     def _found_guards(self, formulas: Mapping[str, Node]) -> dict[Node, frozenset[Guard]]:
         """The reductions that only some calls want, unless all are, or other kernels make them too."""
@@ -185,13 +185,13 @@ class RowAnalysis:
         for reduction, level in levels.items():
             node, how = _reduced(reduction)
             scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
-            value = Value(names[reduction].text, _named(node, names), how, None, reduction.kind, scan=scan)
+            value = Value(names[reduction].text, self._named(node), how, None, reduction.kind, scan=scan)
             if level >= 0:
                 found.setdefault((level, self._guards.get(reduction, frozenset())), []).append(value)
         order = sorted(found, key=lambda each: (each[0], bool(each[1])))
         wanted, guards = [found[each] for each in order], [*(under for _, under in order), frozenset()]
         wanted.append(
-            [Value(o.name, _named(self._as_named(formulas[o.name], o), names), "", o) for o in self.full_outputs]
+            [Value(o.name, self._named(self._as_named(formulas[o.name], o)), "", o) for o in self.full_outputs]
         )
         return wanted, guards
 
@@ -204,7 +204,7 @@ class RowAnalysis:
     def _split(self, outputs: list[Value]) -> Split:
         """Values are reduced one by one: what is asked of groups of them is asked of each."""
         names = self._found.reductions
-        reductions = [Value(n.text, _named(r.args[0], names), _class_of(r), None, r.kind) for r, n in names.items()]
+        reductions = [Value(n.text, self._named(r.args[0]), _class_of(r), None, r.kind) for r, n in names.items()]
         return Split(
             self._pass([*reductions, *outputs], [], []),
             () if outputs else self._extremes(),
@@ -331,12 +331,10 @@ class RowAnalysis:
         earlier = {part for values in before for each in values for part in each.node.parts()}
         named = {part: name for part, name in self.held.items() if not guards or part in earlier}
 
-        def renamed(node: Node, but: Node | None = None) -> Node:
-            def name(part: Node) -> Node | None:
-                known = part in named and part != but
-                return Node("name", (), REAL, part.dims, text=named[part]) if known else None
+        def name(part: Node) -> Node | None:
+            return Node("name", (), REAL, part.dims, text=named[part]) if part in named else None
 
-            return node.replaced(name)
+        renamed = Replaced(name) if named else Replaced(lambda node: node)
 
         def value(each: Value) -> Value:
             node = renamed(each.node)
@@ -346,7 +344,7 @@ class RowAnalysis:
         here = {part for each in wanted for part in each.node.parts() if part in named}
         order = [*self.held]
         held = tuple(
-            HeldValue(Value(self.held[part], renamed(part, but=part)), part not in earlier)
+            HeldValue(Value(self.held[part], part.of(tuple(map(renamed, part.args)))), part not in earlier)
             for part in sorted(here, key=lambda part: (len(part.parts()), order.index(part)))
         )
         fresh = here - earlier if wanted is not outputs else set()
@@ -389,8 +387,3 @@ def _reduced(reduction: Node) -> tuple[Node, str]:
     """What a reduction is of, and its class of runtime/cuda/reductions.cuh."""
     rule = lowered(reduction, Site.REDUCTION)
     return (rule[1]["x"], rule[0].becomes) if rule else (reduction.args[0], _class_of(reduction))
-
-
-def _named(node: Node, names: Mapping[Node, Node]) -> Node:
-    """A value in which reductions are names."""
-    return node.replaced(names.get)

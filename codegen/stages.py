@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import CONVERSIONS, HALVED
-from skuda.codegen.nodes import CPP, INT, REDUCE, Node
+from skuda.codegen.nodes import CPP, INT, REDUCE, Node, Replaced, found_once
 from skuda.codegen.picks import picked
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.reductions import REDUCTIONS
@@ -36,6 +36,7 @@ def is_staged(program: Program) -> bool:
     return len(overs) > 1
 
 
+@found_once
 def stages(program: Program) -> tuple[Program, ...]:
     """The stages of a program, be they its only form or an alternative; none where it has neither."""
     op = program.operation
@@ -299,9 +300,11 @@ class _Splitter:
         read = used - formulas.keys() | self._counted_by(used, over, formulas.values())
         inputs = tuple(o for o in (*op.inputs, *self.made) if o.name in read)
         self.values += len(names)
-        self.left = {name: node.replaced(names.get) for name, node in self.left.items()}
         called = self.called
-        self.called = {node.replaced(names.get): name for node, name in called.items()}
+        if names:
+            handed_on = Replaced(names.get)
+            self.left = {name: handed_on(node) for name, node in self.left.items()}
+            self.called = {handed_on(node): name for node, name in called.items()}
         self.made += made
         asks_of = set().union(*(node.types() for node in formulas.values()))
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import count
 
-from skuda.codegen.nodes import Node
+from skuda.codegen.nodes import Node, Replaced
 from skuda.codegen.reductions import COUNT
 from skuda.model.operation import COUNTED
 
@@ -38,16 +38,16 @@ class UniqueNames:
         return name
 
 
-def with_members(node: Node, members: Mapping[str, str], length: Node, over: str = "") -> Node:
-    """A value in which some names are those of members (`shared.scale`), and a number of elements is `length`; of rows
-    along `over`, that of anything else is a member."""
+def with_members(members: Mapping[str, str], length: Node, over: str = "") -> Replaced:
+    """Makes values in which some names are those of members (`shared.scale`), and a number of elements is `length`; of
+    rows along `over`, that of anything else is a member."""
 
     def member(each: Node) -> Node | None:
         if each.op == COUNT:
             return length if each.text == over else replace(length, text=members.get(COUNTED, length.text))
         return replace(each, text=members[each.text]) if each.op == "name" and each.text in members else None
 
-    return node.replaced(member)
+    return Replaced(member)
 
 
 def functions_in(texts: Iterable[str]) -> set[str]:

@@ -14,7 +14,7 @@ from skuda.model.operation import Operation
 from skuda.plans.plan import Plan
 
 if TYPE_CHECKING:
-    from skuda.codegen.program import Program, Row
+    from skuda.codegen.program import Program, Row, Spec
 
 OWN = "skuda.generated"
 
@@ -69,9 +69,14 @@ def _key(operation: Operation) -> tuple[str, str]:
 
 
 @lru_cache(16)
+def spec_of(text: str, name: str) -> Spec:
+    """A spec. Reading it takes a second; the key is its text, so one that has changed is read again."""
+    return importlib.import_module("skuda.codegen.spec").loads(text, name)
+
+
+@lru_cache(16)
 def _programs(text: str, name: str) -> dict[tuple[str, str], Program]:
-    """The programs of a spec. Reading it takes a second; the key is its text, so one that has changed is read again."""
-    return _by_key(importlib.import_module("skuda.codegen.spec").loads(text, name).rows)
+    return _by_key(spec_of(text, name).rows)
 
 
 def _by_key(rows: tuple[Row, ...]) -> dict[tuple[str, str], Program]:

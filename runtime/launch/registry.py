@@ -73,12 +73,13 @@ class Catalog:
     @cached_property
     def kernels(self) -> dict[KernelSku, Entry]:
         """Where each of its SKUs comes from; made once, whatever other catalogs are loaded."""
-        return {
-            make_sku(operation, types, variant): Entry(self, operation, types, variant)
-            for operation in self.operations
-            for types in operation.kernel_combinations()
-            for variant in (*table.variants(operation, types), *ON_HOST)
-        }
+        found: dict[KernelSku, Entry] = {}
+        for operation in self.operations:
+            for types in operation.kernel_combinations():
+                variants = *table.variants(operation, types), *ON_HOST
+                entries = [Entry(self, operation, types, variant) for variant in variants]
+                found.update(zip(_skus(operation, types, variants), entries))
+        return found
 
     def plans(self, name: str) -> tuple[type[Plan], ...]:
         """The plan classes of a row, those of stages and of forms too: of each, whole ones come first."""
@@ -209,26 +210,33 @@ def catalog_of(package: str) -> Catalog:
 
 def make_sku(operation: Operation, types: Types, variant: table.Variant) -> KernelSku:
     """The SKU of an operation at some types, as one variant runs it."""
+    return next(_skus(operation, types, (variant,)))
+
+
+def _skus(operation: Operation, types: Types, variants: Iterable[table.Variant]) -> Iterator[KernelSku]:
+    """The SKUs of an operation at some types, as each of some variants runs it."""
     words = [types[letter] for letter in operation.kernel_letters if letter not in (SCALE, WEIGHT)]
     packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
-    layout = variant.layout
-    if packed:
-        layout = Layout.CONTIGUOUS_PACKED4 if layout is Layout.CONTIGUOUS else Layout.STRIDED_PACKED4
-    return KernelSku(
-        category=operation.category,
-        op=operation.name,
-        direction=operation.direction,
-        element=words[0] if words else types[COMPUTE],
-        aux_element=words[1] if len(words) > 1 else None,
-        scale_element=types[SCALE] if SCALE in operation.kernel_letters else None,
-        weight_element=types[WEIGHT] if WEIGHT in operation.kernel_letters else None,
-        layout=layout,
-        epilogue=None,
-        variant=variant.kernel if variant in ON_HOST else table.variant_name(operation, types, variant),
-        arch="any",
-        backend=ON_HOST.get(variant, BackendKind.CUDA),
-        precision_guarantee=operation.guarantee(types),
-    )
+    guarantee = operation.guarantee(types)
+    for variant in variants:
+        layout = variant.layout
+        if packed:
+            layout = Layout.CONTIGUOUS_PACKED4 if layout is Layout.CONTIGUOUS else Layout.STRIDED_PACKED4
+        yield KernelSku(
+            category=operation.category,
+            op=operation.name,
+            direction=operation.direction,
+            element=words[0] if words else types[COMPUTE],
+            aux_element=words[1] if len(words) > 1 else None,
+            scale_element=types[SCALE] if SCALE in operation.kernel_letters else None,
+            weight_element=types[WEIGHT] if WEIGHT in operation.kernel_letters else None,
+            layout=layout,
+            epilogue=None,
+            variant=variant.kernel if variant in ON_HOST else table.variant_name(operation, types, variant),
+            arch="any",
+            backend=ON_HOST.get(variant, BackendKind.CUDA),
+            precision_guarantee=guarantee,
+        )
 
 
 class Entry(Record):

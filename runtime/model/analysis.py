@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from skuda.model.records import Record
 
 COUNTED = "Count"  # what kernels and references call a number of elements; no operand or attribute is spelled so
@@ -19,6 +21,7 @@ class Over(Record):
     block: str = ""
 
     @staticmethod
+    @cache
     def of(text: str) -> Over:
         """From its spelling in a formula: `d`, `n, d` or `d/group_size`."""
         names, _, block = text.partition("/")

@@ -130,13 +130,6 @@ class Operation(Record, TypeCombinations, Shapes):
             return ()
         return () if any(self._holds_packed(self.inputs[index].element) for index in found) else found
 
-    def _holds_packed(self, element: str) -> bool:
-        """`may_be_packed` of a type letter or a word, without making all choices of types."""
-        options = self.types.get(element)
-        if options is not None:
-            return any(map(self._holds_packed, options))
-        return element in DTYPES and DTYPES[element].packed
-
     @cached_property
     def row(self) -> str:
         """Name of the row that it is a direction, a form or a stage of."""

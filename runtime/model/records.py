@@ -67,9 +67,12 @@ class _Signature:
         return Signature(made)
 
 
+_FLOATS = (float, np.floating)
+
+
 def told_apart(value: Any) -> Any:
     """A value as a part of a key: 0.0 and -0.0 differ, and every NaN is the same."""
-    return (float, float(value).hex()) if isinstance(value, (float, np.floating)) else value
+    return (float, float(value).hex()) if isinstance(value, _FLOATS) else value
 
 
 @dataclass_transform(frozen_default=True)
@@ -84,6 +87,7 @@ class Record:
     """
 
     _fields: ClassVar[tuple[str, ...]] = ()
+    _names: ClassVar[frozenset[str]] = frozenset()
     _compared: ClassVar[tuple[str, ...]] = ()
     _defaults: ClassVar[dict[str, Any]] = {}
     __dataclass_fields__ = DataclassFields()
@@ -93,22 +97,27 @@ class Record:
         own, base = vars(cls), super(cls, cls)
         fields = tuple(dict.fromkeys((*base._fields, *own.get("__annotations__", ()))))
         cls._fields = cls.__match_args__ = fields
+        cls._names = frozenset(fields)
         cls._compared = tuple([name for name in fields if name not in aside])
         cls._defaults = {**base._defaults, **{name: own[name] for name in fields if name in own}}
 
     def __init__(self, *values: Any, **named: Any):
-        fields = self._fields
-        given = dict(zip(fields, values))
-        if len(values) > len(fields) or given.keys() & named.keys():
-            raise TypeError(f"{type(self).__name__}: more values than fields ({', '.join(fields)})")
-        given = {**self._defaults, **given, **named}
-        if len(given) != len(fields) or given.keys() != set(fields):
+        fields, given = self._fields, named
+        if values:
+            given = dict(zip(fields, values))
+            if len(values) > len(fields) or given.keys() & named.keys():
+                raise TypeError(f"{type(self).__name__}: more values than fields ({', '.join(fields)})")
+            given |= named
+        if len(given) < len(fields):
+            given = {**self._defaults, **given}
+        if given.keys() != self._names:
             raise TypeError(f"{type(self).__name__}: got {', '.join(given)}, expected {', '.join(fields)}")
         self.__dict__.update(given)
 
     def _key(self) -> tuple:
         own = self.__dict__
-        return tuple([told_apart(own[name]) for name in self._compared])
+        values = [own[name] for name in self._compared]
+        return tuple([told_apart(value) if isinstance(value, _FLOATS) else value for value in values])
 
     def __eq__(self, other):
         if self is other:

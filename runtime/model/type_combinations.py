@@ -65,7 +65,7 @@ class TypeCombinations:
 
     def _compute_of(self, types: Types) -> str:
         """The compute type of a choice of element types."""
-        follows = next(filter(self.is_mixed, types), None)
+        follows = next((letter for letter in self._mixed if letter in types), None)
         return compute_word(types) if follows is None else DTYPES[types[follows]].C
 
     def kernel_combinations(self) -> Iterator[dict[str, str]]:
@@ -87,6 +87,11 @@ class TypeCombinations:
             element = self.types[element][0]
         return element == COMPUTE or (element in DTYPES and DTYPES[element].kind == "float")
 
+    @cached_property
+    def _mixed(self) -> tuple[str, ...]:
+        """The type letters that `is_mixed` is true of."""
+        return tuple([letter for letter in self.types if self.is_mixed(letter)])
+
     def is_mixed(self, element: str) -> bool:
         """Whether it is a type letter of floats, integers and booleans, of more than one of these: C follows it."""
         words = self.types.get(element, ())
@@ -98,7 +103,13 @@ class TypeCombinations:
 
     def may_be_packed(self, letter: str) -> bool:
         """Whether some choice of types makes this letter a packed type."""
-        return any(DTYPES[types[letter]].packed for types in self.combinations if letter in types)
+        return letter in self.types and self._holds_packed(letter)
+
+    def _holds_packed(self, element: str) -> bool:
+        """The same of a type letter or a word."""
+        if element in self.types:
+            return any(map(self._holds_packed, self.types[element]))
+        return element in DTYPES and DTYPES[element].packed
 
     def may_be_bytes(self, letter: str) -> bool:
         """Whether an array of uint8 may hold this letter's elements, so that somebody has to say which they are."""

@@ -125,7 +125,9 @@ from skuda.schedules import tuning
 tuning.TUNINGS[100] = tuning.SM_90.but(row_shapes=((4, 4), (32, 4), (256, 4)), elementwise_threads=256)
 from skuda.launch import registry
 from skuda.schedules import table
-rows = {sku.symbol for sku in registry.skus() if sku.symbol.startswith("softmax_f32__row")}
+operation, types = registry.catalogs()[0].plans("softmax")[0].operation, {"T": "f32", "C": "f32"}
+names = [registry.make_sku(operation, types, each).symbol for each in table.variants(operation, types)]
+rows = {name for name in names if name.startswith("softmax_f32__row")}
 constants = tuning.constants("sm_90")
 print(len(rows), "softmax_f32__row128x4" in rows, table.BLOCK, constants["ELEMENTWISE_THREADS"])
 """

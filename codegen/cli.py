@@ -22,7 +22,7 @@ COMMANDS = {
     "show": ("skuda.codegen.commands.show", "everything about one operation, its CUDA included"),
     "build": ("skuda.codegen.commands.build", "compile kernels ahead of time into the cache"),
     "evidence": ("skuda.codegen.commands.evidence", "write the records of test-gpu and bench as a page"),
-    "new": ("skuda.codegen.commands.new", "print a row to start a new operation from"),
+    "new": ("skuda.codegen.commands.new", "print a commented spec of one operation to start from"),
     "quantize": ("skuda.checkpoints.command", "quantize a checkpoint of any size, file by file"),
     "demo": ("skuda.demo.cli", "quantize a real checkpoint and show what it costs"),
     "bench": ("skuda.bench", "measure the kernels against a copy of the same bytes"),

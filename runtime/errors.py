@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from importlib import import_module
 from types import ModuleType
 
@@ -67,6 +68,12 @@ class WorkerLost(SkudaError, RuntimeError):
 
 
 _MOST_SHOWN = 80  # characters of a value in a message
+
+
+def one_of(words: Iterable[str]) -> str:
+    """`f32, f64 or f16`, each word once."""
+    *others, last = dict.fromkeys(words)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def shown(value) -> str:

@@ -1,46 +1,48 @@
-"""`skuda new`: a row to start from."""
+"""`skuda new`: a spec of one row to start from."""
 
 from __future__ import annotations
 
 import argparse
 
 # What is not commented is a whole operation; each comment says what a line may be instead.
+FILE = """\
+# Write this to a file and edit the row. Then: skuda generate --spec FILE --out my_package/generated
+ops:
+"""
 ROW = """\
   {name}:
     # category, or category.name: what `skuda list` groups by
     kind: custom.{name}
     # one sentence; it goes into comments, docstrings and pages
     doc: The sum of x and alpha times y.
-    # what each type letter may be, preferred first; T is [f32, f64, f16, bf16] if nothing is said
+    # the element types that each type letter may be, preferred first; T is [f32, f64, f16, bf16] by default
     # s8 u8 s4 u4 i32 i64 are exact integers, e4m3 e5m2 floats of 8 bits that saturate when they are stored
     # types: {{T: [f32, f16], Q: [s8, u8, s4, u4], S: [T, f32]}}
-    # at most two letters beside S, the type of scales, and W, that of weights
+    # S is the type of scales, W that of weights; there may be two other letters
     inputs:
       # name: Type[dimensions]
       # `*shape` is any number of axes, `c` one, `d/size` one entry for each block of `size`, `4` a dimension of
       # that size, `[]` one value
-      # `bias: T[c] = 0` may be left out, and is then that number: by a kernel of its own, without that operand
+      # `bias: T[c] = 0` may be left out, and then is that number; such a call has a kernel without that operand
       x: T[*shape]
       y: T[*shape]
     # name: type = default
-    # a letter such as Q is a number of that type, lowest(Q) and highest(Q) its limits; i32 is an integer, C a number in
-    # the compute type (`inf`, `lowest(T)` and `highest(T)` too), `size` a length, `axis of c` an axis,
-    # `axes of d` any axes
+    # type: C, a number in the compute type; i32, an integer; a letter such as Q, a number of that type;
+    # `size`, a length; `axis of c`, an axis; `axes of d`, any axes. A default may also be inf, lowest(Q) or highest(Q)
     attrs: {{alpha: C = 1}}
     # conditions on attributes, checked when a plan is selected
     # requires: alpha > 0
-    # names for formulas below; a reduction such as max, sum or mean says what it is over: `d`, or `d/size` for blocks
+    # names for formulas; a reduction such as max, sum or mean needs `over=`: a dimension `d`, or `d/size` for blocks
     # let: {{total: "sum(x, over=d)"}}
     outputs:
       # name: Type[dimensions] = formula
-      # of names, numbers, + - * /, comparisons, and or not, and calls such as where(condition, a, b),
-      # clamp(x, low, high), round_to_int(x), exp(x), or a function of `functions:` or of `skuda list --functions`
-      # an integer output holds all that its formula may give, as in clamp(round_to_int(x), -128, 127), or is
-      # saturate(i) or wrap(i)
+      # a formula has names, numbers, + - * /, comparisons, and, or, not, and calls such as where(condition, a, b),
+      # clamp(x, low, high), round_to_int(x) and exp(x); `skuda list --functions` has more, and `functions:` adds yours
+      # an integer output must hold every value of its formula: clamp(round_to_int(x), -128, 127), saturate(i), wrap(i)
       output: T[*shape] = x + alpha * y
-    # the gradients: `derived` makes all of them from the formulas above, and so does leaving this part out; `none` says
-    # that there are none; `d_x: derived` makes one
-    # d_<input>: Type[dimensions] = formula over d_<output>, inputs and outputs
+    # the gradients; without this part, or with `backward: derived`, they are derived from the formulas above;
+    # `backward: none` for none
+    # d_<input>: Type[dimensions] = formula of d_<output>, inputs and outputs; `d_<input>: derived` derives one
     backward:
       d_x: T[*shape] = d_output
       d_y: T[*shape] = alpha * d_output
@@ -51,10 +53,13 @@ def add_parser(subparsers) -> None:
     """Adds `new`."""
     parser = subparsers.add_parser(
         "new",
-        help="print a row to start a new operation from",
-        description="Print a commented row, to stand under `ops:`, such as: skuda new NAME >> ops.yaml",
+        help="print a commented spec of one operation to start from",
+        description="Print a commented spec of one operation: skuda new NAME > my_ops.yaml",
     )
-    parser.add_argument("name", metavar="NAME", help="of the operation: a-z, 0-9 and single _ between them")
+    parser.add_argument(
+        "--row", action="store_true", help="print the row alone, to append to a spec: skuda new NAME --row >> ops.yaml"
+    )
+    parser.add_argument("name", metavar="NAME", help="the name of the operation: a-z, 0-9 and single _ between them")
     parser.set_defaults(handler=run)
 
 
@@ -67,5 +72,5 @@ def run(args: argparse.Namespace) -> int:
     diagnostics = Diagnostics("NAME", args.name)
     check_name(Text(args.name, Place(1, 1, len(args.name))), diagnostics)
     diagnostics.raise_if_any()
-    print("\n" + ROW.format(name=args.name), end="")
+    print(("\n" if args.row else FILE) + ROW.format(name=args.name), end="")
     return 0

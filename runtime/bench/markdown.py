@@ -74,12 +74,12 @@ def brief(result: Mapping[str, Any]) -> Iterator[str]:
     median = statistics.median(map(share, rows))
     yield from _wrapped(
         f"{machine['gpu']}, {machine['date']}: {len(rows):,} measurements, the median at {median:.2f} of a copy's "
-        f"speed. {sum(each.median >= each.least_median for each in found)} of {len(found)} classes of shapes have the "
-        f"median that was wanted, {sum(each.met for each in found)} the worst row too."
+        f"speed. Of {len(found)} classes of shapes, {sum(each.median >= each.least_median for each in found)} reach their "
+        f"target for the median row, {sum(each.met for each in found)} also for the slowest one."
     )
     yield ""
-    behind = f"ahead by more than {1 - targets.BEHIND:.0%} in"
-    yield f"| peer | its time over ours, geometric mean | {behind} |"
+    behind = f"faster than skuda by more than {1 - targets.BEHIND:.0%} in"
+    yield f"| peer | its time / skuda's, geometric mean | {behind} |"
     yield "|---|---|---|"
     for each in targets.beside(rows):
         yield f"| {each.peer} | {each.mean:.2f} | {len(each.ahead)} of {each.rows:,} rows |"

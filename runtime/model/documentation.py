@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from skuda.errors import one_of
 from skuda.model.operation import ALL, COMPUTE, Attribute, Choice, Operation
 
 
@@ -87,5 +88,5 @@ def of_attribute(operation: Operation, attribute: Attribute) -> str:
 
 def of_choice(choice: Choice) -> str:
     """What a choice may be, and what it is if it is not given."""
-    *others, last = (f'"{word}"' for word in choice.words)
-    return f'{", ".join(others)} or {last}: {choice.doc}; "{choice.default}" if not given'
+    words = one_of(f'"{word}"' for word in choice.words)
+    return f'{words}: {choice.doc}; "{choice.default}" if not given'

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
-from skuda.errors import Unsupported
+from skuda.errors import Unsupported, one_of
 from skuda.model.dtypes import DTYPES
 from skuda.model.operands import COMPUTE, Operand
 
@@ -154,14 +154,7 @@ class TypeCombinations:
                 return types
         if fitting:
             return fitting[0]
-        raise Unsupported(f"{plan}: no kernel {self.describe(seen)}: {self._nearest(seen, by_name)}")
-
-    def describe(self, seen: Mapping[str, str]) -> str:
-        """`quantize_per_token f16 -> s8`, from what is known of the types."""
-        asked = self.asked
-        given = [word for name, word in seen.items() if name not in asked]
-        wanted = [word for name, word in seen.items() if name in asked]
-        return " ".join([self.function, *given, *(["->", *wanted] if wanted else [])])
+        raise Unsupported(f"{plan}: {self._misfit(seen, by_name)}")
 
     def _word_of(self, name: str, types: Types, by_name: Mapping[str, Operand]) -> str:
         """What an operand or a type letter is, by its name."""
@@ -177,12 +170,12 @@ class TypeCombinations:
         apart = [_KINDS.index(DTYPES[words[name]].kind) - _KINDS.index(kind) for name, kind in kinds.items()]
         return max([each if each >= 0 else len(_KINDS) for each in apart])
 
-    def _nearest(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:
-        """Which operand cannot be what it is, and what it could be beside the others."""
-        for name in seen:
+    def _misfit(self, seen: Mapping[str, str], by_name: Mapping[str, Operand]) -> str:
+        """Which operand has the wrong type, and which types it may have: `b is f16, expected f32 (a is f32)`."""
+        for name, word in seen.items():
             fits = [self._word_of(name, types, by_name) for types in self.combinations]
-            if seen[name] not in fits:
-                return f"{self._label(name)} takes {' '.join(dict.fromkeys(fits))}"
+            if word not in fits:
+                return f"{self._label(name)} is {word}, expected {one_of(fits)}"
         for name in reversed(seen):
             others = {other: word for other, word in seen.items() if other != name}
             fits = [
@@ -191,9 +184,10 @@ class TypeCombinations:
                 if self._agree(types, others, by_name)
             ]
             if fits:
-                taken = " ".join(dict.fromkeys(fits))
-                return f"beside {' '.join(others.values())}, {self._label(name)} takes {taken}"
-        return "no choice of types fits them together"
+                beside = ", ".join(f"{self._label(other)} is {word}" for other, word in others.items())
+                return f"{self._label(name)} is {seen[name]}, expected {one_of(fits)} ({beside})"
+        given = ", ".join(f"{self._label(name)} is {word}" for name, word in seen.items())
+        return f"no kernel takes these types together: {given}"
 
     def _label(self, name: str) -> str:
         if name in self.types:

@@ -174,7 +174,8 @@ def split(whole: Any, framework: str | None, plan_class: type[Plan] | str, name:
     if shape is None or not len(shape) or shape[-1] % 2:
         found = f"has shape {tuple(shape)}" if shape is not None else f"is {type(whole).__name__}"
         names = " and ".join(operation.halves)
-        raise InvalidProblem(f"{_called(plan_class)}: {name} {found}, expected {names} as halves along its last axis")
+        expected = f"{names} side by side along a last axis of even length"
+        raise InvalidProblem(f"{_called(plan_class)}: {name} {found}, expected {expected}")
     if framework is not None:
         return PARTS[framework][0](array)
     if is_plain:

@@ -16,7 +16,7 @@ import numpy as np
 
 from skuda.arrays.libraries import PLAIN, device_of, library_of, mark_written, plain_library, stream_handle
 from skuda.arrays.views import CPU, View, as_numpy
-from skuda.errors import CompileError, InvalidProblem, Unsupported, shown
+from skuda.errors import CompileError, InvalidProblem, Unsupported, one_of, shown
 from skuda.launch import registry
 from skuda.launch.arguments import check, check_workspace
 from skuda.launch.prepared import (
@@ -187,8 +187,7 @@ class Plan:
             raise InvalidProblem(f"{cls.__name__}: has no forms to choose, got {shown(word)}")
         form = dict(choice.forms).get(word) if isinstance(word, str) else None
         if form is None:
-            *others, last = map(repr, choice.words)
-            expected = f"{', '.join(others)} or {last}"
+            expected = one_of(map(repr, choice.words))
             raise InvalidProblem(f"{cls.__name__}: {choice.name} is {shown(word)}, expected {expected}")
         return cls._form(form)
 
@@ -235,6 +234,16 @@ class Plan:
         self._fast_path: FastPath = refuse  # the one that served last
         self._fast_paths: dict[tuple, FastPath | None] = {}  # by the types of operands, after their axis views if any
         self._sku = self._sku_of(backend)
+
+    def __repr__(self) -> str:
+        """`<SoftmaxPlan softmax_f32__reference: input f32[4, 8] -> output f32[4, 8]>`, with the attributes if any."""
+        each = [
+            f"{operand.name} {word}{list(shape)}"
+            for operand, word, shape in zip(self.operation.operands, self.words, self.shapes)
+        ]
+        values = [f"{name}={value!r}" for name, value in self.attributes.items()]
+        first = len(self.operation.inputs)
+        return f"<{self.name} {self._sku}: {', '.join(each[:first] + values)} -> {', '.join(each[first:])}>"
 
     def _sku_of(self, backend: BackendKind) -> KernelSku:
         variant = registry.on_host(backend) or table.variants(self.operation, self.types)[0]

@@ -225,7 +225,7 @@ def test_its_errors_speak_of_it(ours):
         InvalidProblem, match=r"NormalizeRowsPlan: mean has shape \(3,\), expected \(n,\) = \(4,\)"
     ):
         ours.normalize_rows(x, x[:3, 0], x[:, 0])
-    with pytest.raises(Unsupported, match="leaky_relu i32: x takes f32 f64 f16 bf16|element takes"):
+    with pytest.raises(Unsupported, match="LeakyReluPlan: x is i32, expected f32, f64, f16 or bf16"):
         ours.leaky_relu(x.astype(np.int32))
     with pytest.raises(InvalidProblem, match="requires low <= high, got low=5, high=1"):
         ours.add_codes(np.zeros(4, np.int8), np.zeros(4, np.int8), 1.0, low=5, high=1)
@@ -235,6 +235,11 @@ def test_its_errors_speak_of_it(ours):
         AttributeError, match="skuda_own_operations has no 'leaky_rule'; did you mean 'leaky_relu'"
     ):
         ours.leaky_rule  # noqa: B018
+
+
+def test_a_plan_shows_its_operands_and_attributes(ours):
+    plan = ours.LeakyReluPlan.select(ours.LeakyReluDescriptor(shape=(2, 3)))
+    assert repr(plan) == "<LeakyReluPlan leaky_relu_f32__reference: x f32[2, 3], alpha=0.01 -> y f32[2, 3]>"
 
 
 def test_it_has_plans_skus_and_kernels_like_any_other(ours):

@@ -206,7 +206,7 @@ def test_what_does_not_fit_is_refused(backend):
         skuda.quantize_fp8_per_token(x, scale, q_max=-1.0)
     with pytest.raises(InvalidProblem, match="q_max is nan, expected a value of e5m2"):
         skuda.dynamic_quantize_fp8_per_token(x, dtype="e5m2", q_max=float("nan"))
-    with pytest.raises(Unsupported, match="output takes e4m3 e5m2"):
+    with pytest.raises(Unsupported, match="output is s8, expected e4m3 or e5m2"):
         skuda.quantize_fp8_per_token(x, scale, dtype="s8")
     codes = backend.array(np.zeros((2, 3), np.uint8))
     with pytest.raises(Unsupported, match="input has elements uint8 .* may be e4m3 or e5m2; say which by input_dtype="):

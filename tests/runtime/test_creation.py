@@ -96,7 +96,7 @@ WRONG = [
     (lambda: skuda.full(2, "a"), NotAnArray, "an input is a str, expected an array"),
     (lambda: skuda.full(2, 1.5, dtype="i32"), ElementMismatch, "value is 1.5, expected an integer"),
     (lambda: skuda.full(2, 300, dtype="u8"), InvalidProblem, "value is 300, which u8 cannot hold"),
-    (lambda: skuda.full(2, 1, dtype="e4m3"), Unsupported, "output takes f32 f64"),
+    (lambda: skuda.full(2, 1, dtype="e4m3"), Unsupported, "output is e4m3, expected f32, f64"),
     (lambda: skuda.full(2, np.ones(2, np.float32)), InvalidProblem, r"value has shape \(2,\), expected one element"),
     (lambda: skuda.full(2, 1, out=np.zeros(3)), InvalidProblem, r"output has shape \(3,\)"),
     (lambda: skuda.arange(5, None, 3), InvalidProblem, "step is given, but start is not"),

@@ -148,7 +148,7 @@ def test_codes_of_an_odd_row_need_its_shape():
         (("softmax", X), {"axis": 2}, InvalidProblem, "SoftmaxPlan: axis is 2, expected -2 to 1"),
         (("softmax", "f32[6, n]"), {}, InvalidProblem, "expected an array or a text such as 'f16.8, 512.', got 'f32"),
         (("softmax", "f8[6]"), {}, InvalidProblem, "expected an array or a text such as"),
-        (("softmax", "i32[6]"), {}, Unsupported, "input takes f32 f64 f16 bf16"),
+        (("softmax", "i32[6]"), {}, Unsupported, "input is i32, expected f32, f64, f16 or bf16"),
         (("quantize_per_token", X, "f32[5]"), {"dtype": "s8"}, InvalidProblem, "scale has shape .5,., expected .6,."),
         (("quantize_per_token", X, "f32[6]"), {"dtype": "s8", "q_max": 200}, InvalidProblem, "q_max is 200"),
         (("quantize_per_group", X, "f32[6, 3]"), {"dtype": "s8"}, InvalidProblem, "group_size"),

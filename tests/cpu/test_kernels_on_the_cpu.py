@@ -169,6 +169,17 @@ def test_a_library_is_kept_and_believed_only_whole(anew, monkeypatch):
     assert len(compiled) == 1 and kept.read_bytes()[100:101] != b"?"
 
 
+@pytest.mark.parametrize("shape", [(2, 900, 131), (3, 8000, 37), (5, 16384, 2), (1, 140_003, 9), (900, 200)])
+@pytest.mark.parametrize("call", [skuda.sum, skuda.amax, skuda.var, skuda.logsumexp, skuda.all, skuda.argmin])
+def test_rows_beside_each_other(calls, monkeypatch, call, shape):
+    """Columns: of one outer index and of the next, of a few and of many, of a segment and of several."""
+    x = rows(*shape)
+    x[..., 300:305, 1] = 0.0, -0.0, np.inf, -np.inf, np.nan
+    x[..., 7:9, 0] = 0.0, -0.0
+    found, expected = both(monkeypatch, lambda: call(x, axis=-2))
+    assert calls[0].backend is BackendKind.CPU and found.tobytes() == expected.tobytes()
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_scans(calls, monkeypatch, reverse):
     x = rows(3, 70_003)

@@ -1,0 +1,153 @@
+// What passes make of rows: reductions, whose sums have the order of model/sum_order.py, and outputs.
+#pragma once
+#include "row_lines.h"
+
+constexpr int GROUPS = BLOCK / GROUP;  // of a block
+
+// The passes of a program. A stage of several kernels has one.
+template <typename P, int N> struct PassesOf { using type = typename P::Passes; };
+template <typename P> struct PassesOf<P, 0> { using type = List<typename P::SplitPass, EmptyPass>; };
+template <typename P> using passes_of = typename PassesOf<P, P::Passes::size>::type;
+template <typename P> using last_pass = type_at<passes_of<P>, passes_of<P>::size - 1>;
+template <typename... Make> constexpr bool makes_output(int output, List<Make...>) {
+  return ((Make::output == output) || ... || false);
+}
+
+inline int accumulators_of(i64 length) {
+  i64 wanted = 1;
+  while (wanted < ACCUMULATORS && wanted * GROUP * 4 < length) wanted *= 2;
+  return int(max(wanted, i64(FEWEST)));
+}
+
+// The type of a value that a pass makes.
+template <typename... V> List<V...> types_in(const Tuple<V...>&);
+template <typename P, typename Pass, int I>
+using value_of = type_at<
+    decltype(types_in(static_cast<const Pass*>(nullptr)->template of<true, 0>(
+        *static_cast<const typename P::Element*>(nullptr), *static_cast<typename P::Held*>(nullptr),
+        *static_cast<bool*>(nullptr)))),
+    I>;
+
+// What a pass makes of a row: a reduction.
+template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces> struct Maker {
+  using Make = type_at<typename Pass::Makes, I>;
+  using How = typename Make::How;
+  using V = state_t<How, typename Make::Value>;
+  using Shared = typename P::Shared;
+  static constexpr bool asks = !same<const decltype(nullptr), decltype(Make::finite)>;  // whether values are finite
+  V of[ACCUMULATORS];
+  Segments<How, V, true> total;
+  bool finite;
+  i64 slab, missing;  // elements of a slab, and those that the one which was begun lacks
+
+  void begin(Shared&, i64 length) {
+    slab = slab_of(length);
+    total.count = 0;
+    finite = true;
+  }
+  void begin_segment(int accumulators) {
+    missing = slab;
+    for (int i = 0; i < accumulators; ++i) of[i] = How::template nothing<V>();
+  }
+  void add(V (&values)[BLOCK], i64 first, int count, int accumulators) {
+    if constexpr (in_slabs<P>) return add_to_slabs(values, count);
+    for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
+    const int groups = (count + GROUP - 1) / GROUP, start = int(first / GROUP) & (accumulators - 1);
+    int made = groups;
+    V joined[GROUPS];
+#ifdef HAS_EIGHTS
+    if constexpr (same<How, Sum> && same<V, f32>) {
+      for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = 0;
+      for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
+    } else
+#endif
+    if (!ordered<How> && joins(values, groups * GROUP)) {  // vectors of them need no neighbours
+      for (int i = groups * GROUP; i < BLOCK; ++i) values[i] = How::template nothing<V>();
+      for (int left = BLOCK / 2; left >= GROUPS; left /= 2)
+        for (int i = 0; i < left; ++i) values[i] = How::of(values[i], values[left + i]);
+      for (int i = 0; i < GROUPS; ++i) joined[i] = values[i];
+      made = GROUPS;
+    } else if (ordered<How> && joins(values, groups * GROUP)) {
+      V pairs[BLOCK / 2], fours[BLOCK / 4];
+      for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
+      for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
+      for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
+    } else {
+      for (int i = 0; i < groups; ++i)
+        joined[i] = Group<How, V>::of(reinterpret_cast<V(&)[GROUP]>(values[i * GROUP]), finite);
+    }
+    for (int done = 0; done < made; done += accumulators) {
+      const int some = min(accumulators, made - done);
+      for (int i = 0; i < some; ++i) of[start + i] = How::of(of[start + i], joined[done + i]);
+    }
+  }
+  void end_segment(int accumulators) {
+    if (in_slabs<P> && missing == slab) return;
+    for (int left = accumulators / 2; left > 0; left /= 2)
+      for (int i = 0; i < left; ++i) of[i] = How::of(of[2 * i], of[2 * i + 1]);
+    total.add(of[0]);
+  }
+  void end(Shared& shared, bool empty) {
+    if constexpr (asks) shared.*Make::finite = finite;
+    give(shared, total, empty);
+  }
+  static void give(Shared& shared, const Segments<How, V, true>& total, bool empty) {
+    shared.*Make::member = result_of(empty ? How::template empty<V>() : total.total());
+  }
+
+ private:
+  void add_to_slabs(const V (&values)[BLOCK], int count) {
+    for (int i = 0; i < count;) {
+      const int end = int(min(i64(count), i + missing));
+      V sum = of[0];
+      missing -= end - i;
+      for (; i < end; ++i) sum = How::of(sum, values[i]);
+      of[0] = sum;
+      if (missing > 0) continue;
+      total.add(sum);
+      begin_segment(1);
+    }
+  }
+  // Whether groups are joined as they stand: they are where values that count for nothing would have to be finite, and
+  // all are.
+  static bool joins(V (&values)[BLOCK], int count) {
+    if constexpr (same<How, LargestMagnitude> || same<How, LargestFinite> || same<How, SmallestFinite>) {
+      int finite = 1;
+      for (int i = 0; i < count; ++i) finite &= is_finite(values[i]);
+      if (!finite) return false;
+      if constexpr (same<How, LargestMagnitude>)
+        for (int i = 0; i < count; ++i) values[i] = absolute(values[i]);
+    }
+    return true;
+  }
+};
+
+// An output that has an element for each of a row's. The last pass stores it, unless only an earlier one makes it.
+template <typename P, typename Pass, int N> struct Maker<P, Pass, N, false> {
+  static constexpr int O = type_at<typename Pass::Makes, N>::output;
+  static constexpr bool stores = same<Pass, last_pass<P>> || !makes_output(O, typename last_pass<P>::Makes());
+  using V = kept_t<element_out<P, O>, value_of<P, Pass, N>>;
+  using Shared = typename P::Shared;
+  void begin(Shared&, i64) {}
+  void begin_segment(int) {}
+  void add(V (&)[BLOCK], i64, int, int) {}
+  // `of` gives a row's values.
+  template <typename Rows, typename Of>
+  static void store(const Rows& rows, int count, i64 first, int some, const Of& of) {
+    using E = element_out<P, O>;
+    const auto line = [&](int row) -> const auto& { return get<O>(rows[row].lines.out); };
+    if (RowLine<E>::beside(count, line))
+      line(0).each_beside(first, some, [&](storage_t<E>& to, int row, int lane) {
+        if constexpr (storage<E>::bits >= 8) to = narrow_to<E>::from(of(row)[lane]);
+      });
+    else
+      for (int row = 0; row < count; ++row) line(row).store(of(row), first, some);
+  }
+  void end_segment(int) {}
+  void end(Shared&, bool) {}
+};
+
+template <typename Make, typename To, typename V> inline void put(To& to, V value, i64 index) {
+  if constexpr (Make::reduces) to = state_of<typename Make::How>(value, index);
+  else to = To(value);
+}

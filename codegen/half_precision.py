@@ -63,7 +63,7 @@ def op_codes(op: Operation):
     """Whether an output holds codes of at most 8 bits, or booleans."""
 
     def holds(operand: Operand) -> bool:
-        return all(DTYPES[op.word(operand, types)].bits <= 8 for types in op.combinations)
+        return all(op.bits(operand, types) <= 8 for types in op.combinations)
 
     return holds
 

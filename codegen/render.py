@@ -29,6 +29,8 @@ from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand,
 from skuda.model.records import Record
 from skuda.model.sku import Direction
 from skuda.schedules import table
+from skuda.schedules.row_variants import cluster_variants
+from skuda.schedules.scan_variants import SCAN_KERNELS
 
 
 @dataclass(frozen=True)
@@ -104,10 +106,10 @@ def _section(row: Row) -> Section:
             found.add("elementwise.cuh")
             continue
         if program.operation.analysis.scans:
-            found |= {table.SCHEDULES[kernel].header for kernel in table.SCAN_KERNELS}
+            found |= {table.SCHEDULES[kernel].header for kernel in SCAN_KERNELS}
             continue
         kernels = ["row"] if program.passes or program.empty_pass else []
-        kernels += ["cluster"] if table.cluster_variants(program.operation) else []
+        kernels += ["cluster"] if cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}
     slabs = tuple(SlabProgram(each) for each in row.programs if each.operation.analysis.slabs)

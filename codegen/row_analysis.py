@@ -34,7 +34,7 @@ from skuda.codegen.row_passes import (
 from skuda.codegen.value_names import UniqueNames, default_name, with_members
 from skuda.model.operation import COMPUTE, COUNTED, Attribute, Operand
 from skuda.schedules import abi
-from skuda.schedules.table import cluster_variants
+from skuda.schedules.row_variants import cluster_variants
 
 _COSTLY = 4  # instructions that are worth a register
 _EXTREMES = tuple(row.cuda for row in REDUCTIONS.values() if row.of_some)  # nothing has no extreme

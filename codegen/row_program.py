@@ -18,7 +18,7 @@ from skuda.codegen.row_passes import LENGTH, Pass, Value
 from skuda.codegen.stages import stages
 from skuda.codegen.value_names import functions_in
 from skuda.model.operation import COMPUTE
-from skuda.schedules.table import cluster_variants
+from skuda.schedules.row_variants import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
 _OWN_NAMES = {"apart", "fast", "of", "element", "held", "shared", "usual"}

@@ -615,8 +615,8 @@ MUTATIONS = (
     ),
     Mutation(
         "runtime/schedules/table.py",
-        '.join(filter(str.isdigit, arch)) or 0) >= least_arch(variant)',
-        '.join(filter(str.isdigit, arch)) or 0) > least_arch(variant)',
+        '.join(filter(str.isdigit, arch)) or 0) >= variant.least_arch',
+        '.join(filter(str.isdigit, arch)) or 0) > variant.least_arch',
         where("tests/codegen/test_build.py", "named_for_each"),
         "sm_90 has no clusters",
     ),

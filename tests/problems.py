@@ -22,8 +22,10 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.plans.plan import Plan
-from skuda.schedules import table
-from skuda.schedules.table import TILE
+from skuda.schedules.row_variants import PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.scan_variants import ScanVariant
+from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TILE, VEC, RowMode, Variant
 
 
 def kernel_of(entry: str) -> tuple[str, str]:
@@ -82,7 +84,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
-FOR_MANY = (table.VEC, table.GROUPS, table.COLUMNS)  # what few elements do not reach
+FOR_MANY = (VEC, GROUPS, COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -185,19 +187,19 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     many, single, sizes_of_blocks = MANY, BEFORE_MANY if several else SINGLE, BLOCKS
     if tiled:
         many, single = TILED_MANY, TILED_SINGLE
-    elif entry.variant is table.GROUPS:
+    elif entry.variant is GROUPS:
         many, single, sizes_of_blocks = GROUPED_MANY, GROUPED_SINGLE, GROUPED_BLOCKS
     if operation.analysis.stage:  # rows of one element, which stages before it make the same of, last
         many = (*filter(None, many), ())
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     alternative = is_alternative(entry)
-    if isinstance(entry.variant, table.SlabVariant):
+    if isinstance(entry.variant, SlabVariant):
         choices = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
     elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
         choices = [((3, 2), (9,), ()) if dim.many else (37, 8) for dim in operation.dims] + [(6, 3, 100)]
-    elif alternative or isinstance(entry.variant, table.SplitVariant):
+    elif alternative or isinstance(entry.variant, SplitVariant):
         choices = _lengths_of_splits(operation)
     elif operation.analysis.over:
         choices = _lengths_of_rows(operation, entry.variant)
@@ -225,31 +227,31 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
 
 def is_alternative(entry: registry.Entry) -> bool:
     """Whether it is the multi-kernel form of an operation."""
-    return entry.variant is table.STAGES and bool(entry.operation.analysis.alternative)
+    return entry.variant is STAGES and bool(entry.operation.analysis.alternative)
 
 
-def _slabs(variant: table.SlabVariant) -> tuple[tuple, tuple]:
+def _slabs(variant: SlabVariant) -> tuple[tuple, tuple]:
     """How many rows, slabs of several and of one among them; and how long each."""
-    length = variant.shortest + (15 if variant.mode is table.RowMode.WHOLE else 12)
+    length = variant.shortest + (15 if variant.mode is RowMode.WHOLE else 12)
     return ((135,), (61,), (3,)), ((length,),)
 
 
-def _most_elements(variant: table.Variant, operation: Operation) -> int:
+def _most_elements(variant: Variant, operation: Operation) -> int:
     """Elements of a call, at most: so that the reference, and kernels on the CPU, take little time."""
-    if isinstance(variant, table.SlabVariant):
+    if isinstance(variant, SlabVariant):
         return 1_700_000
-    if isinstance(variant, table.ClusterVariant):
-        return 200_000 if variant.blocks <= table.PORTABLE_CLUSTER else 500_000
+    if isinstance(variant, ClusterVariant):
+        return 200_000 if variant.blocks <= PORTABLE_CLUSTER else 500_000
     return 300_000 if operation.analysis.over else 60_000
 
 
 def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
     """`large`, `staged`, `apart` and `crowded` of the calls that reach a schedule."""
-    rows = isinstance(entry.variant, table.RowVariant)
-    clusters = isinstance(entry.variant, table.ClusterVariant)
-    columns = isinstance(entry.variant, table.SplitVariant) and entry.variant.lanes > 1
-    scans = isinstance(entry.variant, table.ScanVariant) and not entry.variant.parts
-    slabs = isinstance(entry.variant, table.SlabVariant)
+    rows = isinstance(entry.variant, RowVariant)
+    clusters = isinstance(entry.variant, ClusterVariant)
+    columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
+    scans = isinstance(entry.variant, ScanVariant) and not entry.variant.parts
+    slabs = isinstance(entry.variant, SlabVariant)
     many = entry.variant in FOR_MANY or rows or clusters or columns or scans or slabs
     return many, is_alternative(entry), rows, not rows or entry.variant.crowded
 
@@ -268,17 +270,17 @@ def _lengths_of_splits(operation: Operation) -> list[tuple]:
 
 def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     """Sizes at which rows are as long as a schedule holds, or a little shorter; those of blocks at the end."""
-    if isinstance(variant, table.ClusterVariant):  # of one segment and of several, the last one short
+    if isinstance(variant, ClusterVariant):  # of one segment and of several, the last one short
         lengths, blocked = (24_584, 40_008, 65_544, 131_336), (100_016, 164_088)
-        if variant.blocks > table.PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
+        if variant.blocks > PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
             lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         outer, single = ((2,), ()), (2, 1)
     else:
-        reread = isinstance(variant, table.RowVariant) and not variant.keep and variant.threads >= 1024
+        reread = isinstance(variant, RowVariant) and not variant.keep and variant.threads >= 1024
         most = 1 << 16 if reread else variant.elements
         lengths, blocked = (most, most - 3, most // 2 + 8, most + 16, most + 5, 1), (most + 17, 2 * most + 8)
         outer, single = ((3,), (), (2, 2), (37,)), (3,)
-        if isinstance(variant, table.ScanVariant):
+        if isinstance(variant, ScanVariant):
             most, outer, single = variant.elements, ((3,), (37,), (), (5, 17)), (3, 37)
             unbounded = variant.walkers > 1 or variant.tiles > 1
             most = 40_000 if variant.parts else most
@@ -319,16 +321,16 @@ def served(call: Call):
 def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
     variant = registry.entry_of(sku).variant
     tiled = variant is TILE
-    split = isinstance(variant, table.SplitVariant) or is_alternative(registry.entry_of(sku))
+    split = isinstance(variant, SplitVariant) or is_alternative(registry.entry_of(sku))
     chosen: list[tuple] = []
-    down = isinstance(variant, table.ScanVariant) and variant.walkers
+    down = isinstance(variant, ScanVariant) and variant.walkers
     layouts = TILED_LAYOUTS if tiled else SPLIT_LAYOUTS if split else DOWN_LAYOUTS if down else LAYOUTS
-    layouts = GROUPED_LAYOUTS if variant is table.GROUPS else layouts
+    layouts = GROUPED_LAYOUTS if variant is GROUPS else layouts
     if registry.entry_of(sku).operation.of_alternative:  # which serves rows that lie apart
-        layouts = ("permuted", *LAYOUTS) if variant is table.COLUMNS else layouts
+        layouts = ("permuted", *LAYOUTS) if variant is COLUMNS else layouts
     for how in layouts:
         reaching = (call for call in candidates(sku, tiled, how) if served(call) is variant)
-        if isinstance(variant, table.ClusterVariant):
+        if isinstance(variant, ClusterVariant):
             found = _of_clusters(list(reaching)) if not chosen else []
         elif tiled:
             found = list(reaching)
@@ -359,7 +361,7 @@ def calls(sku: KernelSku, most: int = 3) -> list[Call]:
     """
     entry = registry.entry_of(sku)
     operation, types = entry.operation, entry.types
-    bits = tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+    bits = tuple(operation.bits(operand, types) for operand in operation.operands)
     family = (operation.function, bits, entry.variant)
     sizes = _reaching(family, _FAMILIES.setdefault(family, sku), most)
     plan_class = plan_class_of(entry.catalog.package, operation.function)
@@ -424,9 +426,9 @@ def features(sku: KernelSku) -> set[tuple]:
     seen: set[tuple] = {("schedule", *schedule)}
     if not operation.of_alternative:
         seen.add(("operation", operation.function))
-    if isinstance(variant, table.RowVariant):  # threads meet in other ways the more they are
+    if isinstance(variant, RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
-    if isinstance(variant, table.ClusterVariant):
+    if isinstance(variant, ClusterVariant):
         seen.add(("blocks", variant.blocks))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
@@ -496,9 +498,9 @@ def each_schedule() -> list[KernelSku]:
         if sku.backend is BackendKind.CUDA:
             found = registry.entry_of(sku)
             schedule = found.variant
-            if isinstance(schedule, table.RowVariant):
+            if isinstance(schedule, RowVariant):
                 schedule = schedule.keep
-            elif isinstance(schedule, table.SplitVariant):
+            elif isinstance(schedule, SplitVariant):
                 schedule = schedule.kernel
             members.setdefault((found.operation.function, schedule), []).append(sku)
     return [skus[7 * index % len(skus)] for index, skus in enumerate(members.values())]

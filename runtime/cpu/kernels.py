@@ -20,9 +20,10 @@ from skuda.model.operation import Operation
 from skuda.schedules import strided
 from skuda.schedules.axes import index_space
 from skuda.schedules.elementwise import ElementwiseKernels
+from skuda.schedules.elementwise_variants import strided_lanes
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts
 from skuda.schedules.row_reduction import RowKernels
-from skuda.schedules.table import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS, strided_lanes
+from skuda.schedules.variant import CPU_ELEMENTWISE, CPU_ROWS, CPU_SCANS
 
 if TYPE_CHECKING:
     from skuda.plans.plan import Plan

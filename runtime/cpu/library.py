@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -74,9 +73,12 @@ def _library(text: str, entry: str) -> Path:
     """The library of a text: from disk when it is there, else compiled and put there."""
     key = _key(text)
     folder = cubin_cache.folder()
-    path = folder and folder / f"{key.hex()}.so"
-    if path is None or not _is_ours(path, key):
-        path = _built(text, entry, key, path)
+    if folder is None:
+        raise CompileError(f"{entry}: no folder keeps a library of it")
+    path = folder / f"{key.hex()}.so"
+    if not _is_ours(path, key):
+        cubin_cache.remove_abandoned(folder)
+        _build(text, entry, key, path)
     return path
 
 
@@ -108,23 +110,12 @@ def _end(key: bytes, library: bytes) -> bytes:
     return _FORMAT + key + hashlib.sha256(library).digest()
 
 
-def _built(text: str, entry: str, key: bytes, path: Path | None) -> Path:
-    """Compiles a library, and puts it at a path whole or not at all. Where there is none, it is the process's own."""
-    folder = Path(tempfile.mkdtemp(prefix="skuda-", dir=path and path.parent))
-    made = folder / "kernel.so"
-    try:
+def _build(text: str, entry: str, key: bytes, path: Path) -> None:
+    """Compile a library, and put it at a path whole or not at all."""
+    with cubin_cache.replacing(path) as made:
         _compile(text, entry, made)
         with made.open("ab") as file:
             file.write(_end(key, made.read_bytes()))
-        if path is not None:
-            os.replace(made, path)
-            return path
-        kept = Path(tempfile.gettempdir()) / f"{folder.name}.so"
-        os.replace(made, kept)
-        _forget_at_exit(kept)
-        return kept
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _compile(text: str, entry: str, made: Path) -> None:
@@ -136,9 +127,3 @@ def _compile(text: str, entry: str, made: Path) -> None:
     )
     if said.returncode:
         raise CompileError(f"{entry}: {path} refused the source:\n{said.stderr[:4000]}")
-
-
-def _forget_at_exit(path: Path) -> None:
-    import atexit
-
-    atexit.register(path.unlink, missing_ok=True)

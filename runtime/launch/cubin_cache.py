@@ -20,6 +20,9 @@ import shutil
 import stat
 import struct
 import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 
@@ -30,7 +33,9 @@ FORMAT = b"skuda-1\n"
 
 _DIGEST_SIZE = hashlib.sha256().digest_size
 _NAME_LENGTH = struct.Struct("<I")
-_OURS = r"[0-9a-f]{64}\.(?:cubin|so)|\.[0-9a-f]{64}\.\w+\.tmp"
+_UNFINISHED = r"\.[0-9a-f]{64}\.\w+\.tmp"
+_OURS = rf"[0-9a-f]{{64}}\.(?:cubin|so)|{_UNFINISHED}"
+_ABANDONED = 3600  # seconds after which nobody writes an unfinished entry any more: a compiler takes some of them
 # A symbolic link is refused, and a pipe in an entry's place must not make the call wait. Absent on Windows.
 _OPEN_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 
@@ -134,14 +139,30 @@ def own_bytes(path: Path) -> bytes | None:
 
 def _write(path: Path, key: bytes, cubin: bytes, lowered: str) -> None:
     payload = _NAME_LENGTH.pack(len(lowered.encode())) + lowered.encode() + cubin
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
+    with replacing(path) as unfinished:
+        unfinished.write_bytes(FORMAT + key + hashlib.sha256(payload).digest() + payload)
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """An empty file beside an entry, which takes the entry's place at the end, or goes where that is not reached."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
+    os.close(handle)
+    unfinished = Path(name)
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(FORMAT + key + hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, path)
+        yield unfinished
+        os.replace(unfinished, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)
         raise
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove the entries that writers of a folder left unfinished when they were killed, as far as they can be."""
+    for name in filter(re.compile(_UNFINISHED).fullmatch, os.listdir(place)):
+        with suppress(OSError):  # such as that its writer has come to an end
+            if time.time() - os.lstat(place / name).st_mtime > _ABANDONED:
+                os.unlink(place / name)
 
 
 def folder() -> Path | None:

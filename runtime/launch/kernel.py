@@ -16,7 +16,7 @@ from typing import Any
 
 from skuda.errors import MissingDependency
 from skuda.launch.cubin_cache import cached_cubin
-from skuda.schedules.table import CLUSTER_ARCH
+from skuda.schedules.variant import CLUSTER_ARCH
 
 _WORD = 8  # bytes of one parameter slot
 _address_of = ctypes.addressof

@@ -104,8 +104,9 @@ class Launch(Launches):
         self.workspace = geometry.workspace
         entries = entries or table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
-        is_split = isinstance(geometry.variant, table.SplitVariant)
-        self.dependent = operation.analysis.stage > 1 and is_split
+        self.dependent = (
+            operation.analysis.stage > 1 and table.schedule_of(geometry.variant).geometry == "split_reduction"
+        )
         self.source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
         order = abi.order(operation)

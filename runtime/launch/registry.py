@@ -14,12 +14,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from skuda.errors import UnknownSymbol, Unsupported
-from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, SCALE, WEIGHT, Operation, Types, class_stem, row_of, section_of
 from skuda.model.records import Record
 from skuda.model.sku import BackendKind, KernelSku, Layout, find_symbols_by, split_symbol
 from skuda.names import MODULES, also_operation
 from skuda.schedules import table
+from skuda.schedules.variant import Variant
 
 if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
 _CLASSES = {"Args": "args_type", "Descriptor": "descriptor_type", "Results": "results_type"}
 _KINDS = ("Plan", *_CLASSES)
 ON_HOST = {
-    table.Variant("cpu", Layout.STRIDED): BackendKind.CPU,
-    table.Variant("reference", Layout.STRIDED): BackendKind.REFERENCE,
+    Variant("cpu", Layout.STRIDED): BackendKind.CPU,
+    Variant("reference", Layout.STRIDED): BackendKind.REFERENCE,
 }
 
 
-def on_host(backend: BackendKind) -> table.Variant | None:
+def on_host(backend: BackendKind) -> Variant | None:
     """What stands for the kernels of a backend on the CPU; None of CUDA, which has many."""
     return next((variant for variant, of in ON_HOST.items() if of is backend), None)
 
@@ -208,15 +208,15 @@ def catalog_of(package: str) -> Catalog:
     return _CATALOGS[package]
 
 
-def make_sku(operation: Operation, types: Types, variant: table.Variant) -> KernelSku:
+def make_sku(operation: Operation, types: Types, variant: Variant) -> KernelSku:
     """The SKU of an operation at some types, as one variant runs it."""
     return next(_skus(operation, types, (variant,)))
 
 
-def _skus(operation: Operation, types: Types, variants: Iterable[table.Variant]) -> Iterator[KernelSku]:
+def _skus(operation: Operation, types: Types, variants: Iterable[Variant]) -> Iterator[KernelSku]:
     """The SKUs of an operation at some types, as each of some variants runs it."""
     words = [types[letter] for letter in operation.kernel_letters if letter not in (SCALE, WEIGHT)]
-    packed = any(DTYPES[operation.word(operand, types)].packed for operand in operation.operands)
+    packed = operation.is_packed(types)
     guarantee = operation.guarantee(types)
     for variant in variants:
         layout = variant.layout
@@ -245,7 +245,7 @@ class Entry(Record):
     catalog: Catalog
     operation: Operation
     types: Types
-    variant: table.Variant
+    variant: Variant
 
 
 @cache

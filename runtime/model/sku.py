@@ -82,7 +82,7 @@ class KernelSku(Record):
         layout: contiguous or strided, and whether elements are packed.
         epilogue: name of a fused last stage, or None.
         variant: the schedule: `vec16`, `strided`, ... or `reference`.
-        arch: "any", or the architecture that the variant is written for; `schedules.least_arch` says what it needs.
+        arch: "any", or the architecture that the variant is written for; `Variant.least_arch` says what it needs.
         backend: what executes it.
         precision_guarantee: the same for all variants of an operation and its types.
     """

@@ -81,6 +81,14 @@ class TypeCombinations:
         """The element type of an operand under a choice of types."""
         return types.get(operand.element, operand.element)
 
+    def bits(self, operand: Operand, types: Types) -> int:
+        """Of an element of an operand under a choice of types."""
+        return DTYPES[self.word(operand, types)].bits
+
+    def is_packed(self, types: Types) -> bool:
+        """Whether some operand has two elements to a byte under a choice of types."""
+        return any([DTYPES[self.word(operand, types)].packed for operand in self.operands])
+
     def is_float(self, element: str) -> bool:
         """Whether a type letter, the word of an element type or `C` stands for floats."""
         while element in self.types:

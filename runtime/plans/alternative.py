@@ -13,7 +13,8 @@ from skuda.launch.prepared import Launch
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
-from skuda.schedules.table import STAGES, TUNED, ClusterVariant, RowMode, RowVariant
+from skuda.schedules.row_variants import ClusterVariant, RowVariant
+from skuda.schedules.variant import STAGES, TUNED, RowMode
 
 if TYPE_CHECKING:
     from skuda.plans.multi_kernel import Stages

@@ -17,7 +17,8 @@ from skuda.model.operation import count
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry, KernelGeometry, Layouts
-from skuda.schedules.table import SLAB_FEW, entry
+from skuda.schedules.slab_variants import SLAB_FEW
+from skuda.schedules.table import entry
 
 _ALIGNED = 256  # bytes: where each value that a stage leaves starts
 

@@ -18,7 +18,7 @@ from skuda.model.operation import WIDE, count
 from skuda.model.sku import BackendKind
 from skuda.plans.plan import Plan
 from skuda.schedules.geometry import SEVERAL_KERNELS, Geometry
-from skuda.schedules.table import STAGES
+from skuda.schedules.variant import STAGES
 
 _ALIGNED = 256  # bytes: where the scratch memory of rows starts, after the codes
 

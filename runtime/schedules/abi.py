@@ -176,6 +176,11 @@ def is_full(operation: Operation, operand: Operand) -> bool:
     return operand.dims == operation.space and not (operand in operation.positions and operation.analysis.over)
 
 
+def is_parameter(operation: Operation, operand: Operand) -> bool:
+    """Whether several elements of the index space share each of an operand's elements, and it has more than one."""
+    return operand.dims != operation.space and not operand.scalar
+
+
 def order(operation: Operation) -> Order:
     """In which order kernels take what an operation has."""
     inputs = operation.in_kernels.inputs

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise_variants import lanes_of
 from skuda.schedules.geometry import MOST, SECTOR, Geometry, Layouts, divide_slots
-from skuda.schedules.table import BLOCK, COLUMNS, COLUMNS_SMALL, Variant, lanes_of
+from skuda.schedules.variant import BLOCK, COLUMNS, COLUMNS_SMALL, Variant
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from skuda.model.operation import Operation, Types
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis, index_space
+from skuda.schedules.elementwise_variants import lanes_of, tile_of
 from skuda.schedules.geometry import (
     MARGIN,
     MOST,
@@ -27,7 +28,8 @@ from skuda.schedules.geometry import (
     product,
     repeats,
 )
-from skuda.schedules.table import BLOCK, COLUMNS, ROWS, SHIFTED, TUNED, VEC, VEC_SMALL, lanes_of, tile_of, variants
+from skuda.schedules.table import variants
+from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, TUNED, VEC, VEC_SMALL
 
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operation, Types
 from skuda.model.records import Record
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis
-from skuda.schedules.table import BLOCK, STAGES, Variant
+from skuda.schedules.variant import BLOCK, STAGES, Variant
 
 MOST_FLAT = (1 << 31) - (1 << 16)  # elements that 32-bit indices reach, those of the last block's idle threads too
 NEVER = 0  # the period of parameters that do not repeat
@@ -106,7 +105,7 @@ class KernelGeometry:
         self.operation = operation = operation.in_kernels
         self.types = types
         self.sizes = sizes
-        self.bits = tuple([DTYPES[operation.word(operand, types)].bits for operand in operation.operands])
+        self.bits = tuple([operation.bits(operand, types) for operand in operation.operands])
         self.packed = any([bits < 8 for bits in self.bits])
         self.full = self.vectors = tuple([abi.is_full(operation, operand) for operand in operation.operands])
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise_variants import lanes_of
 from skuda.schedules.geometry import MARGIN, MOST_FLAT, NEVER, Geometry, divide_slots
-from skuda.schedules.table import BLOCK, GROUPS, PITCHED, lanes_of
+from skuda.schedules.variant import BLOCK, GROUPS, PITCHED
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels

@@ -14,18 +14,17 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES, INNER
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divisions, outer_of
-from skuda.schedules.split_reduction import SplitReductionKernels
-from skuda.schedules.table import (
+from skuda.schedules.row_variants import (
     CLUSTER_SEGMENTS,
     PORTABLE_CLUSTER,
     STATE_BYTES,
-    TUNED,
     ClusterVariant,
-    RowMode,
     cluster_variants,
     row_variants,
     split_variants,
 )
+from skuda.schedules.split_reduction import SplitReductionKernels
+from skuda.schedules.variant import TUNED, RowMode
 
 _RESERVED = 1 << 10  # bytes of shared memory that a block takes for itself
 

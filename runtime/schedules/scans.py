@@ -12,7 +12,8 @@ from skuda.model.scan_order import SEGMENT_TILES, TILE_WARPS
 from skuda.schedules.axes import merged
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels, Rows
-from skuda.schedules.table import SCAN_THREADS, RowMode, ScanVariant, scan_variants
+from skuda.schedules.scan_variants import SCAN_THREADS, ScanVariant, scan_variants
+from skuda.schedules.variant import RowMode
 
 _WARP = 32  # rows beside each other that a warp goes down
 _CLEARING = 264  # blocks that clear what parts leave, at most

@@ -5,7 +5,8 @@ from __future__ import annotations
 from skuda.model.sum_order import accumulators, slab
 from skuda.schedules.geometry import Geometry, Layouts
 from skuda.schedules.row_reduction import RowKernels
-from skuda.schedules.table import RowMode, SlabVariant, slab_bytes, slab_variants
+from skuda.schedules.slab_variants import SlabVariant, slab_bytes, slab_variants
+from skuda.schedules.variant import RowMode
 
 
 def slab_geometry(operation, rows: RowKernels, layouts: Layouts) -> Geometry | None:

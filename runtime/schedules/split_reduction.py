@@ -21,7 +21,8 @@ from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divide_slots, outer_of
-from skuda.schedules.table import FINISH, TUNED, RowMode, across_lanes, row_variants, split_variants
+from skuda.schedules.row_variants import FINISH, across_lanes, row_variants, split_variants
+from skuda.schedules.variant import TUNED, RowMode
 
 _WARP = 32
 _MOST_STEP = 1 << 31  # bytes along a row that kernels which take several rows a thread count in 32 bits

@@ -13,8 +13,9 @@ from skuda.errors import Unsupported
 from skuda.schedules import abi
 from skuda.schedules.abi import AXES
 from skuda.schedules.axes import Axis
+from skuda.schedules.elementwise_variants import lanes_of, strided_lanes
 from skuda.schedules.geometry import NO_DIVISION, Geometry, divide_slots, divisions, outer_of, product, repeats
-from skuda.schedules.table import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, TUNED, Variant, lanes_of, strided_lanes
+from skuda.schedules.variant import BLOCK, COLUMNS_UNALIGNED, ROWS, STRIDED, TUNED, Variant
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels

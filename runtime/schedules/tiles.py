@@ -10,7 +10,7 @@ from skuda.schedules import abi
 from skuda.schedules.axes import Axis
 from skuda.schedules.geometry import Geometry, divide_slots, product
 from skuda.schedules.strided import outer_slots, outer_strides
-from skuda.schedules.table import TILE
+from skuda.schedules.variant import TILE
 
 if TYPE_CHECKING:
     from skuda.schedules.elementwise import ElementwiseKernels

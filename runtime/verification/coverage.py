@@ -36,7 +36,10 @@ from skuda.launch.registry import make_sku
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import COMPUTE, Operand, Operation, Types
 from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, RowMode, RowVariant, ScanVariant, SlabVariant, SplitVariant, Variant
+from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.scan_variants import ScanVariant
+from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.variant import RowMode, Variant
 
 RULE = "pairs of types by operation, structures by schedule, the rest in turns"
 TURN = 200  # kernels of a turn, however large the catalog is

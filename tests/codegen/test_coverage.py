@@ -13,7 +13,8 @@ import turns
 from gpu import conftest as gpu_conftest
 
 from skuda.generated import CATALOG
-from skuda.schedules.table import STAGES, VEC, RowVariant
+from skuda.schedules.row_variants import RowVariant
+from skuda.schedules.variant import STAGES, VEC
 from skuda.verification import coverage, evidence
 from skuda.verification.coverage import candidates, divide, standing
 

@@ -22,6 +22,7 @@ from skuda.launch.compiler import compile_cubin
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
+from skuda.schedules.row_variants import split_variants
 
 
 @pytest.fixture(autouse=True)
@@ -105,7 +106,7 @@ def test_the_kernels_of_a_gradient_compile(name, quickly_compiled):
             continue
         types = next(operation.kernel_combinations())
         split = bool(operation.analysis.split)
-        variant = (table.split_variants if split else table.variants)(operation, types)[0]
+        variant = (split_variants if split else table.variants)(operation, types)[0]
         entries = [*table.entries(operation, types, variant)]
         assert compile_cubin(row.catalog.source(operation.source), operation.source, entries, "sm_90").log == ""
         compiled += 1

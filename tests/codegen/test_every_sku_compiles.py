@@ -20,6 +20,7 @@ import skuda.launch.compiler as compiler
 from skuda.launch import registry
 from skuda.model.sku import KernelSku
 from skuda.schedules import table
+from skuda.schedules.variant import STAGES
 from skuda.verification import coverage
 
 ARCH, OTHER_ARCHS = "sm_90", ("sm_80", "sm_100", "sm_120")
@@ -50,7 +51,7 @@ def is_alternative(sku: KernelSku) -> bool:
 
 
 SKUS = covering(
-    [sku for sku in each_schedule() if registry.entry_of(sku).variant is not table.STAGES], seen=texts
+    [sku for sku in each_schedule() if registry.entry_of(sku).variant is not STAGES], seen=texts
 )
 
 

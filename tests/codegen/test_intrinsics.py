@@ -28,6 +28,7 @@ from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
 from skuda.reference import formulas
 from skuda.schedules import table as schedules
+from skuda.schedules.variant import STRIDED
 
 ELEMENTS = ("f32", "f64")
 NAMES = "abc"
@@ -431,7 +432,7 @@ def test_every_cell_compiles_for_cuda(catalog, quickly_compiled):
     found = registry._CATALOGS[catalog.__name__]
     texts = [found.source(operation.source) for operation in found.operations]
     entries = [
-        schedules.entry(operation, types, schedules.STRIDED)
+        schedules.entry(operation, types, STRIDED)
         for operation in found.operations
         for types in operation.kernel_combinations()
     ]

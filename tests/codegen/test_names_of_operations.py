@@ -24,6 +24,7 @@ from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin, headers
 from skuda.names import MODULES, PUBLIC
 from skuda.schedules import table
+from skuda.schedules.variant import STRIDED
 
 REPOSITORY = Path(__file__).parents[2]
 ROW = "  {name}:\n    inputs: {{x: 'T[*n]'}}\n    outputs: {{y: 'T[*n] = {factor} * x'}}\n"
@@ -65,7 +66,7 @@ def test_each_compiles(ours, quickly_compiled):
     """
     found = registry._CATALOGS[ours.__name__]
     operations = [found.plans(name)[0].operation for name in NAMES]
-    entries = [table.entry(operation, operation.combinations[0], table.STRIDED) for operation in operations]
+    entries = [table.entry(operation, operation.combinations[0], STRIDED) for operation in operations]
     text = "".join(f'#include "{name}"\n' for name in headers())
     text += "\n".join(found.source(f"{name}.cu") for name in NAMES)
     assert compile_cubin(text, "names.cu", entries, "sm_90").lowered.keys() == set(entries)

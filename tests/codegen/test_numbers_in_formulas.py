@@ -17,6 +17,7 @@ from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
+from skuda.schedules.variant import STRIDED
 
 # Formula, and what it is of x and i.
 FORMULAS = {
@@ -63,7 +64,7 @@ def test_values(ours, backend, formula, element):
 def test_kernels(ours, quickly_compiled, monkeypatch, tmp_path):
     found = registry._CATALOGS[ours.__name__]
     ops = [operation for operation in found.operations]
-    entries = [table.entry(op, types, table.STRIDED) for op in ops for types in op.kernel_combinations()]
+    entries = [table.entry(op, types, STRIDED) for op in ops for types in op.kernel_combinations()]
     text = "\n".join(found.source(operation.source) for operation in ops)
     assert compile_cubin(text, "numbers.cu", entries, "sm_90").lowered.keys() == set(entries)
     skus = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is found and sku.element == "f32"]

@@ -18,7 +18,8 @@ from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
 from skuda.schedules import table
-from skuda.schedules.table import RowMode
+from skuda.schedules.row_variants import split_variants
+from skuda.schedules.variant import RowMode
 
 SPEC = """\
 functions:
@@ -441,7 +442,7 @@ def test_every_kernel_compiles(ours, source, quickly_compiled):
         if operation.analysis.stages:
             continue
         if operation.analysis.split:
-            variants = table.split_variants(operation, types)
+            variants = split_variants(operation, types)
         elif operation.analysis.over:
             ways = ((RowMode.WHOLE, True, 32), (RowMode.UNIT, True, 256), (RowMode.STEPPED, False, 1024))
             variants = [next(v for v in variants if (v.mode, v.keep, v.threads) == way) for way in ways]

@@ -16,6 +16,7 @@ from skuda.launch import registry
 from skuda.launch.compiler import compile_cubin
 from skuda.model.dtypes import DTYPES
 from skuda.schedules import table
+from skuda.schedules.variant import STRIDED, VEC
 
 PACKAGE = "own_types_catalog"
 
@@ -110,7 +111,7 @@ def test_kernels_compile(ours, arch, quickly_compiled):
     kernels = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)
-        if entry.catalog.package == PACKAGE and entry.variant in (table.VEC, table.STRIDED):
+        if entry.catalog.package == PACKAGE and entry.variant in (VEC, STRIDED):
             kernels.setdefault(entry.operation.source, {})[entry.variant.kernel] = entry
     assert len(kernels) == 3 * len(small_floats.SIZES)
     for source, found in kernels.items():

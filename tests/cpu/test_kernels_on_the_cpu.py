@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -9,7 +14,7 @@ import skuda
 from cpu.runs import faults
 from skuda.cpu import kernels, library
 from skuda.errors import Unsupported
-from skuda.launch import registry
+from skuda.launch import cubin_cache, registry
 from skuda.model.sku import BackendKind
 from skuda.plans import plan, selection
 
@@ -105,8 +110,6 @@ def test_elements_at_odd_addresses(calls):
 
 
 def test_a_child_of_fork_has_threads_of_its_own():
-    import os
-
     x = rows(512, 512)
     expected = skuda.exp(x)
     child = os.fork()
@@ -180,6 +183,39 @@ def test_rows_beside_each_other(calls, monkeypatch, call, shape):
     assert calls[0].backend is BackendKind.CPU and found.tobytes() == expected.tobytes()
 
 
+def test_a_folder_that_nobody_can_write_to_leaves_it_to_the_reference(anew, calls, monkeypatch, caplog):
+    monkeypatch.setattr(cubin_cache, "folder", lambda: None)
+    assert skuda.relu(rows(512, 512)).min() == 0
+    assert calls[0].backend is BackendKind.REFERENCE and "no folder keeps a library of it" in caplog.text
+
+
+# A compiler that has written half of its output (the last argument) when the whole group of processes is killed.
+KILLED = """#!/bin/sh
+for output; do :; done
+echo half > "$output"
+kill -KILL 0
+"""
+
+
+def test_what_a_killed_build_leaves_is_removed(anew, tmp_path):
+    """By the next build, when nobody can still be writing it; and with all else by `skuda cache clear`."""
+    killed = tmp_path / "killed-c++"
+    killed.write_text(KILLED)
+    killed.chmod(0o755)
+    code = "import numpy, skuda; skuda.relu(numpy.ones((512, 512), numpy.float32))"
+    for _ in range(2):
+        env = os.environ | {"CXX": str(killed)}
+        done = subprocess.run([sys.executable, "-c", code], env=env, start_new_session=True)
+        assert done.returncode == -signal.SIGKILL
+    old, young = anew.iterdir()
+    assert old.suffix == young.suffix == ".tmp"
+    os.utime(old, (0, 0))
+    skuda.relu(rows(512, 512))
+    (kept,) = {*anew.iterdir()} - {young}
+    assert kept.suffix == ".so" and young.exists() and not old.exists()
+    assert cubin_cache.clear() == 2 and list(anew.iterdir()) == []
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_long_scans(calls, monkeypatch, reverse):
     x = rows(3, 70_003)
@@ -214,6 +250,6 @@ def test_a_disk_that_keeps_nothing_leaves_it_to_the_reference(anew, calls, monke
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(library.tempfile, "mkdtemp", full)
+    monkeypatch.setattr(cubin_cache.tempfile, "mkstemp", full)
     assert skuda.relu(rows(512, 512)).min() == 0
     assert calls[0].backend is BackendKind.REFERENCE and "No space left on device" in caplog.text

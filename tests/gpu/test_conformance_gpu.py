@@ -15,7 +15,6 @@ from gpu.conftest import chosen
 from skuda.arrays.views import view_of
 from skuda.codegen.commands import carry
 from skuda.launch import kernel, registry
-from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules import strided
 
@@ -31,7 +30,7 @@ def busy(monkeypatch):
 def family(sku: KernelSku) -> str:
     """Kernels that one worker takes (`--dist loadgroup`): they share the search for calls, and what is expected."""
     found = registry.entry_of(sku)
-    bits = [DTYPES[found.operation.word(operand, found.types)].bits for operand in found.operation.operands]
+    bits = [found.operation.bits(operand, found.types) for operand in found.operation.operands]
     return "-".join(map(str, (found.operation.function, *bits)))
 
 

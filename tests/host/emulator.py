@@ -32,6 +32,8 @@ from skuda.model.sku import BackendKind, KernelSku
 from skuda.plans.multi_kernel import SlabLaunches
 from skuda.plans.plan import Plan
 from skuda.schedules import table
+from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.variant import STAGES
 
 HERE = Path(__file__).parent
 COMPILER = (shutil.which("g++") or shutil.which("c++")) if sys.platform == "linux" else None
@@ -61,7 +63,7 @@ _SHARED = re.compile(r"__shared__\s+(?:alignas\(16\)\s+)?([^;()]*?)\s+(\w+)((?:\
 def emulated(sku: KernelSku) -> bool:
     """Whether a SKU has kernels to run: stages run by their own, but those of a multi-kernel form together."""
     found = registry.entry_of(sku)
-    return found.variant is not table.STAGES or is_alternative(found)
+    return found.variant is not STAGES or is_alternative(found)
 
 
 class Host:
@@ -144,7 +146,7 @@ class Host:
         views = [view_of(arena.view(operand.name), operand.name) for operand in plan.operation.operands]
         whole = plan.launch_for(views)
         own = isinstance(whole, (Launch, SlabLaunches))
-        assert variant in (None, whole.geometry.variant if own else table.STAGES)
+        assert variant in (None, whole.geometry.variant if own else STAGES)
         arena.add("workspace", np.full(whole.workspace, UNTOUCHED, np.uint8), np.dtype(np.uint8), None, True)
         self._library.allow(arena.start, len(arena.allowed), arena.allowed.ctypes.data)
         touched = _Touched()
@@ -234,7 +236,7 @@ class _Arena:
 def entries_of(sku: KernelSku) -> tuple[str, ...]:
     """The kernels that a SKU launches, as NVRTC names them."""
     found = registry.entry_of(sku)
-    if not is_alternative(found) and not isinstance(found.variant, table.SlabVariant):
+    if not is_alternative(found) and not isinstance(found.variant, SlabVariant):
         return table.entries(found.operation, found.types, found.variant)
     entries = []
     for call in calls(sku):

@@ -25,6 +25,8 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import abi, table
 from skuda.schedules.geometry import Geometry
+from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.variant import STAGES
 
 WORD = 8  # bytes of a slot
 SOURCES = 25  # in one translation unit
@@ -160,7 +162,7 @@ def kernels() -> dict[str, Kernel]:
     several: dict[str, int] = {}
     for sku in registry.skus():
         entry = registry.entry_of(sku)
-        apart = entry.variant is table.STAGES or isinstance(entry.variant, table.SlabVariant)
+        apart = entry.variant is STAGES or isinstance(entry.variant, SlabVariant)
         if sku.backend is not BackendKind.CUDA or apart:  # one of slabs takes that of rows, and the workspace
             continue
         argument = arguments[table.schedule_of(entry.variant).kernel]

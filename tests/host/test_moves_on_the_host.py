@@ -12,8 +12,20 @@ from values import cases
 from host import emulator
 from skuda.launch import registry
 from skuda.model.sku import BackendKind, KernelSku
-from skuda.schedules import table
-from skuda.schedules.table import ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.row_variants import ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.variant import (
+    COLUMNS,
+    COLUMNS_UNALIGNED,
+    GROUPS,
+    PITCHED,
+    ROWS,
+    SHIFTED,
+    STAGES,
+    STRIDED,
+    TILE,
+    VEC,
+    RowMode,
+)
 
 SKUS = [sku for sku in registry.skus() if sku.backend is BackendKind.CUDA and emulator.emulated(sku)]
 
@@ -32,7 +44,7 @@ def variant(*which):
     return lambda found: found.variant in which
 
 
-def is_row(mode: table.RowMode, threads: int = 0, accumulators: int = 1, keep: bool = True):
+def is_row(mode: RowMode, threads: int = 0, accumulators: int = 1, keep: bool = True):
     def wanted(found) -> bool:
         own = found.variant
         if not isinstance(own, RowVariant) or (own.mode, own.accumulators, own.keep) != (mode, accumulators, keep):
@@ -42,13 +54,13 @@ def is_row(mode: table.RowMode, threads: int = 0, accumulators: int = 1, keep: b
     return wanted
 
 
-def is_split(kernel: str, mode: table.RowMode):
+def is_split(kernel: str, mode: RowMode):
     return lambda found: (
         isinstance(found.variant, SplitVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
     )
 
 
-WHOLE, UNIT, STEPPED = table.RowMode
+WHOLE, UNIT, STEPPED = RowMode
 MOVES = {
     "two accumulators a thread, of several warps": ("sum", ("f16",), is_row(WHOLE, 64, accumulators=2)),
     "two accumulators a thread, normalized": ("rms_norm", ("f16",), is_row(WHOLE, 64, accumulators=2)),
@@ -64,23 +76,23 @@ MOVES = {
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
     "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
-    "vectors": ("quantize_per_token", ("f32", "u4"), variant(table.VEC)),
-    "shifted vectors": ("lerp", ("f16",), variant(table.SHIFTED)),
-    "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(table.PITCHED)),
-    "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(table.VEC)),
-    "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(table.ROWS)),
-    "groups": ("quantize_per_group", ("f16", "u4"), variant(table.GROUPS)),
-    "columns": ("quantize_per_channel", ("f16", "s8"), variant(table.COLUMNS)),
-    "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(table.COLUMNS_UNALIGNED)),
-    "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(table.TILE)),
-    "a tile": ("lerp_tensor", ("f32",), variant(table.TILE)),
-    "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(table.STRIDED)),
-    "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(table.VEC)),
-    "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(table.VEC)),
-    "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(table.VEC)),
-    "values between stages": ("standardize", ("f32",), variant(table.STAGES)),
-    "values of several types between stages": ("l2_normalize_backward", ("f32",), variant(table.STAGES)),
-    "values between stages of half types": ("softmax_backward", ("f16",), variant(table.STAGES)),
+    "vectors": ("quantize_per_token", ("f32", "u4"), variant(VEC)),
+    "shifted vectors": ("lerp", ("f16",), variant(SHIFTED)),
+    "pitched vectors": ("quantize_per_token", ("f16", "s8"), variant(PITCHED)),
+    "quotients of any number": ("quantize_per_token_backward", ("f16",), variant(VEC)),
+    "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(ROWS)),
+    "groups": ("quantize_per_group", ("f16", "u4"), variant(GROUPS)),
+    "columns": ("quantize_per_channel", ("f16", "s8"), variant(COLUMNS)),
+    "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(COLUMNS_UNALIGNED)),
+    "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(TILE)),
+    "a tile": ("lerp_tensor", ("f32",), variant(TILE)),
+    "any strides, packed": ("dequantize_per_token", ("u4", "f32"), variant(STRIDED)),
+    "pairs to e4m3": ("quantize_fp8_per_token", ("f32", "e4m3"), variant(VEC)),
+    "pairs to e5m2": ("quantize_fp8_per_token", ("f32", "e5m2"), variant(VEC)),
+    "pairs from e4m3": ("dequantize_fp8_per_token", ("e4m3", "f32"), variant(VEC)),
+    "values between stages": ("standardize", ("f32",), variant(STAGES)),
+    "values of several types between stages": ("l2_normalize_backward", ("f32",), variant(STAGES)),
+    "values between stages of half types": ("softmax_backward", ("f16",), variant(STAGES)),
 }
 
 

@@ -18,6 +18,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
 from skuda.schedules.geometry import Geometry
+from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS, ROWS, SHIFTED, STRIDED, TILE
 
 PLANS = [
     plan
@@ -32,7 +33,7 @@ def structure(plan_class) -> tuple:
     operation = plan_class.operation
     operands = tuple((operand.dims, operand in operation.outputs) for operand in operation.operands)
     widths = {
-        tuple(DTYPES[operation.word(operand, types)].bits for operand in operation.operands)
+        tuple(operation.bits(operand, types) for operand in operation.operands)
         for types in operation.combinations
     }
     return operands, frozenset(widths), operation.of_alternative
@@ -149,14 +150,14 @@ def check(problem: Problem) -> str:
         if operand.name in problem.arrays:
             slots = geometry.strides[operand.name]
             parameter = operand.dims != operation.space
-            by_row = variant in (table.ROWS, table.COLUMNS_UNALIGNED)
-            in_table = variant in (table.COLUMNS, table.COLUMNS_SMALL)
-            tiled = variant is table.TILE
-            steps = parameter and variant is not table.STRIDED and not tiled and not in_table
+            by_row = variant in (ROWS, COLUMNS_UNALIGNED)
+            in_table = variant in (COLUMNS, COLUMNS_SMALL)
+            tiled = variant is TILE
+            steps = parameter and variant is not STRIDED and not tiled and not in_table
             spans = by_row and not parameter and operand in operation.inputs
             axes = 0 if variant.kernel in ("vec", "groups") or in_table else AXES
             in_lines = (variant.kernel == "vec" and not parameter) or (
-                variant is table.GROUPS and not parameter and operand in operation.inputs
+                variant is GROUPS and not parameter and operand in operation.inputs
             )
             assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
             arrays.append(
@@ -180,28 +181,28 @@ def check(problem: Problem) -> str:
     numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
     units, launched = geometry.head[0], blocks * BLOCK
-    if variant is table.STRIDED:
+    if variant is STRIDED:
         runs = [strided_positions(geometry, arrays, *numbers)]
-    elif variant is table.TILE:
+    elif variant is TILE:
         runs = [tile_positions(geometry, arrays, *numbers, fast) for fast in (True, False)]
-    elif variant in (table.COLUMNS, table.COLUMNS_SMALL):
+    elif variant in (COLUMNS, COLUMNS_SMALL):
         runs = [columns_positions(geometry, arrays, *numbers)]
         blocks = geometry.head[1]
         launched = blocks * BLOCK
-    elif variant in (table.ROWS, table.COLUMNS_UNALIGNED):
+    elif variant in (ROWS, COLUMNS_UNALIGNED):
         runs = [rows_positions(geometry, arrays, *numbers)]
     else:
-        positions_of = groups_positions if variant is table.GROUPS else vec_positions
+        positions_of = groups_positions if variant is GROUPS else vec_positions
         runs = [positions_of(geometry, arrays, *numbers, fast) for fast in (True, False)]
         launched *= numbers[1]
-        leads = variant in (table.SHIFTED, table.GROUPS)  # before the first element
+        leads = variant in (SHIFTED, GROUPS)  # before the first element
         units = -(-(geometry.head[0] + (numbers[0] - 1) * leads) // numbers[0])
     expected.sort()
     for run in runs:
         found = sorted(tuple(positions[name] for name in names) for positions in run)
         where = f"{operation.function} {types} {sizes} {table.variant_name(operation, types, variant)}"
         assert found == expected, f"{where}\n{problem.pointers}\n{names}\n{found[:40]}\n{expected[:40]}"
-    if variant is not table.TILE:  # there a block has one tile
+    if variant is not TILE:  # there a block has one tile
         per_block = launched // blocks
         assert launched - per_block < units <= launched
     return table.variant_name(operation, types, variant)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from index_model import AXES, BLOCK, Array, Slots, divide, outer_offset
 
-from skuda.schedules import table as schedules
+from skuda.schedules.variant import COLUMNS_UNALIGNED
 
 
 def load(array: Array, first: int, offset: int, count: int, lanes: int) -> list[int]:
@@ -64,7 +64,7 @@ class Joint:
 
 def rows_positions(geometry, arrays: list[Array], lanes: int, groups: int):
     """For each element that a launch of rows or unaligned columns stores: {operand: offset}."""
-    columns = geometry.variant is schedules.COLUMNS_UNALIGNED
+    columns = geometry.variant is COLUMNS_UNALIGNED
     slots = Slots(geometry.head)
     units, length, chunks, rows, depth, below = (slots.one() for _ in range(6))
     across, slabs, run, whole, period = (slots.divide() for _ in range(5))

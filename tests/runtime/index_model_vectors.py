@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from index_model import BLOCK, MARGIN, Array, Slots, divide
 
-from skuda.schedules import table as schedules
+from skuda.schedules.variant import PITCHED, SHIFTED
 
 
 def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
@@ -78,7 +78,7 @@ def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: 
     Along the row there are whole vectors, which are loaded at once even by threads without work, and for each
     element the entries of its run; a parameter's step is in bytes, the gap after a line in elements.
     """
-    shifted, pitched = (geometry.variant is each for each in (schedules.SHIFTED, schedules.PITCHED))
+    shifted, pitched = (geometry.variant is each for each in (SHIFTED, PITCHED))
     slots = Slots(geometry.head)
     length, run, period, line = slots.one(), slots.divide(), slots.divide(), slots.divide()
     assert not slots.rest

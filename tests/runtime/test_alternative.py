@@ -21,7 +21,7 @@ from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.plans.alternative import PlanWithAlternative
-from skuda.schedules.table import STAGES
+from skuda.schedules.variant import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]

@@ -23,7 +23,7 @@ from skuda.launch.arguments import check
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.plans.repacked import RepackedPlan
-from skuda.schedules.table import STAGES
+from skuda.schedules.variant import STAGES
 
 driver = test_launch.driver
 CATALOG = registry.catalogs()[0]

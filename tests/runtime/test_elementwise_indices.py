@@ -21,6 +21,8 @@ from skuda.launch.compiler import headers
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.schedules import abi, elementwise, geometry, strided, table
+from skuda.schedules.abi import is_parameter
+from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, PITCHED, TILE
 
 
 @pytest.mark.turns(12)
@@ -43,7 +45,7 @@ def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monke
     if whole:
         assert ("rows" in kinds) != operation.of_alternative  # which has few schedules
     assert ("columns" in kinds) == any(
-        table.is_parameter(plan_class.operation, o) for o in plan_class.operation.in_kernels.inputs
+        is_parameter(plan_class.operation, o) for o in plan_class.operation.in_kernels.inputs
     )
 
 
@@ -57,7 +59,7 @@ def test_tiles_of_operands_that_run_along_different_axes(plan_class):
     while served.count("tile") < 6:
         problem = random_problem(plan_class, rng, LAYOUTS + ["permuted"], wide=True)
         size = max(array.size for array in problem.arrays.values())
-        if size < 2_000 or (size < 20_000 and problem.geometry().variant is table.TILE):  # the others by the way
+        if size < 2_000 or (size < 20_000 and problem.geometry().variant is TILE):  # the others by the way
             served.append(check(problem))
         assert len(served) < 200
 
@@ -103,11 +105,11 @@ def test_tables_without_gaps_are_columns_wherever_their_operands_start_alike(fun
         for operand, word in zip(problem.plan.operation.operands, problem.plan.words, strict=True):
             if operand.dims == problem.plan.operation.space:
                 problem.pointers[operand.name] = (1 << 20) + start * DTYPES[word].storage.itemsize
-        assert problem.geometry().variant is (table.COLUMNS_SMALL if few and not widens else table.COLUMNS)
+        assert problem.geometry().variant is (COLUMNS_SMALL if few and not widens else COLUMNS)
         check(problem)
     one = next(name for name in problem.pointers)
     problem.pointers[one] = (1 << 20) + 2 * DTYPES[problem.plan.words[0]].storage.itemsize
-    assert problem.geometry().variant is table.COLUMNS_UNALIGNED
+    assert problem.geometry().variant is COLUMNS_UNALIGNED
     check(problem)
 
 
@@ -124,7 +126,7 @@ def test_rows_with_gaps_are_columns_where_each_is_of_whole_vectors(tables, gap, 
 
 def test_packed_tables_of_odd_width_have_gaps():
     """Each of their rows ends with a nibble that is no element; one row has no other after it."""
-    for rows, variant in ((3, table.COLUMNS_UNALIGNED), (1, table.COLUMNS_SMALL)):
+    for rows, variant in ((3, COLUMNS_UNALIGNED), (1, COLUMNS_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_channel")
         descriptor = plan_class.descriptor_type(outer=(rows,), c=37, inner=(), output_element="s4")
         plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
@@ -217,7 +219,7 @@ def test_lines_of_whole_vectors_with_gaps_are_one_row(name):
     full = [o.name for o in operation.inputs if o.dims == operation.space]
     for each in full:
         problem.arrays[each] = np.arange(5 * 128).reshape(5, 128)[:, :64]
-    assert problem.geometry().variant is table.PITCHED
+    assert problem.geometry().variant is PITCHED
     check(problem)
 
 
@@ -256,6 +258,6 @@ def test_division_by_multiplication_is_exact():
 
 def test_the_sources_and_the_host_agree_on_the_index_space():
     declared = re.search(r"constexpr int AXES = (\d+);", headers()["index_space.cuh"])
-    assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, table.BLOCK)
+    assert (int(declared[1]), AXES, BLOCK) == (AXES, abi.AXES, geometry.BLOCK)
     declared = re.search(r"constexpr int MARGIN = (\d+);", headers()["flat.cuh"])
     assert int(declared[1]) == MARGIN == geometry.MARGIN

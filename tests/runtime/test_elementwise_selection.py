@@ -10,8 +10,10 @@ from index_model import BLOCK
 from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules import elementwise, table
+from skuda.schedules import elementwise
+from skuda.schedules.elementwise_variants import lanes_of
 from skuda.schedules.geometry import Layouts
+from skuda.schedules.variant import ROWS, SHIFTED, STRIDED, VEC, VEC_SMALL
 
 
 @pytest.mark.parametrize(
@@ -51,7 +53,7 @@ def test_axes_stored_in_another_order_alike_are_one_row():
     problem = contiguous("lerp_tensor", {"shape": (6, 8, 10)})
     for name, array in problem.arrays.items():
         problem.arrays[name] = array.reshape(10, 6, 8).transpose(1, 2, 0)
-    assert problem.geometry().variant is table.VEC
+    assert problem.geometry().variant is VEC
     check(problem)
 
 
@@ -63,20 +65,20 @@ def test_more_threads_than_32_bits_number_are_left_to_the_strided_kernel():
     strides = tuple((1,) if operand.dims else None for operand in plan.operation.operands)
     for aligned in (True, False):
         geometry = plan._kernels.geometry(Layouts(strides, aligned, 0 if aligned else None))
-        assert geometry.variant in (table.ROWS, table.STRIDED)
-        assert geometry.variant is table.STRIDED or geometry.head[0] < 1 << 31
+        assert geometry.variant in (ROWS, STRIDED)
+        assert geometry.variant is STRIDED or geometry.head[0] < 1 << 31
 
 
 def test_misaligned_operands_are_no_flat_row():
     problem = contiguous("lerp_tensor", {"shape": (40,)})
-    assert problem.geometry().variant is table.VEC
+    assert problem.geometry().variant is VEC
     problem.pointers["b"] = (1 << 20) + 4
-    assert problem.geometry().variant is table.ROWS
+    assert problem.geometry().variant is ROWS
     problem = contiguous("lerp_tensor", {"shape": (4000,)})
     for pointers in ({"b": 4}, {"output": 12}, {"a": 8, "b": 4, "weight": 12, "output": 4}):
         problem.pointers.clear()
         problem.pointers.update({name: (1 << 20) + start for name, start in pointers.items()})
-        assert problem.geometry().variant is table.SHIFTED
+        assert problem.geometry().variant is SHIFTED
         check(problem)
 
 
@@ -105,12 +107,12 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
     least = elementwise.ElementwiseKernels.few_blocks * BLOCK * lanes * groups
-    for numel, variant in ((least, table.VEC), (least - 1, table.VEC_SMALL)):
+    for numel, variant in ((least, VEC), (least - 1, VEC_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(
             plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE
         )
-        assert table.lanes_of(plan.operation, plan.types, table.VEC) == (lanes, groups)
+        assert lanes_of(plan.operation, plan.types, VEC) == (lanes, groups)
         views = [
             View(1 << 20, (numel,), (1,), DTYPES[word].storage, CPU, True, False, None) if operand.dims else 0
             for operand, word in zip(plan.operation.operands, plan.words, strict=True)

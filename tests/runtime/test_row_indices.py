@@ -23,15 +23,10 @@ from skuda.model.sku import BackendKind
 from skuda.model.sum_order import GROUP, accumulators
 from skuda.plans.axis_views import chosen
 from skuda.schedules.row_reduction import INNER
-from skuda.schedules.table import (
-    ClusterVariant,
-    RowMode,
-    ScanVariant,
-    SplitVariant,
-    row_variants,
-    scan_variants,
-    variant_name,
-)
+from skuda.schedules.row_variants import ClusterVariant, SplitVariant, row_variants
+from skuda.schedules.scan_variants import ScanVariant, scan_variants
+from skuda.schedules.table import variant_name
+from skuda.schedules.variant import RowMode
 
 PLANS = [
     plan

@@ -12,7 +12,8 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import SLAB_ROWS, SLABS, slab
 from skuda.reference.reductions import in_slabs
-from skuda.schedules.table import STAGES, RowMode, SlabVariant
+from skuda.schedules.slab_variants import SlabVariant
+from skuda.schedules.variant import STAGES, RowMode
 
 ROWS = (1, 2, 17, SLABS, 16 * SLABS, 16 * SLABS + 1, SLABS * SLAB_ROWS[1] + 1)
 BACKENDS = (BackendKind.CPU, BackendKind.REFERENCE)

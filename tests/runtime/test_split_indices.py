@@ -20,7 +20,8 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
 from skuda.model.sum_order import GROUP, slab
 from skuda.reference.reductions import in_order
-from skuda.schedules.table import RowMode, SplitVariant
+from skuda.schedules.row_variants import SplitVariant
+from skuda.schedules.variant import RowMode
 
 PLANS = [
     plan

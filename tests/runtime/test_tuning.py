@@ -18,6 +18,7 @@ from skuda.launch.cubin_cache import _key
 from skuda.plans import alternative
 from skuda.schedules import table, tuning
 from skuda.schedules.tuning import SM_90, TUNINGS, Launch, Tuning
+from skuda.schedules.variant import BLOCK
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_each_architecture_gets_its_own_constants(another):
     assert now["sm_100"] != was["sm_100"] and _key(text, entry, "sm_100") != keys["sm_100"]
     constants = tuning.constants("sm_100")
     assert constants["EARLY_THREADS"] == 64
-    assert constants["ELEMENTWISE_THREADS"] == table.BLOCK  # as the host launches them
+    assert constants["ELEMENTWISE_THREADS"] == BLOCK  # as the host launches them
 
 
 @pytest.mark.parametrize(
@@ -125,11 +126,12 @@ from skuda.schedules import tuning
 tuning.TUNINGS[100] = tuning.SM_90.but(row_shapes=((4, 4), (32, 4), (256, 4)), elementwise_threads=256)
 from skuda.launch import registry
 from skuda.schedules import table
+from skuda.schedules.variant import BLOCK
 operation, types = registry.catalogs()[0].plans("softmax")[0].operation, {"T": "f32", "C": "f32"}
 names = [registry.make_sku(operation, types, each).symbol for each in table.variants(operation, types)]
 rows = {name for name in names if name.startswith("softmax_f32__row")}
 constants = tuning.constants("sm_90")
-print(len(rows), "softmax_f32__row128x4" in rows, table.BLOCK, constants["ELEMENTWISE_THREADS"])
+print(len(rows), "softmax_f32__row128x4" in rows, BLOCK, constants["ELEMENTWISE_THREADS"])
 """
 
 

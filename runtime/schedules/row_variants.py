@@ -1,0 +1,211 @@
+"""Schedules of rows that are reduced: by threads of a block, by a cluster of blocks, or in splits."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from skuda.model.operation import Operation, Types
+from skuda.model.sku import Layout
+from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
+from skuda.schedules.variant import CLUSTER_ARCH, TUNED, RowMode, Variant
+
+CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
+PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
+STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
+_REGISTERS = 1 << 16  # of a block, 32 bits each
+_THREAD_REGISTERS = 256
+
+# Threads that hold a row, and how many groups of eight each of them holds. What a thread does once it does for all of
+# its elements, so there are few threads; the order of sums says how many, or half as many with two accumulators each.
+assert all(accumulators(threads * chunks * GROUP) == threads for threads, chunks in TUNED.row_shapes)
+
+
+class RowVariant(Variant):
+    """One schedule of the row template.
+
+    Attributes:
+        threads: that hold a row.
+        chunks: groups of a row that each of them holds.
+        keep: whether they hold all of it.
+        mode: how its elements lie.
+        crowded: whether it is for rows enough to keep a GPU busy: each of its threads has much to do.
+    """
+
+    threads: int = 32
+    chunks: int = 1
+    keep: bool = True
+    mode: RowMode = RowMode.WHOLE
+    crowded: bool = False
+
+    def serves(self, rows: int, length: int, few_blocks: int) -> bool:
+        """Whether rows of so many elements may be its, where fewer blocks leave a GPU idle."""
+        return length <= self.elements and (not self.crowded or rows >= self.rows * few_blocks)
+
+    @property
+    def number(self) -> int:
+        return self.threads
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return max(self.threads, TUNED.row_threads)
+
+    @property
+    def rows(self) -> int:
+        """Rows that a block takes."""
+        return self.block // self.threads
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+    @property
+    def accumulators(self) -> int:
+        """Accumulators of a thread; as in runtime/cuda/reduce.cuh."""
+        return 2 if self.keep and self.chunks > ACCUMULATOR_GROUPS and self.threads < MOST_ACCUMULATORS else 1
+
+
+class ClusterVariant(Variant):
+    """One schedule of the kernel of rows that a cluster of blocks holds in shared memory.
+
+    Attributes:
+        blocks: of a cluster.
+    """
+
+    blocks: int = 8
+
+    least_arch = CLUSTER_ARCH
+
+    @property
+    def number(self) -> int:
+        return self.blocks
+
+    @property
+    def team(self) -> int:
+        """Threads of a block that have an accumulator of the row each: a block has as many or a multiple."""
+        return MOST_ACCUMULATORS // self.blocks
+
+    @property
+    def teams(self) -> int:
+        """How many times as many, at most: each takes other segments of the row."""
+        return TUNED.cluster_threads // self.team
+
+
+class SplitVariant(Variant):
+    """One schedule of a split reduction.
+
+    Attributes:
+        lanes: rows beside each other that a thread takes; 0: threads lie along a row.
+        mode: how the elements of rows lie, or how those of neighbouring rows do.
+    """
+
+    lanes: int = 0
+    mode: RowMode = RowMode.WHOLE
+
+    @property
+    def number(self) -> int:
+        return self.lanes
+
+
+FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
+_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in TUNED.clusters)
+
+
+def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
+    """The schedules of an operation with reductions, the smallest first.
+
+    Where rows can be reduced in splits, only those of neighbouring elements that a row's threads hold at once, however
+    the rows lie; and only short ones where there is one row. Stages of a multi-kernel form take split reductions alone.
+    """
+    bits = sum(operation.bits(operand, types) for operand in operation.read if operand.dims == operation.space)
+    if operation.of_alternative or operation.analysis.scans:
+        return ()
+    found = _row_variants(bits, bool(operation.analysis.stack))
+    if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
+        return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
+    if not split_variants(operation, types):
+        return found
+    last = operation.space[-1]
+    if operation.analysis.slabs or (last.name not in operation.along and not last.many):
+        return ()
+    held = [variant for variant in found if variant.keep and variant.mode is not RowMode.STEPPED]
+    longest = min({each.mode: each.elements for each in held}.values(), default=0)  # the last of a mode is its longest
+    if all(dim.name in operation.along for dim in operation.space):
+        longest = min(longest, TUNED.short_row)
+    return tuple([variant for variant in held if variant.elements <= longest])
+
+
+@cache
+def _row_variants(bits: int, costly: bool) -> tuple[RowVariant, ...]:
+    """Of inputs of so many bits an element; costly: values are held beside them.
+
+    Of long narrow rows more are under way where threads hold twice as much, for what a thread needs besides it needs
+    half as often. Where values are held, or rows are not in whole words, there are too few registers for that; there
+    what a thread does once for all of its elements takes its time, and those of half as many hold what they can.
+    """
+    found = []
+    for mode in RowMode:
+        layout, suffix = mode.layout, mode.suffix
+        for threads, chunks in TUNED.row_shapes:
+            for more in _held_chunks(mode, threads, chunks, bits) if costly else ():
+                found.append(RowVariant("row", layout, f"x{more}{suffix}", threads // 2, more, True, mode, True))
+            long = threads >= TUNED.halved_threads and chunks == ACCUMULATOR_GROUPS
+            if long and mode is RowMode.WHOLE and bits <= TUNED.halved_bits and not costly:
+                threads, chunks = threads // 2, chunks * 2
+            most = min(_THREAD_REGISTERS, _REGISTERS // threads)
+            whole = mode is RowMode.WHOLE
+            others = TUNED.row_other_registers if whole else TUNED.row_other_registers_unaligned
+            if chunks * GROUP * bits // 32 <= most - others:
+                found.append(RowVariant("row", layout, f"x{chunks}{suffix}", threads, chunks, True, mode))
+            elif threads < TUNED.row_reread[0]:
+                found.append(RowVariant("row", layout, f"_reread{suffix}", threads, chunks, False, mode))
+        found.append(RowVariant("row", layout, f"_reread{suffix}", *TUNED.row_reread, False, mode))
+    return tuple(found)
+
+
+def _held_chunks(mode: RowMode, threads: int, chunks: int, bits: int) -> tuple[int, ...]:
+    """How many groups half as many threads may hold of rows that need so many threads, beside values of theirs."""
+    least, most = TUNED.held_threads
+    suits = mode is RowMode.WHOLE and chunks == ACCUMULATOR_GROUPS and least <= threads <= most
+    return TUNED.held_shapes if suits and bits <= TUNED.halved_bits else ()
+
+
+def cluster_variants(operation: Operation) -> tuple[ClusterVariant, ...]:
+    """The schedules of rows that a cluster holds; none of rows that are read once, or can be reduced in splits."""
+    analysis = operation.analysis
+    if analysis.scans:
+        return ()
+    full = any(operand.dims == operation.space for operand in operation.outputs)
+    once = analysis.reductions <= (0 if full else 1)
+    return _CLUSTERS if analysis.over and not analysis.split and not once else ()
+
+
+def split_variants(operation: Operation, types: Types) -> tuple[SplitVariant, ...]:
+    """The schedules of an operation whose rows can be reduced in splits; none of packed elements."""
+    if not operation.analysis.split or operation.is_packed(types):
+        return ()
+    rows = any(dim.name not in operation.along for dim in operation.space)
+    found = _split_variants(*across_lanes(operation, types) if rows else (0, 0))
+    return tuple([each for each in found if each.kernel == "across"]) if operation.analysis.slabs else found
+
+
+@cache
+def _split_variants(lanes: int, apart: int) -> tuple[SplitVariant, ...]:
+    found = [SplitVariant("along", mode.layout, mode.suffix, 0, mode) for mode in RowMode]
+    found.append(SplitVariant("across", Layout.STRIDED, "", 1, RowMode.STEPPED))
+    beside = ((lanes, RowMode.WHOLE), (apart, RowMode.UNIT)) if lanes else ()
+    found += [SplitVariant("across", mode.layout, mode.suffix, each, mode) for each, mode in beside]
+    return tuple(found)
+
+
+def across_lanes(operation: Operation, types: Types) -> tuple[int, int]:
+    """Rows that a thread takes: neighbours, 16 bytes of the widest element, fewer where there is much to make of each;
+    and where rows do not lie in whole vectors."""
+    operands = *operation.read, *operation.outputs
+    full = [operation.bits(o, types) for o in operands if o.dims == operation.space]
+    values = len(operation.analysis.split) + 2 * (len(full) - 1)
+    values += 2 * sum(each.how in INDEX_REDUCTIONS for each in operation.analysis.split)
+    few = TUNED.split_values
+    lanes = max(2, min(TUNED.split_lanes, 128 // max(full)) // (1 if values <= few else 2 if values <= 2 * few else 4))
+    return lanes, min(4, lanes)

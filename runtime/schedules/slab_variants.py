@@ -1,0 +1,133 @@
+"""Schedules of rows and of sums across them, which one kernel makes: slab.cuh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from skuda.model.dtypes import DTYPES
+from skuda.model.operation import COMPUTE, Operand, Operation, Types
+from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP
+from skuda.schedules.abi import is_parameter
+from skuda.schedules.variant import CLUSTER_ARCH, RowMode, Variant
+
+_THREADS = (64, 128, 256, 512)
+_TEAM = 256  # threads of a block, which take several rows where few threads hold one
+_THREADS_OF_TWO = 256  # of a block, up to which a multiprocessor has registers for two
+_SHARED = (226 << 10, 112 << 10)  # bytes for rows of one block to a multiprocessor, and of two
+_ROWS_AHEAD = 3  # of a block in shared memory, at most
+_LINE = 128  # bytes, of which each input of a row begins a line of shared memory
+SLAB_FEW = 192  # slabs: where there are fewer, too few blocks go down them
+_FEW_REDUCTIONS = 4  # of a row: more is much to be made of it
+_MANY_THREADS = 512  # of a multiprocessor, which do that
+_WORD = 16  # bytes that are copied at once
+_REGISTERS = 56  # of a thread for what it keeps of all rows, at most: sums, and columns
+
+
+class SlabVariant(Variant):
+    """One schedule of rows and of sums across them, of blocks that go down slabs of rows.
+
+    Attributes:
+        threads: that hold a row.
+        chunks: groups of a row that each of them holds.
+        mode: how its elements lie: neighbours, WHOLE or not.
+        teams: rows that a block takes at once.
+    """
+
+    threads: int = 64
+    chunks: int = 1
+    mode: RowMode = RowMode.WHOLE
+    teams: int = 1
+
+    least_arch = CLUSTER_ARCH
+
+    @property
+    def number(self) -> int:
+        return self.threads
+
+    @property
+    def block(self) -> int:
+        """Threads of a block."""
+        return self.threads * self.teams
+
+    @property
+    def elements(self) -> int:
+        """Elements that a row may have."""
+        return self.threads * self.chunks * GROUP
+
+    @property
+    def shortest(self) -> int:
+        """Elements that a row has at least."""
+        chunks = self.chunks - 1 if self.mode is RowMode.WHOLE else ACCUMULATOR_GROUPS // 2
+        return self.threads * chunks * GROUP + 1
+
+    @property
+    def room(self) -> int:
+        """Blocks that a multiprocessor is to have room for."""
+        return 2 if self.block <= _THREADS_OF_TWO else 1
+
+    @property
+    def shared(self) -> tuple[int, int]:
+        """Bytes of shared memory for the rows of a block: of one that others have room beside, and of one alone."""
+        return _SHARED[self.room - 1], _SHARED[0]
+
+
+_SLABS = tuple(
+    SlabVariant("slab", mode.layout, f"x{chunks}{mode.suffix}", threads, chunks, mode, max(1, _TEAM // threads))
+    for mode, every, shapes in (
+        (RowMode.WHOLE, _THREADS, (3, ACCUMULATOR_GROUPS)),
+        (RowMode.UNIT, _THREADS[2:], (ACCUMULATOR_GROUPS,)),
+    )
+    for threads in every
+    for chunks in shapes
+)
+
+
+def slab_variants(operation: Operation, types: Types) -> tuple[SlabVariant, ...]:
+    """The schedules of an operation whose rows and whose sums across these one kernel makes."""
+    if not (operation.analysis.slabs and operation.analysis.stages) or DTYPES[types[COMPUTE]].bits > 32:
+        return ()
+    return tuple([each for each in _SLABS if slab_bytes(operation, types, each, each.shortest)])
+
+
+def slab_bytes(operation: Operation, types: Types, variant: SlabVariant, length: int) -> int:
+    """Bytes of shared memory of a block of slabs, of rows of a length; 0 where it is no work for them.
+
+    That is where there is no room for two rows, and where much is to be made of each element by few threads: then
+    kernels that have more of them do better.
+    """
+    holds = _holds(operation, types, variant)
+
+    def bits(operands: Iterable[Operand]) -> list[int]:
+        return [operation.bits(operand, types) for operand in operands]
+
+    read = bits([operand for operand in operation.read if operand.dims == operation.space])
+    written = bits([operand for operand in operation.outputs if operand.dims == operation.space])
+    columns = bits([] if holds else [operand for operand in operation.read if is_parameter(operation, operand)])
+    unaligned, shares = variant.mode is RowMode.UNIT, -(-length // GROUP)
+    around = _WORD if unaligned else 0
+    row = sum([-(-(shares * each + around) // _LINE) * _LINE for each in read]) * variant.teams
+    others = _LINE + shares * sum(columns)
+    if unaligned:  # outputs are stored through it
+        others += variant.block // 32 * (32 * max(written) + around)
+    beside, alone = variant.shared
+    room = beside if 2 * row + others <= beside else alone
+    threads = variant.block * (variant.room if room == beside else 1)
+    much = operation.analysis.slabs > _FEW_REDUCTIONS
+    if min(read + written) < 16 or 2 * row + others > room or (much and (unaligned or threads < _MANY_THREADS)):
+        return 0
+    return min(_ROWS_AHEAD, (room - others) // row) * row + others
+
+
+def _holds(operation: Operation, types: Types, variant: SlabVariant) -> bool:
+    """Whether threads that go down a slab hold their shares of what rows have in common."""
+    columns = [operand for operand in operation.read if is_parameter(operation, operand)]
+    bits = sum([operation.bits(operand, types) for operand in columns])
+    sums = sum([operand.dims != operation.space for operand in operation.outputs])
+    registers = variant.chunks * GROUP * (bits + sums * DTYPES[types[COMPUTE]].bits) // 32
+    return variant.teams == 1 and registers <= _REGISTERS
+
+
+def slab_arguments(operation: Operation, types: Types, variant: SlabVariant) -> tuple[int, ...]:
+    """What the template of slab.cuh takes after the program."""
+    mode, holds = int(variant.mode), _holds(operation, types, variant)
+    return variant.threads, variant.teams, variant.chunks, mode, holds, variant.room, *variant.shared, _ROWS_AHEAD

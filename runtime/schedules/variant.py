@@ -1,0 +1,68 @@
+"""What a schedule is in one of its forms, and the forms of elementwise schedules."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from skuda.model.records import Record
+from skuda.model.sku import Layout
+from skuda.schedules import tuning
+
+TUNED = tuning.active()
+BLOCK = TUNED.elementwise_threads  # threads of a block of an elementwise kernel
+CLUSTER_ARCH = 90  # sm_90 and newer have clusters
+
+
+class Variant(Record):
+    """One schedule, in one of its forms.
+
+    Attributes:
+        kernel: suffix of the kernel's name.
+        layout: what it serves.
+        suffix: what the name of the more special form ends in.
+        number: what a symbol says between kernel and suffix; 0 where it says nothing. Elementwise schedules say how
+            many neighbours a thread takes: `lanes_of`.
+        least_arch: the oldest architecture that has what the schedule needs, as in `sm_90`; 0 where all have.
+    """
+
+    kernel: str
+    layout: Layout
+    suffix: str = ""
+
+    number = 0  # without annotations these two are no fields
+    least_arch = 0
+
+
+VEC = Variant("vec", Layout.CONTIGUOUS)
+VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
+SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
+PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
+ROWS = Variant("rows", Layout.STRIDED)
+COLUMNS = Variant("columns", Layout.STRIDED)
+COLUMNS_SMALL = Variant("columns", Layout.STRIDED, suffix="_small")
+COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
+GROUPS = Variant("groups", Layout.STRIDED)
+TILE = Variant("tile", Layout.STRIDED)
+STRIDED = Variant("strided", Layout.STRIDED)
+CPU_ELEMENTWISE = Variant("cpu_elementwise", Layout.STRIDED)
+CPU_ROWS = Variant("cpu_rows", Layout.STRIDED)
+CPU_SCANS = Variant("cpu_scans", Layout.STRIDED)
+STAGES = Variant("stages", Layout.STRIDED)  # the kernels of other operations
+
+
+class RowMode(IntEnum):
+    """How the elements of rows lie; as in runtime/cuda/row_moves.cuh."""
+
+    WHOLE = 0  # neighbours, rows on 16-byte boundaries and of a multiple of GROUP elements
+    UNIT = 1  # neighbours
+    STEPPED = 2  # some distance apart
+
+    @property
+    def layout(self) -> Layout:
+        """What a schedule of such rows serves."""
+        return Layout.CONTIGUOUS if self is RowMode.WHOLE else Layout.STRIDED
+
+    @property
+    def suffix(self) -> str:
+        """What the name of a schedule of such rows ends in, where there are several."""
+        return ("", "_unaligned", "_strided")[self]

@@ -74,8 +74,8 @@ def brief(result: Mapping[str, Any]) -> Iterator[str]:
     median = statistics.median(map(share, rows))
     yield from _wrapped(
         f"{machine['gpu']}, {machine['date']}: {len(rows):,} measurements, the median at {median:.2f} of a copy's "
-        f"speed. Of {len(found)} classes of shapes, {sum(each.median >= each.least_median for each in found)} reach their "
-        f"target for the median row, {sum(each.met for each in found)} also for the slowest one."
+        f"speed. Of {len(found)} classes of shapes, {sum(each.median >= each.least_median for each in found)} reach "
+        f"their target for the median row, {sum(each.met for each in found)} also for the slowest one."
     )
     yield ""
     behind = f"faster than skuda by more than {1 - targets.BEHIND:.0%} in"

@@ -2,44 +2,11 @@
 // functions with `_` for each dot. Nothing here branches on an element, so that loops over elements become vectors.
 #pragma once
 #include <cfenv>
-#include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <memory>
 #include <type_traits>
+#include "bits.h"
 
-#define __device__
-#define __global__
-#define __grid_constant__
-#define __noinline__ __attribute__((noinline))
-#define __launch_bounds__(...)
 #define __forceinline__ inline __attribute__((always_inline))
-
-struct uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-
-// The overloads for float of what C has for double alone.
-using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil,
-    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod,
-    std::hypot, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
-    std::tanh, std::trunc;
-inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
-inline double rsqrt(double x) { return 1 / std::sqrt(x); }
-template <typename T> inline T min(T a, T b) { return b < a ? b : a; }
-template <typename T> inline T max(T a, T b) { return a < b ? b : a; }
-
-template <typename To, typename From> inline To same_bits(From from) {
-  static_assert(sizeof(To) == sizeof(From));
-  To to;
-  memcpy(&to, &from, sizeof to);
-  return to;
-}
-inline float __uint_as_float(unsigned x) { return same_bits<float>(x); }
-inline float __int_as_float(int x) { return same_bits<float>(x); }
-inline unsigned __float_as_uint(float x) { return same_bits<unsigned>(x); }
-inline int __float_as_int(float x) { return same_bits<int>(x); }
-inline double __longlong_as_double(long long x) { return same_bits<double>(x); }
-inline long long __double_as_longlong(double x) { return same_bits<long long>(x); }
 
 inline float __fmaf_rn(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return __builtin_fma(a, b, c); }
@@ -67,9 +34,6 @@ __attribute__((noinline)) inline double __fma_rd(double a, double b, double c) {
   fesetround(FE_TONEAREST);
   return found;
 }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline double __ddiv_rn(double a, double b) { return a / b; }
-inline double __drcp_rn(double a) { return 1 / a; }
 // By a function for each rounding: gcc 12 takes int(rint(x)) made a float again for rint(x), which may be -0.
 inline int __float2int_rn(float x) {
   const float cut = x < 2147483520.f ? (x > -2147483648.f ? x : -2147483648.f) : 2147483520.f;  // NaN: the largest
@@ -87,18 +51,6 @@ inline float __double2float_rz(double x) {
   const float near = float(x);
   const bool above = std::fabs(double(near)) > std::fabs(x) && std::fabs(x) <= 1.7976931348623157e308;
   return same_bits<float>(same_bits<unsigned>(near) - unsigned(above));
-}
-inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
-  return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));
-}
-inline unsigned __funnelshift_l(unsigned low, unsigned high, unsigned n) {
-  return unsigned(((unsigned long long)high << 32 | low) << (n & 31) >> 32);
-}
-inline int __popcll(unsigned long long x) { return __builtin_popcountll(x); }
-inline int __clzll(long long x) { return x == 0 ? 64 : __builtin_clzll((unsigned long long)x); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned((unsigned long long)a * b >> 32); }
-inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
-  return (unsigned long long)((unsigned __int128)a * b >> 64);
 }
 
 // ---- PTX ----
@@ -142,11 +94,8 @@ inline unsigned short cvt_rn_bf16_f32(float x) {
   const unsigned bits = __float_as_uint(x);
   return (unsigned short)(x != x ? 0x7fffu : (bits + 0x7fffu + (bits >> 16 & 1)) >> 16);
 }
-inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
 
 // What headers name and no program of the CPU reaches.
-struct Dim { int x; };
-extern Dim threadIdx, blockIdx, blockDim, gridDim;
 void __syncwarp();
 unsigned max_NaN_f16x2(unsigned, unsigned);
 unsigned min_NaN_f16x2(unsigned, unsigned);

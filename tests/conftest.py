@@ -11,7 +11,7 @@ import pytest
 import turns
 from catalogs import forget_defined
 
-from skuda.launch import compiler, kernel, registry
+from skuda.launch import kernel, registry
 
 # On a machine with several GPUs, each worker of pytest-xdist takes one, before anything asks the driver.
 WORKER, GPUS = os.environ.get("PYTEST_XDIST_WORKER", ""), len([*Path("/dev").glob("nvidia[0-9]*")])
@@ -112,9 +112,3 @@ BACKENDS = {"reference": Reference, "cuda": Cuda}
 def backend(request):
     """Where the arrays live and the operation runs."""
     return BACKENDS[request.param]()
-
-
-@pytest.fixture
-def quickly_compiled(monkeypatch):
-    """Compilations take less than half as long, without optimization: for tests of whether sources are accepted."""
-    monkeypatch.setattr(compiler, "OPTIONS", (*compiler.OPTIONS, "--Ofast-compile=max"))

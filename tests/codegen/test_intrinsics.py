@@ -18,6 +18,7 @@ import pytest
 import torch
 from catalogs import catalog_fixture
 from conformance.support import STORAGE, bits_of, floats, pattern
+from quick_compiler import compile_quickly
 
 from oracles import philox
 from oracles.floats import FORMATS, Format
@@ -25,7 +26,6 @@ from skuda.codegen.intrinsics import INTRINSICS, Intrinsic
 from skuda.codegen.nodes import BOOL, INT, REAL, Node
 from skuda.codegen.printers import LatexPrinter
 from skuda.launch import registry
-from skuda.launch.compiler import compile_cubin
 from skuda.reference import formulas
 from skuda.schedules import table as schedules
 from skuda.schedules.variant import STRIDED
@@ -427,7 +427,7 @@ def test_common(catalog, backend, name, element):
     assert not len(wrong), [([column[i] for column in columns], got[i], expected[i]) for i in wrong[:5]]
 
 
-def test_every_cell_compiles_for_cuda(catalog, quickly_compiled):
+def test_every_cell_compiles_for_cuda(catalog):
     """All strided kernels in one module; each generated source includes the same headers once."""
     found = registry._CATALOGS[catalog.__name__]
     texts = [found.source(operation.source) for operation in found.operations]
@@ -437,7 +437,7 @@ def test_every_cell_compiles_for_cuda(catalog, quickly_compiled):
         for types in operation.kernel_combinations()
     ]
     assert len(entries) > len(cells())
-    compiled = compile_cubin("\n".join(texts), "intrinsics.cu", entries, "sm_90")
+    compiled = compile_quickly("\n".join(texts), "intrinsics.cu", entries, "sm_90")
     assert compiled.log == ""
     assert compiled.lowered.keys() == set(entries)
 

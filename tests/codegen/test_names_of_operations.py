@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from catalogs import catalog_fixture
+from quick_compiler import compile_quickly
 
 import skuda
 from skuda.codegen.cli import main
@@ -21,7 +22,7 @@ from skuda.codegen.render import generate
 from skuda.codegen.spec import loads
 from skuda.errors import SpecError
 from skuda.launch import registry
-from skuda.launch.compiler import compile_cubin, headers
+from skuda.launch.compiler import headers
 from skuda.names import MODULES, PUBLIC
 from skuda.schedules import table
 from skuda.schedules.variant import STRIDED
@@ -59,7 +60,7 @@ def test_each_runs_forward_and_backward(ours, backend):
 
 
 @pytest.mark.turns(3)
-def test_each_compiles(ours, quickly_compiled):
+def test_each_compiles(ours):
     """All beside each other and below every header: what could clash are names of programs, whatever the schedule.
 
     Programs of gradients are read with them; they have a longer name, and are compiled by other tests.
@@ -69,7 +70,7 @@ def test_each_compiles(ours, quickly_compiled):
     entries = [table.entry(operation, operation.combinations[0], STRIDED) for operation in operations]
     text = "".join(f'#include "{name}"\n' for name in headers())
     text += "\n".join(found.source(f"{name}.cu") for name in NAMES)
-    assert compile_cubin(text, "names.cu", entries, "sm_90").lowered.keys() == set(entries)
+    assert compile_quickly(text, "names.cu", entries, "sm_90").lowered.keys() == set(entries)
 
 
 @pytest.mark.parametrize("name", sorted(PUBLIC) + ["class", "lambda"])

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from catalogs import catalog_fixture, forget_catalog, make_catalog
 from host import emulator
+from quick_compiler import compile_quickly
 
 from skuda.codegen.render import render
 from skuda.codegen.row_analysis import RowAnalysis
 from skuda.codegen.spec import loads
 from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
-from skuda.launch.compiler import compile_cubin
 from skuda.model.sku import BackendKind
 from skuda.schedules import table
 from skuda.schedules.variant import STRIDED
@@ -61,12 +61,12 @@ def test_values(ours, backend, formula, element):
     np.testing.assert_array_equal(actual[~nan].tobytes(), expected.astype(element)[~nan].tobytes())
 
 
-def test_kernels(ours, quickly_compiled, monkeypatch, tmp_path):
+def test_kernels(ours, monkeypatch, tmp_path):
     found = registry._CATALOGS[ours.__name__]
     ops = [operation for operation in found.operations]
     entries = [table.entry(op, types, STRIDED) for op in ops for types in op.kernel_combinations()]
     text = "\n".join(found.source(operation.source) for operation in ops)
-    assert compile_cubin(text, "numbers.cu", entries, "sm_90").lowered.keys() == set(entries)
+    assert compile_quickly(text, "numbers.cu", entries, "sm_90").lowered.keys() == set(entries)
     skus = [sku for sku in registry.skus() if registry.entry_of(sku).catalog is found and sku.element == "f32"]
     skus = [sku for sku in skus if sku.backend is BackendKind.CUDA and sku.variant == "strided"]
     chosen = emulator.by_source(skus)

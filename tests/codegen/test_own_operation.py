@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from catalogs import catalog_fixture
 from conformance.support import STORAGE, bits_of, unpack
+from quick_compiler import compile_quickly
 
 from skuda.errors import ElementMismatch, InvalidProblem, Unsupported
 from skuda.launch import registry
-from skuda.launch.compiler import compile_cubin
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.schedules import table
 
@@ -257,7 +257,7 @@ def test_it_has_plans_skus_and_kernels_like_any_other(ours):
 
 
 @pytest.mark.turns(3)
-def test_every_kernel_compiles(ours, quickly_compiled):
+def test_every_kernel_compiles(ours):
     """Every schedule by the first choice of types, some by the next: other tests compile bodies for each type."""
     catalog = registry._CATALOGS[ours.__name__]
     for source in {operation.source for operation in catalog.operations}:
@@ -268,4 +268,4 @@ def test_every_kernel_compiles(ours, quickly_compiled):
             for types, step in zip(operation.kernel_combinations(), (1, 8))
             for variant in table.variants(operation, types)[::step]
         ]
-        assert compile_cubin(catalog.source(source), source, entries, "sm_90").log == ""
+        assert compile_quickly(catalog.source(source), source, entries, "sm_90").log == ""

@@ -54,7 +54,17 @@ class Stub:
             made = [("TensorT", "TensorT", first), ("Array", "Any", first)]
         made += [("ArrayT", "ArrayT", each) if self._shows(each) else ("Array", "Any", each) for each in later]
         if self.results is None:
-            return [self._signature(given, f"{given} | None = None", result, by) for given, result, by in made]
+            halves = self.operation.halves
+            found = []
+            for given, result, by in made:
+                # Required, although another may come in its place: else nothing may say what is returned.
+                said = dict.fromkeys(halves[: halves.index(by.name)], "float") if by.name in halves else {}
+                said |= {by.name: given} if by.name in halves else {}
+                found.append(self._signature(given, f"{given} | None = None", result, by, said))
+            if halves and first.name == halves[0]:
+                said = {halves[0]: "None = None", halves[1]: "ArrayT = ..."}
+                found.append(self._signature("ArrayT", "ArrayT | None = None", "ArrayT", first, said))
+            return found
         both = dict.fromkeys(self.operation.halves, "Array") if self.program.backward else {}
         found = [
             self._signature(given, "None = None", f"{self.results}[{result}]", by, both) for given, result, by in made

@@ -47,4 +47,8 @@ def create(call: Call, device):
 
 CARRIERS["jax"] = carry
 CREATORS["jax"] = create
-PARTS["jax"] = lambda whole: jnp.split(whole, 2, axis=-1), lambda first, second: jnp.concatenate((first, second), -1)
+PARTS["jax"] = (
+    lambda whole: jnp.split(whole, 2, axis=-1),
+    lambda first, second: jnp.concatenate((first, second), -1),
+    lambda inputs, out: True,
+)

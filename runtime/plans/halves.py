@@ -18,8 +18,9 @@ from skuda.plans import functions
 from skuda.plans.axis_views import AxisView
 from skuda.plans.plan import Plan
 
-# Of a framework: what splits an array of its own into halves, and what joins two, where it follows a call.
-PARTS: dict[str, tuple[Callable[[Any], tuple], Callable[[Any, Any], Any]]] = {}
+# Of a framework: what splits an array of its own into halves, and what joins two, where it follows a call; and whether
+# it follows one with these inputs and this `out`.
+PARTS: dict[str, tuple[Callable[[Any], tuple], Callable[[Any, Any], Any], Callable[[Sequence, Any], bool]]] = {}
 # Of an operation and the input that the array is given for, what serves a call that repeats the last one.
 _READY: dict[tuple[type[Plan], int], Ready] = {}
 
@@ -74,15 +75,15 @@ def call_of_halves(
     framework = next(filter(None, (framework_of(each, out is None and stream is None) for each in arrays)), None)
     if framework is not None:
         import_module(f"skuda.{framework}")
-        if not plain or library_of(whole).follows(arrays):
+        if PARTS[framework][2](inputs, out):
             return _followed(plan_class, inputs, out, attributes, stream, asked, framework, first, second)
     parts, name = list(inputs), operation.inputs[first].name
-    parts[first], parts[second] = split(whole, framework, plan_class, name, operation)
+    parts[first], parts[second] = split(whole, None, plan_class, name, operation)
     view, given, joined = view_of(whole, f"{plan_class.__name__}: {name}"), out, out
     library = library_of(view.owner)
     if joins:
         joined = library.empty(view.shape, view.storage, view.device) if out is None else out
-        given = split(joined, framework, plan_class, "out", operation)[:: 1 if first < second else -1]
+        given = split(joined, None, plan_class, "out", operation)[:: 1 if first < second else -1]
 
     def ran(plan: Plan, outputs: Sequence) -> None:
         if plain and isinstance(plan, Plan):
@@ -168,8 +169,7 @@ def split(whole: Any, framework: str | None, plan_class: type[Plan] | str, name:
     Raises:
         InvalidProblem: its last axis has no halves.
     """
-    is_plain = framework is None and plain_library(type(whole)) is not None  # which torch.compile would not trace
-    array = whole if framework is not None or is_plain else view_of(whole, f"{_called(plan_class)}: {name}")
+    array = whole if framework is not None else view_of(whole, f"{_called(plan_class)}: {name}")
     shape = getattr(array, "shape", None)
     if shape is None or not len(shape) or shape[-1] % 2:
         found = f"has shape {tuple(shape)}" if shape is not None else f"is {type(whole).__name__}"
@@ -178,9 +178,9 @@ def split(whole: Any, framework: str | None, plan_class: type[Plan] | str, name:
         raise InvalidProblem(f"{_called(plan_class)}: {name} {found}, expected {expected}")
     if framework is not None:
         return PARTS[framework][0](array)
-    if is_plain:
+    if plain_library(type(whole)) is not None:
         middle = shape[-1] // 2
-        return array[..., :middle], array[..., middle:]
+        return whole[..., :middle], whole[..., middle:]
     return halves_of(array)
 
 

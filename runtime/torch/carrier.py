@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -13,10 +14,12 @@ from skuda.launch.prepared import Repeated
 from skuda.model.descriptor import is_number
 from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
+from skuda.plans.halves import PARTS
 from skuda.plans.results import made_by
 from skuda.torch import broadcasting
 from skuda.torch.broadcasting import expanded
 from skuda.torch.described import described
+from skuda.torch.halves import halves, joined
 from skuda.torch.operators import operator_of
 
 
@@ -29,17 +32,10 @@ def carry(call: Call):
     if functions.tracing():
         operator = operator_of(call.plan_class)
         return operator.apply(normalized(expanded(operator, call)))
-    outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
-    arrays = [*call.inputs, *outs]
-    broadcast = call.plan_class.operation.broadcast
-    exact = [value for at, value in enumerate(arrays) if at not in broadcast or not broadcasting.is_number(value)]
-    if any(map(is_tracked, outs)) or not all(map(_is_carried, exact)):
-        return NotImplemented  # and the full check says why
-    tensors = [value for value in arrays if isinstance(value, torch.Tensor)]
-    library = library_of_plain(torch.Tensor)
-    plain = all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
-    if plain and not library.follows(arrays):
+    if not follows(call.inputs, call.out, call.plan_class.operation.broadcast):
         return NotImplemented
+    tensors = [value for value in (*call.inputs, *_each(call.out)) if isinstance(value, torch.Tensor)]
+    library, plain = library_of_plain(torch.Tensor), _are_plain(tensors)
     if not plain and any(type(tensor).__name__ == "DTensor" for tensor in tensors):
         import_module("skuda.torch.dtensor").shard()  # and a process without DTensor imports none of it
     name = f"skuda.{call.plan_class.operation.function}"
@@ -67,10 +63,34 @@ def carry(call: Call):
 _SCHEMA = "skuda::"  # where torch's error for what no schema takes begins
 
 
+def follows(inputs: Sequence, out: Any, broadcast: Collection[int] = ()) -> bool:
+    """Whether torch has to know of a call, and an operator can take its arguments.
+
+    Args:
+        inputs, out: of the call.
+        broadcast: which inputs may be numbers of any kind.
+    """
+    arrays, outs = [*inputs, *_each(out)], _each(out)
+    exact = [value for at, value in enumerate(arrays) if at not in broadcast or not broadcasting.is_number(value)]
+    if any(map(is_tracked, outs)) or not all(map(_is_carried, exact)):
+        return False  # and the full check says why
+    plain = _are_plain([value for value in arrays if isinstance(value, torch.Tensor)])
+    return not plain or library_of_plain(torch.Tensor).follows(arrays)
+
+
+def _each(out: Any) -> Sequence:
+    return out if isinstance(out, (tuple, list)) else (out,)
+
+
+def _are_plain(tensors: Sequence[torch.Tensor]) -> bool:
+    return all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+
+
 def _is_carried(value) -> bool:
     """Whether an operator can take it: a strided tensor, a number, or no `out`."""
     if isinstance(value, torch.Tensor):
-        return value.layout is torch.strided and not value.is_quantized and value.dtype in torch_storages()
+        dense = value.layout is torch.strided and not value.is_nested
+        return dense and not value.is_quantized and value.dtype in torch_storages()
     return value is None or is_number(value)
 
 
@@ -82,5 +102,6 @@ def record(plan_class, values: tuple, repeated: Repeated) -> Any:
 
 
 functions.CARRIERS["torch"] = carry
+PARTS["torch"] = halves, joined, follows
 functions.tracing = torch.compiler.is_dynamo_compiling
 functions.RECORDERS["torch"] = record

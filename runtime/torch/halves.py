@@ -12,7 +12,6 @@ import torch
 from torch._C import _are_functorch_transforms_active
 
 from skuda.plans import functions
-from skuda.plans.halves import PARTS
 
 
 class _Halves(torch.autograd.Function):
@@ -65,6 +64,3 @@ def places_of_one(operands: Sequence[torch.Tensor], places: Sequence[int]) -> Se
     if of_one(first, second):
         return places
     return places[::-1] if of_one(second, first) else None
-
-
-PARTS["torch"] = halves, joined

@@ -7,6 +7,7 @@ import torch
 
 import skuda
 import skuda.torch
+from skuda.errors import InvalidProblem, NotAnArray
 from skuda.torch.halves import joined
 
 
@@ -78,6 +79,36 @@ def test_a_backward_pass_that_torch_follows():
     d_output, x = rows(3, 4), rows(3, 8)
     wanted = skuda.silu_mul_backward(d_output, x)
     assert torch.equal(torch.func.vmap(skuda.silu_mul_backward)(d_output, x), wanted)
+
+
+def test_arrays_of_other_libraries_beside_a_tensor():
+    x, d_output = rows(3, 8), rows(3, 4)
+    wanted = skuda.silu_mul_backward(d_output, x)
+    for beside in (d_output, d_output.clone().requires_grad_(), d_output.numpy()):
+        for whole in (x.numpy(), x, x.clone().requires_grad_()):
+            made = skuda.silu_mul_backward(beside, whole)
+            assert type(made) is type(whole.detach() if isinstance(whole, torch.Tensor) else whole)
+            assert torch.equal(torch.as_tensor(made), wanted)
+    out = torch.empty(3, 8)
+    assert skuda.silu_mul_backward(d_output.numpy(), x.numpy(), out=out) is out and torch.equal(out, wanted)
+    out = torch.empty(3, 4)
+    assert skuda.silu_mul(x.numpy(), out=out) is out and torch.equal(out, skuda.silu_mul(x))
+    with pytest.raises(InvalidProblem, match="output requires grad, and autograd would not see"):
+        skuda.silu_mul(x.numpy(), out=out.requires_grad_())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("recorded", [False, True])
+def test_what_is_no_dense_tensor_is_refused(recorded):
+    for tensor, said in (
+        (rows(2, 6).to_sparse(), "of layout torch.sparse_coo"),
+        (rows(2, 6).to_sparse_csr(), "of layout torch.sparse_csr"),
+        (torch.nested.nested_tensor([rows(2, 6), rows(3, 6)]), "a nested torch tensor"),
+    ):
+        tensor = tensor.requires_grad_(recorded)
+        for call in (skuda.silu_mul, lambda whole: skuda.silu_mul(whole, whole), skuda.relu):
+            with pytest.raises(NotAnArray, match=said):
+                call(tensor)
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from dataclasses import dataclass
 from math import isfinite
@@ -24,6 +25,11 @@ INFINITIES = ("inf", "-inf")  # what no bound is, as the default of a real
 BOOL_WORD = "bool"  # the type of an attribute that is true or false
 REDUCTION = "reduction"  # the type of an attribute that chooses how outputs are reduced
 REDUCERS = ("mean", "sum")  # those of its words that reduce
+
+
+def _is_word(word: str) -> bool:
+    """Whether a word can be one of a choice: a formula says it as the name of an argument."""
+    return IDENTIFIER.fullmatch(word) is not None and not keyword.iskeyword(word)
 
 
 @dataclass(frozen=True)
@@ -172,10 +178,10 @@ class Attributes(TypeLetters):
     def read_words(self, name: str, text: Text, match: re.Match) -> None:
         """`none | tanh = none`: words, for each of which formulas say what they are (`choose`)."""
         words, default = tuple(match["words"].replace("|", " ").split()), match["default"]
-        wrong = next((word for word in words if not IDENTIFIER.fullmatch(word) or words.count(word) > 1), None)
+        wrong = next((word for word in words if not _is_word(word) or words.count(word) > 1), None)
         if wrong is not None:
-            message = f"`{wrong}` is there twice" if words.count(wrong) > 1 else f"`{wrong}` is no word of a choice"
-            self.error(text.place, message, "write different words of small letters: `none | tanh = none`")
+            message = f"`{wrong}` is there twice" if _is_word(wrong) else f"`{wrong}` is no word of a choice"
+            self.error(text.place, message, "write different words, not Python's own: `none | tanh = none`")
             default = words[0]
         elif default not in words:
             place = text.place if default is None else text.at(match.start("default"), len(default))

@@ -165,6 +165,9 @@ class Declarations(Attributes):
         elif self.halves or self.optional:
             what = "are halves of an array" if self.halves else "is an input that may be left out"
             self.error(at, f"there {what} already", "a row has one of these")
+        elif other is not inputs[-2]:
+            between = inputs[-2].name
+            self.error(at, f"`{between}` is between the halves", f"write `{operand.name}` behind `{other.name}`")
         else:
             self.halves = other.name, operand.name
 

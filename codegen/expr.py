@@ -283,7 +283,7 @@ class _Reader(OperatorReader):
             raise self.refuse(node, f"`{name}` has no argument `{other}`", help)
         if name == POSITION and name not in self.scope.functions:
             return self.position(node, depth)
-        if name == CHOOSE and name not in self.scope.functions and name not in INTRINSICS:
+        if name == CHOOSE and name not in self.scope.functions:
             return self.chosen(node, depth)
         callable = (*INTRINSICS, *CONVERSIONS, *self.scope.functions)
         if node.keywords and (name in callable or name in REDUCTION_NAMES):
@@ -327,7 +327,7 @@ class _Reader(OperatorReader):
         name, words, chosen = self.scope.choice
         of = node.args[0].id if len(node.args) == 1 and isinstance(node.args[0], ast.Name) else None
         said = {keyword.arg: keyword.value for keyword in node.keywords}
-        if of != name or [*said] != [*words]:
+        if of != name or [keyword.arg for keyword in node.keywords] != [*words]:
             message = f"`{CHOOSE}` takes `{name}` and a formula for each of its words"
             raise self.refuse(node, message, f"write `{CHOOSE}({name}, {', '.join(f'{word}=...' for word in words)})`")
         (value,) = self.all((said[chosen],), depth)

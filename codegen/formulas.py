@@ -85,7 +85,7 @@ class Formulas(Declarations):
     @property
     def said_choice(self) -> tuple:
         """The choice, as a Scope has it."""
-        if self.choice is None or self.choice.reduces:
+        if self.choice is None or self.choice.reduces or CHOOSE in self.functions:
             return ()
         return self.choice.name, self.choice.words, self.chosen_word
 

@@ -68,7 +68,7 @@ class RowReader(Formulas):
         used = set().union(*(node.names() for _, node in (*formulas.values(), *requirements)))
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
-        chooses = any(CHOOSE in text.value for text in self.texts.values())
+        chooses = self.said_choice and any(CHOOSE in text.value for text in self.texts.values())
         used |= {self.choice.name} if self.choice is not None and (self.choice.reduces or chooses) else set()
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}

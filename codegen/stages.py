@@ -320,7 +320,10 @@ class _Splitter:
             precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
         )
         stage = Program(operation, formulas, texts, (), called)
-        stage = replace(stage, operation=analysed(operation, split=stage.split_reductions, scans=len(stage.scans)))
+        some = stage.of_some if op.analysis.of_some else ""  # else the program says what it is of no elements
+        stage = replace(
+            stage, operation=analysed(operation, of_some=some, split=stage.split_reductions, scans=len(stage.scans))
+        )
         stage = replace(stage, operation=analysed(stage.operation, reductions=stage.passed_over))
         return replace(stage, operation=analysed(stage.operation, stack=saved_of(stage)))
 

@@ -11,7 +11,7 @@ from catalogs import catalog_fixture
 import skuda
 from skuda.codegen import spec as specs
 from skuda.codegen.render import render
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, SpecError
 from skuda.launch import registry
 from skuda.model.operation import row_of, section_of
 from skuda.model.sku import KernelSku
@@ -183,3 +183,10 @@ def test_a_defined_operation_has_the_choice():
     gap = skuda.define(inputs={"x": "T[*n]"}, attrs={"reduction": "reduction = sum"}, outputs={"y": "T[*n] = x * x"})
     assert (gap(X), gap(X, reduction="mean")) == ((X * X).sum(), (X * X).mean())
     np.testing.assert_array_equal(gap.backward(np.array(2.0), X, reduction="sum"), 4 * X)
+
+
+def test_a_function_that_is_called_choose_is_the_specs_own():
+    row = {"functions": {"choose(x)": "x * 2"}, "inputs": {"x": "T[*n]"}, "outputs": {"y": "T[*n] = choose(x)"}}
+    assert skuda.define(**row)(X)[0, 0] == 2 * X[0, 0]
+    with pytest.raises(SpecError, match="never uses `form`"):
+        skuda.define(**row, attrs={"form": "none | tanh = none"})

@@ -51,7 +51,7 @@ def test_two_inputs_in_one_array():
     gradient = jax.jit(jax.grad(lambda whole: skuda.silu_mul(whole).sum()))(ARRAY)
     assert same_bits(gradient, skuda.silu_mul_backward(np.ones((4, 6, 4), np.float32), VALUES))
     same_under_jit(skuda.silu_mul_backward, VALUES[..., :4], VALUES)
-    with pytest.raises(InvalidProblem, match=r"gate has shape \(4, 6, 7\), expected gate and up as halves"):
+    with pytest.raises(InvalidProblem, match=r"gate has shape \(4, 6, 7\), expected gate and up side by side"):
         jax.jit(skuda.silu_mul)(VALUES[..., 1:])
 
 

@@ -41,7 +41,7 @@ def test_two_inputs_in_one_array():
         onnx.checker.check_model(made, full_check=True)
         (theirs,) = run(made, arrays)
         assert theirs.shape == ours.shape and near(ours, theirs, False).all()
-    with pytest.raises(InvalidProblem, match=r"gate has shape \(6, 9\), expected gate and up as halves"):
+    with pytest.raises(InvalidProblem, match=r"gate has shape \(6, 9\), expected gate and up side by side"):
         model("silu_mul", X[:, 1:])
 
 

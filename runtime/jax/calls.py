@@ -12,7 +12,7 @@ from skuda.jax.gradients import with_gradients
 from skuda.jax.selection import select
 from skuda.plans.creation import CREATORS
 from skuda.plans.functions import CARRIERS, Call
-from skuda.plans.halves import PARTS
+from skuda.plans.halves import PARTS, Parts
 
 
 def carry(call: Call):
@@ -47,8 +47,8 @@ def create(call: Call, device):
 
 CARRIERS["jax"] = carry
 CREATORS["jax"] = create
-PARTS["jax"] = (
-    lambda whole: jnp.split(whole, 2, axis=-1),
-    lambda first, second: jnp.concatenate((first, second), -1),
-    lambda inputs, out: True,
+PARTS["jax"] = Parts(
+    split=lambda whole: jnp.split(whole, 2, axis=-1),
+    join=lambda first, second: jnp.concatenate((first, second), -1),
+    follows=lambda inputs, out: True,
 )

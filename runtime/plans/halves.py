@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 from skuda.arrays.libraries import CPU, device_of, framework_of, library_of, plain_library, stream_handle
 from skuda.arrays.views import halves_of, view_of
@@ -18,9 +18,22 @@ from skuda.plans import functions
 from skuda.plans.axis_views import AxisView
 from skuda.plans.plan import Plan
 
-# Of a framework: what splits an array of its own into halves, and what joins two, where it follows a call; and whether
-# it follows one with these inputs and this `out`.
-PARTS: dict[str, tuple[Callable[[Any], tuple], Callable[[Any, Any], Any], Callable[[Sequence, Any], bool]]] = {}
+
+class Parts(NamedTuple):
+    """What a framework does with an array of two halves in a call that it follows.
+
+    Attributes:
+        split: makes both halves of an array of its own.
+        join: makes an array of two halves.
+        follows: whether it follows a call with these inputs and this `out`.
+    """
+
+    split: Callable[[Any], tuple]
+    join: Callable[[Any, Any], Any]
+    follows: Callable[[Sequence, Any], bool]
+
+
+PARTS: dict[str, Parts] = {}  # by the name of the framework
 # Of an operation and the input that the array is given for, what serves a call that repeats the last one.
 _READY: dict[tuple[type[Plan], int], Ready] = {}
 
@@ -75,7 +88,7 @@ def call_of_halves(
     framework = next(filter(None, (framework_of(each, out is None and stream is None) for each in arrays)), None)
     if framework is not None:
         import_module(f"skuda.{framework}")
-        if PARTS[framework][2](inputs, out):
+        if PARTS[framework].follows(inputs, out):
             return _followed(plan_class, inputs, out, attributes, stream, asked, framework, first, second)
     parts, name = list(inputs), operation.inputs[first].name
     parts[first], parts[second] = split(whole, None, plan_class, name, operation)
@@ -122,7 +135,7 @@ def _followed(
     )  # fmt: skip
     if not joins:
         return made
-    return PARTS[framework][1](*(made if first < second else made[::-1])) if out is None else out
+    return PARTS[framework].join(*(made if first < second else made[::-1])) if out is None else out
 
 
 def _empty_like(whole: Any, library: str) -> Any:
@@ -177,7 +190,7 @@ def split(whole: Any, framework: str | None, plan_class: type[Plan] | str, name:
         expected = f"{names} side by side along a last axis of even length"
         raise InvalidProblem(f"{_called(plan_class)}: {name} {found}, expected {expected}")
     if framework is not None:
-        return PARTS[framework][0](array)
+        return PARTS[framework].split(array)
     if plain_library(type(whole)) is not None:
         middle = shape[-1] // 2
         return whole[..., :middle], whole[..., middle:]

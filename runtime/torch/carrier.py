@@ -14,7 +14,7 @@ from skuda.launch.prepared import Repeated
 from skuda.model.descriptor import is_number
 from skuda.plans import functions
 from skuda.plans.functions import Call, normalized
-from skuda.plans.halves import PARTS
+from skuda.plans.halves import PARTS, Parts
 from skuda.plans.results import made_by
 from skuda.torch import broadcasting
 from skuda.torch.broadcasting import expanded
@@ -102,6 +102,6 @@ def record(plan_class, values: tuple, repeated: Repeated) -> Any:
 
 
 functions.CARRIERS["torch"] = carry
-PARTS["torch"] = halves, joined, follows
+PARTS["torch"] = Parts(halves, joined, follows)
 functions.tracing = torch.compiler.is_dynamo_compiling
 functions.RECORDERS["torch"] = record

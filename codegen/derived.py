@@ -115,11 +115,12 @@ def by_default(reader: RowReader, kind: str, doc: str, forward: Program) -> Prog
 
 
 def in_all_forms(row: Row) -> Row:
-    """A row whose gradients are derived by default, if each form that needs gradients of its own has them; else the row
-    without gradients."""
+    """A row whose gradients are derived by default, if it and each form that needs gradients of its own have them; else
+    the row without gradients."""
+    of_words = (row, *row.chosen.values())
     lacking = any(form.backward is None for first, form in row.forms.items() if first in of_backward(row))
-    lacking = lacking or any(form.backward is None for form in row.chosen.values())
-    if not row.by_default or not lacking:
+    lacking = lacking or any(form.backward is None for form in of_words)
+    if not lacking or not any(form.by_default for form in of_words):
         return row
     return _without_backward(row)
 

@@ -144,13 +144,18 @@ class Printer:
         if operand.scalar:
             return self.emit("Reshape", value, self.constant([], np.int64)) if rank else value
         own = [axis for dim in operand.dims for axis in self.placing.axes[dim.name]]
-        if rank == self.placing.rank:
+        if rank == self.placing.rank and not self._permuted(operand):
             return value
         order = sorted(own)
         if own != order:
             value = self.emit("Transpose", value, perm=[own.index(axis) for axis in order])
         missing = [axis for axis in range(self.placing.rank) if axis not in own]
-        return self.emit("Unsqueeze", value, self.whole(missing))
+        return self.emit("Unsqueeze", value, self.whole(missing)) if missing else value
+
+    def _permuted(self, operand: Operand) -> bool:
+        """Whether an operand has its dimensions in another order than the operation's space."""
+        own = [dim.name for dim in operand.dims]
+        return own != [dim.name for dim in self.operation.space if dim.name in own]
 
     def _broadcast(self) -> dict[str, Any]:
         """The operands that broadcast and have several shapes, in one shape."""
@@ -225,10 +230,15 @@ class Printer:
             if other := self._axes_but(own):
                 shape = self.emit("ScatterElements", shape, self.whole(other), self.whole([1] * len(other)), axis=0)
             value = self.emit("Expand", value, shape)
-        if self.placing.ranks[operand.name] == rank:
+        permuted = self._permuted(operand)
+        if self.placing.ranks[operand.name] == rank and not permuted:
             return value
         gone = self._axes_but(own)
-        return self.emit("Squeeze", value, self.whole(gone)) if gone else value
+        value = self.emit("Squeeze", value, self.whole(gone)) if gone else value
+        if permuted:
+            axes = [axis for dim in operand.dims for axis in self.placing.axes[dim.name]]
+            value = self.emit("Transpose", value, perm=[sorted(axes).index(axis) for axis in axes])
+        return value
 
     def _axes_but(self, names: set[str]) -> list[int]:
         """The axes of the space's other dimensions."""

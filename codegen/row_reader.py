@@ -421,13 +421,23 @@ class RowReader(Formulas):
                 self.error(self.place, message, "choose another name")
 
     def check_packed(self, operation: Operation) -> None:
-        """Whether an input has the dimensions of the output, where two codes may share a byte."""
+        """Whether an input has the dimensions of the output, where two codes may share a byte, and whether a kernel
+        finds those that do beside each other."""
         decided = [dim for dim in operation.space if dim.size is None]
         arrays = [operand for operand in operation.inputs if not operand.scalar]
         whole = decided in ([dim for dim in operand.dims if dim.size is None] for operand in arrays)
         if not whole and any(operation.may_be_packed(operand.element) for operand in operation.operands):
             message, help = "no input has the dimensions of the output", "two codes of 4 bits share a byte"
             self.error(self.place, message, help)
+        for operand in operation.operands:
+            own = [dim.name for dim in operand.dims if dim.name is not None]
+            ordered = own == [dim.name for dim in operation.space if dim.name in own]
+            apart = operation.analysis.over and operand.dims[-1:] != operation.space[-1:]
+            if whole and own and operation.may_be_packed(operand.element) and (apart or not ordered):
+                message = f"codes of 4 bits need the order of the formula's dimensions, not `{operand.signature}`"
+                if ordered:
+                    message = f"codes of 4 bits need the last dimension, which `{operand.signature}` lacks"
+                self.error(self.texts[operand.name].place, message, "two such codes share a byte: use 8 bits")
 
     def element_fields(self, operands: tuple[Operand, ...]) -> dict[str, str]:
         first = {}

@@ -96,7 +96,8 @@ def shifted(operation: Operation, attributes: Mapping[str, Any], ranks: Mapping[
     placing = operation.axis
     if placing is None:
         return found
-    rank = next(ranks[operand.name] for operand in operation.operands if operand.dims == operation.space)
+    own = [o for o in operation.operands if placing.axis_of in {dim.name for dim in o.dims}]
+    rank = ranks[max(own, key=lambda operand: len(operand.dims)).name]
     value = found[placing.name]
     if placing.type == "axis":
         found[placing.name] = int(value) % rank + 1

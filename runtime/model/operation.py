@@ -159,14 +159,15 @@ class Operation(Record, TypeCombinations, Shapes):
 
     @cached_property
     def space(self) -> tuple[Dim, ...]:
-        """The dimensions that a kernel runs over: those of the operand that has most of them, and behind these what is
-        reduced of others."""
+        """The dimensions that a kernel runs over: those of the operand that has most of them, in front what it lacks of
+        outputs, and behind what is reduced of others."""
         widest = max((*self.outputs, *self.inputs), key=lambda o: sum(not dim.block for dim in o.dims)).dims
         reduced = self.analysis.over.dims if self.analysis.over else ()
-        if not {*reduced} <= {dim.name for dim in widest}:
-            others = {dim.name: dim for operand in self.operands for dim in operand.dims if not dim.block}
-            widest += tuple([others[name] for name in reduced if others[name] not in widest])
-        return widest
+        own = {dim.name for dim in widest}
+        others = {d.name: d for o in self.operands for d in o.dims if not d.block and d.name not in own}
+        made = dict.fromkeys(d.name for o in self.outputs for d in o.dims if d.name in others and d.name not in reduced)
+        behind = [name for name in reduced if name in others]
+        return (*[others[name] for name in made], *widest, *[others[name] for name in behind])
 
     @property
     def takes_row(self) -> bool:

@@ -179,7 +179,9 @@ def _check_lengths(operation: Operation, sizes, axes: ChosenAxes | None) -> None
     """Refuses an extreme of no elements, in terms of the axes of the caller's array."""
     if not operation.analysis.of_some or not any(count(operation.shape_of(o, sizes)) for o in operation.outputs):
         return
-    array = next(o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space)
+    array = next((o for o in (*operation.inputs, *operation.outputs) if o.dims == operation.space), None)
+    if array is None:  # the plan says which dimension is empty
+        return
     position = 0
     for dim in operation.space:
         for extent in sizes[dim.name] if dim.many else (sizes[dim.name],):

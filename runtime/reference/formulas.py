@@ -208,7 +208,9 @@ def run(
             word = operation.word(operand, types)
             operands.append((operand, _widened(operand, word, operation, sizes, inputs[operand.name], C)))
         rows_along = tuple(axis for dim in along for axis in axes[dim])
-        whole = 0 in rows_along  # the first axis is not cut then
+        cut = [operand for operand in operation.outputs if _order(operand, axes)[-1:] == [0] and len(space) > 1]
+        packed = any(DTYPES[operation.word(operand, types)].packed for operand in cut)
+        whole = 0 in rows_along or packed  # the first axis is not cut then
         for rows in _chunks(space, whole):
             arguments = {o.name: _part(o, value, axes, sizes, rows, len(space), C) for o, value in operands}
             chunk = (rows.stop - rows.start, *space[1:]) if space else ()
@@ -218,7 +220,7 @@ def run(
             for operand in operation.outputs:
                 word = operation.word(operand, types)
                 part = _of(operand, results[operand.name], chunk, axes, sizes)
-                index = ... if whole else _stored(rows, part.ndim, word)
+                index = ... if whole else _stored(rows, _order(operand, axes), word)
                 outputs[operand.name][index] = narrow(part, word)
 
 
@@ -236,7 +238,13 @@ def _of(operand: Operand, values, chunk: tuple[int, ...], axes: Mapping[str, ran
                 index[axis] = slice(None, None, blocks[name])
             else:  # the values are the same all along it
                 shape[axis], index[axis] = 1, 0
-    return np.broadcast_to(values, shape)[tuple(index)]
+    part, order = np.broadcast_to(values, shape)[tuple(index)], _order(operand, axes)
+    return part if order == sorted(order) else part.transpose([sorted(order).index(axis) for axis in order])
+
+
+def _order(operand: Operand, axes: Mapping[str, range]) -> list[int]:
+    """The axis of the index space that each axis of an operand is."""
+    return [axis for dim in operand.dims for axis in axes[dim.name]]
 
 
 def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
@@ -249,13 +257,14 @@ def _axes(space: tuple[Dim, ...], sizes) -> dict[str, range]:
     return axes
 
 
-def _stored(rows: slice, rank: int, word: str):
-    """The chunk within an output as it travels: where the first axis is packed, two elements are one byte."""
-    if rank == 0:
+def _stored(rows: slice, order: list[int], word: str):
+    """The chunk within an output as it travels, whose axes have this order: where the one that is cut is packed, two
+    elements are one byte."""
+    if 0 not in order:
         return ...
-    if rank == 1 and DTYPES[word].packed:
-        return slice(rows.start // 2, -(-rows.stop // 2))  # chunks start at even elements
-    return rows
+    if len(order) == 1 and DTYPES[word].packed:
+        rows = slice(rows.start // 2, -(-rows.stop // 2))  # chunks start at even elements
+    return (slice(None),) * order.index(0) + (rows,)
 
 
 def _chunks(space: tuple[int, ...], whole: bool):
@@ -300,6 +309,9 @@ def _part(operand: Operand, value, axes, sizes, rows: slice, rank: int, C):
             value = value[(slice(None),) * source + (taken,)]
             shape[axis] = value.shape[source]
             source += 1
+    order = _order(operand, axes)
+    if order != sorted(order):
+        value = value.transpose(sorted(range(source), key=order.__getitem__))
     value = value.reshape(shape)
     if value.dtype.kind in "iu":
         return value.astype(np.int64)

@@ -1,5 +1,6 @@
 // The schedule vec: neighbours in memory, in vectors.
 #pragma once
+#include "dependent_launch.cuh"
 #include "elementwise_program.cuh"
 #include "flat.cuh"
 
@@ -59,6 +60,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
   const i32 low = LAYOUT == SHIFTED ? MARGIN : 0;
   const i32 last = LAYOUT == SHIFTED ? length - LANES - MARGIN : flat.template last<LANES>();
 
+  if constexpr (LAYOUT == FEW) wait_for_earlier();
   // All loads are under way before the first is used. None depends on a branch: conversions would be moved into it, and
   // the next load would wait for them. Threads beyond the end read the last whole vector.
   InputLanes in[GROUPS];
@@ -74,6 +76,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
       E::load_entries(entries[group], args, run.index);
     }
   }
+  if constexpr (LAYOUT == FEW) let_next_begin();
   __syncwarp();  // keeps the loads above from being moved after the first branch that uses them
   const auto scalars = E::scalars(args);
   const P whole = E::made_once(args, scalars);

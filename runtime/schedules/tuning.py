@@ -64,6 +64,8 @@ class Launch(Record):
         held_shapes: chunks that each of these may hold.
         row_other_registers: registers of a thread beside the elements that it holds.
         row_other_registers_unaligned: the same where elements do not lie in whole vectors.
+        few_threads: threads of all rows, up to which launches and loads take the time, not bytes.
+        few_rows_threads: threads of a row, from and up to which such rows have schedules of their own.
         short_row: elements of a row, up to which it is no work for several blocks.
 
         clusters: blocks of a cluster that holds a row, of each schedule.
@@ -129,6 +131,8 @@ class Launch(Record):
     held_shapes: tuple[int, ...]
     row_other_registers: int
     row_other_registers_unaligned: int
+    few_threads: int
+    few_rows_threads: tuple[int, int]
     short_row: int
     # Clusters.
     clusters: tuple[int, ...]
@@ -168,6 +172,7 @@ class Tuning(Launch):
         early_threads: threads of a row, up to which columns are read with it.
         early_registers: registers that columns may take then.
         early_registers_unaligned: the same of several columns, where rows do not lie in whole words.
+        few_rows_registers: registers for a row and its columns, where rows are few.
         near_registers: registers for a row and several columns: with more, columns are not held.
         row_registers: registers beside a row, where spills begin.
         row_value_registers: the same for each value that a pass makes.
@@ -211,6 +216,7 @@ class Tuning(Launch):
     early_threads: int
     early_registers: int
     early_registers_unaligned: int
+    few_rows_registers: int
     near_registers: int
     row_registers: int
     row_value_registers: int
@@ -285,12 +291,15 @@ SM_90 = Tuning(  # measured on an H200
     held_shapes=(5, 6),
     row_other_registers=32,
     row_other_registers_unaligned=48,
+    few_threads=1 << 18,
+    few_rows_threads=(64, 512),
     short_row=1024,
     row_bytes_ahead=5 << 20,
     near_rows=512,
     early_threads=128,
     early_registers=32,
     early_registers_unaligned=16,
+    few_rows_registers=96,
     near_registers=48,
     row_registers=24,
     row_value_registers=2,

@@ -190,7 +190,7 @@ class RowReader(Formulas):
             counts = {count.text: count for node in stage.formulas.values() for count in node.counts()}
             counts.pop(str(stage.operation.analysis.over), None)
             lacking = [count for count in counts.values() if not {*Over.of(count.text).dims} <= own]
-            for count in lacking or [*counts.values()][1:]:
+            for count in lacking or [counts[text] for text in sorted(counts)[1:]]:
                 message = "a count that no sum over the same is divided by, where several kernels reduce"
                 self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 

@@ -194,7 +194,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     alternative = is_alternative(entry)
     if isinstance(entry.variant, SlabVariant):
-        choices = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+        slabs = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+        choices = [each if dim.many else sum(each, ()) for dim, each in zip(operation.dims, slabs, strict=True)]
     elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:

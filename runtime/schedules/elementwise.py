@@ -42,8 +42,8 @@ class ElementwiseKernels(KernelGeometry):
 
     Attributes:
         space: extents of the index space.
-        few_blocks: fewer of `vec` leave a GPU idle; then `vec_small` makes more of them. A constant, so that no call
-            asks for the device.
+        few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there never were few. A constant, so that
+            no call asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
@@ -175,9 +175,9 @@ class ElementwiseKernels(KernelGeometry):
         if not aligned:
             if length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle):
                 return None
-        elif length < self.few_blocks * BLOCK * lanes * groups:
+        elif self.few_blocks:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
-            if small != (lanes, groups):
+            if small != (lanes, groups) and length <= TUNED.small_blocks * BLOCK * small[0]:
                 variant, (lanes, groups) = VEC_SMALL, small
         gaps = dict.fromkeys(arrays, 0)
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)

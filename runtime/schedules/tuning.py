@@ -28,6 +28,7 @@ class Launch(Record):
     Attributes:
         elementwise_threads: threads of a block of an elementwise kernel.
         few_blocks: blocks; fewer leave a GPU idle (4 to a multiprocessor hide latency), so threads take less each.
+        small_blocks: blocks of `vec_small`, up to which it serves: what a GPU has room for at once.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -95,6 +96,7 @@ class Launch(Record):
     # Elementwise.
     elementwise_threads: int
     few_blocks: int
+    small_blocks: int
     busy_threads: int
     vec_bits: int
     vec_groups: int
@@ -254,6 +256,7 @@ class Tuning(Launch):
 SM_90 = Tuning(  # measured on an H200
     elementwise_threads=128,
     few_blocks=512,
+    small_blocks=1792,
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,

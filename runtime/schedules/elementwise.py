@@ -42,8 +42,8 @@ class ElementwiseKernels(KernelGeometry):
 
     Attributes:
         space: extents of the index space.
-        few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there never were few. A constant, so that
-            no call asks for the device.
+        few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there were never few. A constant, so
+            that no call asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 

@@ -45,13 +45,14 @@ struct VecMoves {
 template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
 // One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
+constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
 template <typename P, int LANES, int GROUPS, int LAYOUT>
-__global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant__ VecArgs<P> args) {
+__global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;
   using InputLanes = typename E::template InputLanes<LANES>;
   using OutputLanes = typename E::template OutputLanes<LANES>;
   using Position = VecPosition<LAYOUT>;
-  constexpr int STEP = ELEMENTWISE_THREADS * LANES;
+  constexpr int STEP = vec_threads(LAYOUT) * LANES;
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
   const i32 lead = LAYOUT == SHIFTED ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;

@@ -177,7 +177,8 @@ class ElementwiseKernels(KernelGeometry):
                 return None
         elif self.few_blocks:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
-            if small != (lanes, groups) and length <= TUNED.small_blocks * BLOCK * small[0]:
+            most = TUNED.small_blocks // (2 if small[0] < lanes else 1)
+            if small != (lanes, groups) and length <= most * TUNED.small_threads * small[0]:
                 variant, (lanes, groups) = VEC_SMALL, small
         gaps = dict.fromkeys(arrays, 0)
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
@@ -205,7 +206,8 @@ class ElementwiseKernels(KernelGeometry):
             strides[self.operation.operands[index].name] = (each,)
         head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
         covered = length + (lanes - 1 if variant is SHIFTED else 0)
-        return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
+        block = TUNED.small_threads if variant is VEC_SMALL else BLOCK
+        return Geometry(variant, -(-covered // (block * lanes * groups)), head, strides, block)
 
     def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
         """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""

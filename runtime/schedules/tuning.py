@@ -28,7 +28,9 @@ class Launch(Record):
     Attributes:
         elementwise_threads: threads of a block of an elementwise kernel.
         few_blocks: blocks; fewer leave a GPU idle (4 to a multiprocessor hide latency), so threads take less each.
-        small_blocks: blocks of `vec_small`, up to which it serves: what a GPU has room for at once.
+        small_threads: threads of a block of `vec_small`: half as many take longer to begin.
+        small_blocks: blocks of `vec_small`, up to which it serves; half as many where its stores are narrower than
+            those of `vec`.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -96,6 +98,7 @@ class Launch(Record):
     # Elementwise.
     elementwise_threads: int
     few_blocks: int
+    small_threads: int
     small_blocks: int
     busy_threads: int
     vec_bits: int
@@ -256,7 +259,8 @@ class Tuning(Launch):
 SM_90 = Tuning(  # measured on an H200
     elementwise_threads=128,
     few_blocks=512,
-    small_blocks=1792,
+    small_threads=256,
+    small_blocks=2048,
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,
@@ -360,7 +364,7 @@ TUNINGS: dict[int, Tuning] = {90: SM_90}
 _DEFAULT = "sm_90"
 HEADER = "tuning.cuh"
 # What the host launches and a kernel is compiled for: the same on both sides, so it is of the process's record.
-_AGREED = "elementwise_threads", "row_threads", "cluster_threads", "split_threads"
+_AGREED = "elementwise_threads", "small_threads", "row_threads", "cluster_threads", "split_threads"
 
 
 def tuning_for(arch: str) -> Tuning:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from elementwise_problems import PLANS, check, contiguous
-from index_model import BLOCK
 
 from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES
@@ -105,7 +104,7 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
-    most = TUNED.small_blocks * BLOCK * 8
+    most = TUNED.small_blocks // 2 * TUNED.small_threads * 8
     for numel, variant in ((most + 1, VEC), (most, VEC_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(

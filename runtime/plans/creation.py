@@ -74,7 +74,7 @@ def create(
         import skuda.torch  # noqa: F401  (torch.compile traces this statement, and no import_module)
 
         return CREATORS["torch"](call, device if beside is None else beside.device)
-    if out is not None and not any(call.dtypes):
+    if out is not None and all(each is None for each in call.dtypes):
         call.dtypes = _of_outputs(call, outs)
     if beside is None:
         if device is None:

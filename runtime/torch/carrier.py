@@ -34,7 +34,7 @@ def carry(call: Call):
         return operator.apply(normalized(expanded(operator, call)))
     if not follows(call.inputs, call.out, call.plan_class.operation.broadcast):
         return NotImplemented
-    tensors = [value for value in (*call.inputs, *_each(call.out)) if isinstance(value, torch.Tensor)]
+    tensors = [value for value in (*call.inputs, *each_of(call.out)) if isinstance(value, torch.Tensor)]
     library, plain = library_of_plain(torch.Tensor), _are_plain(tensors)
     if not plain and any(type(tensor).__name__ == "DTensor" for tensor in tensors):
         import_module("skuda.torch.dtensor").shard()  # and a process without DTensor imports none of it
@@ -53,14 +53,16 @@ def carry(call: Call):
             return record(call.plan_class, (*call.inputs, None), Repeated(call.attributes, call.options))
         return operator.apply(call)
     except (RuntimeError, TypeError, ValueError) as error:
-        if isinstance(error, SkudaError) or not str(error).startswith(_SCHEMA):
+        if not is_of_schema(error):
             raise
         with torch.no_grad():
             call.run()  # which says what is wrong with an argument
         raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
 
 
-_SCHEMA = "skuda::"  # where torch's error for what no schema takes begins
+def is_of_schema(error: Exception) -> bool:
+    """Whether torch says that an argument is none that an operator takes."""
+    return not isinstance(error, SkudaError) and str(error).startswith("skuda::")
 
 
 def follows(inputs: Sequence, out: Any, broadcast: Collection[int] = ()) -> bool:
@@ -70,15 +72,15 @@ def follows(inputs: Sequence, out: Any, broadcast: Collection[int] = ()) -> bool
         inputs, out: of the call.
         broadcast: which inputs may be numbers of any kind.
     """
-    arrays, outs = [*inputs, *_each(out)], _each(out)
+    arrays, outs = [*inputs, *each_of(out)], each_of(out)
     exact = [value for at, value in enumerate(arrays) if at not in broadcast or not broadcasting.is_number(value)]
-    if any(map(is_tracked, outs)) or not all(map(_is_carried, exact)):
+    if any(map(is_tracked, outs)) or not all(map(is_carried, exact)):
         return False  # and the full check says why
     plain = _are_plain([value for value in arrays if isinstance(value, torch.Tensor)])
     return not plain or library_of_plain(torch.Tensor).follows(arrays)
 
 
-def _each(out: Any) -> Sequence:
+def each_of(out: Any) -> Sequence:
     return out if isinstance(out, (tuple, list)) else (out,)
 
 
@@ -86,7 +88,7 @@ def _are_plain(tensors: Sequence[torch.Tensor]) -> bool:
     return all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
 
 
-def _is_carried(value) -> bool:
+def is_carried(value) -> bool:
     """Whether an operator can take it: a strided tensor, a number, or no `out`."""
     if isinstance(value, torch.Tensor):
         dense = value.layout is torch.strided and not value.is_nested

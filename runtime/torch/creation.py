@@ -7,9 +7,11 @@ from typing import Any
 import torch
 
 from skuda.arrays.libraries import is_tracked, library_named
+from skuda.arrays.views import CPU
 from skuda.errors import InvalidProblem, shown
 from skuda.plans import creation, functions
 from skuda.plans.functions import Call, normalized
+from skuda.torch.carrier import each_of, is_carried, is_of_schema
 from skuda.torch.operators import operator_of, ordinal
 
 
@@ -31,11 +33,19 @@ def carry(call: Call, device: Any):
         expected = 'a torch.device, its text such as "cuda", or the ordinal of a GPU'
         raise InvalidProblem(f"{name}: device is {shown(device)}, expected {expected}") from error
     library = library_named("torch")
-    values = [value for value in (*call.inputs, call.out) if isinstance(value, torch.Tensor)]
-    if not any(map(is_tracked, (call.out,))) and (place.type not in ("cpu", "cuda") or library.follows(values)):
+    values = [*call.inputs, *each_of(call.out)]
+    tensors = [value for value in values if isinstance(value, torch.Tensor)]
+    if not all(map(is_carried, values)):
+        return creation.made(call, library, CPU)  # which says what is wrong with one
+    if not any(map(is_tracked, tensors)) and (place.type not in ("cpu", "cuda") or library.follows(tensors)):
         if call.stream is not None:
             raise InvalidProblem(f"{name}: stream= is given where torch follows the call; use `with torch.cuda.stream`")
-        return operator.apply(normalized(call), place)
+        try:
+            return operator.apply(normalized(call), place)
+        except (RuntimeError, TypeError, ValueError) as error:
+            if is_of_schema(error):
+                raise InvalidProblem(f"{name}: {str(error).splitlines()[0]}") from error
+            raise
     return creation.made(call, library, ordinal(place))
 
 

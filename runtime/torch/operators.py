@@ -10,7 +10,7 @@ import torch
 from torch.utils._pytree import _register_namedtuple
 
 from skuda.arrays.libraries import CPU, PLAIN, library_named, torch_dtypes
-from skuda.errors import Unsupported
+from skuda.errors import InvalidProblem, Unsupported, shown
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operation
@@ -159,14 +159,19 @@ class Operator:
     def _tensor_of(self, number, position: int, inputs: tuple):
         """A number as a tensor of one value: an integer as i32, a float as the compute type."""
         tensor = next(value for value in inputs if isinstance(value, torch.Tensor))
-        element = self.operation.inputs[self.inputs.index(position)].element
+        operand = self.operation.inputs[self.inputs.index(position)]
+        element = operand.element
         wide = torch.float64 in [value.dtype for value in inputs if isinstance(value, torch.Tensor)]
         real = torch.float64 if wide else torch.float32
         whole = torch_dtypes()[DTYPES[element].storage] if element in DTYPES else torch.int32
         dtype = real if self.operation.is_float(element) else whole
         if self.operation.is_mixed(element):  # as the other one
             dtype = tensor.dtype
-        return torch.full((), number, dtype=dtype, device=tensor.device)
+        try:
+            return torch.full((), number, dtype=dtype, device=tensor.device)
+        except (OverflowError, RuntimeError) as error:  # of an integer, of a float
+            where = f"skuda.{self.operation.function}: {operand.name}"
+            raise InvalidProblem(f"{where} is {shown(number)}, which {dtype} cannot hold") from error
 
     def compute(self, *values):
         """The kernel, on the CPU and on CUDA."""

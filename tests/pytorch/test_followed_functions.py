@@ -402,3 +402,22 @@ def test_an_attribute_without_a_default_is_said_in_the_recorded_call():
     assert "pace: a number in the compute type, which the gradient of a recorded call is given." in slower.__doc__
     with pytest.raises(TypeError, match="pace"):
         slower(x)
+
+
+@pytest.mark.parametrize(
+    "arguments, told",
+    [
+        ({"value": "a", "like": torch.zeros(2, 4, device="meta")}, "value is a str"),
+        ({"shape": (10**30,), "value": torch.tensor(1.0, requires_grad=True)}, "shape"),
+        ({"value": 1.0, "dtype": torch.zeros(2), "out": 1j}, "out is a complex"),
+        ({"value": torch.tensor(1.0).to_sparse(), "like": torch.zeros(2, 4, device="meta")}, "value"),
+    ],
+)
+def test_what_is_wrong_is_said_where_torch_follows_the_call(arguments, told):
+    with pytest.raises(SkudaError, match=told):
+        skuda.full(**{"shape": (2, 4), **arguments})
+
+
+def test_a_number_beside_a_tensor_may_be_too_large():
+    with pytest.raises(SkudaError, match="step is .*, which torch.* cannot hold"):
+        skuda.arange(4, start=torch.tensor(1, device="meta"), step=10**30)

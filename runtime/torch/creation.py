@@ -37,7 +37,7 @@ def carry(call: Call, device: Any):
     tensors = [value for value in values if isinstance(value, torch.Tensor)]
     if not all(map(is_carried, values)):
         return creation.made(call, library, CPU)  # which says what is wrong with one
-    if not any(map(is_tracked, tensors)) and (place.type not in ("cpu", "cuda") or library.follows(tensors)):
+    if not any(map(is_tracked, each_of(call.out))) and (place.type not in ("cpu", "cuda") or library.follows(tensors)):
         if call.stream is not None:
             raise InvalidProblem(f"{name}: stream= is given where torch follows the call; use `with torch.cuda.stream`")
         try:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from operations import of_tensors, plans
 
 from skuda.model.operation import FORM, Operation
@@ -27,6 +28,7 @@ def is_whole(operation: Operation) -> bool:
     return operation.name in WHOLE or averaged or counted == {dim.name for dim in operation.space}
 
 
+@pytest.mark.turns(3)
 def test_every_operation_on_two_processes(tmp_path):
     two_processes(tmp_path / "meeting", "cpu")
 

@@ -70,8 +70,23 @@ def main() -> int:
     settings = os.environ | {"NO_MKDOCS_2_WARNING": "1"}
     status = subprocess.run(command, check=False, env=settings).returncode
     if not status:
+        _mend_search()
         print(f"open {SITE / 'index.html'}")
     return status
+
+
+# lunr names a node of its tree of words by its edges, each a letter and a number, written together. A letter may be a
+# digit, so different nodes can have one name, and a search that meets them finds words that are nowhere, and fails.
+_NAMED, _NAMED_APART = "e=e+s+o.id}return e}", 'e=e+s+o.id+","}return e}'
+
+
+def _mend_search() -> None:
+    """Writes a separator into the names that the search of mkdocs-material gives to nodes."""
+    (worker,) = (SITE / "assets" / "javascripts" / "workers").glob("search.*.js")
+    text = worker.read_text(encoding="utf-8")
+    if text.count(_NAMED) != 1:
+        raise SystemExit(f"{worker}: expected {_NAMED!r} once; has mkdocs-material changed its search?")
+    worker.write_text(text.replace(_NAMED, _NAMED_APART), encoding="utf-8")
 
 
 def write_pages() -> None:

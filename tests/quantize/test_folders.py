@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -159,3 +161,17 @@ def test_codes_and_scales_are_what_the_functions_take(tmp_path):
             held.codes, held.scale, dtype=held.element, group_size=5, input_dtype="s4", shape=held.shape
         )
         assert weight.tobytes() == loaded["h.0.fc.weight"].tobytes()
+
+
+def test_the_page_runs(tmp_path, monkeypatch):
+    """Both blocks of docs/checkpoints.md, over a small model with the same names."""
+    page = (Path(__file__).parents[2] / "docs" / "checkpoints.md").read_text(encoding="utf-8")
+    name = "model.layers.0.mlp.up_proj.weight"
+    weight = np.random.default_rng(0).standard_normal((4, 256)).astype(np.float16)
+    (tmp_path / "Llama-70B").mkdir()
+    save_file({name: weight, "lm_head.weight": weight}, tmp_path / "Llama-70B" / "model.safetensors")
+    monkeypatch.chdir(tmp_path)
+    found: dict = {}
+    for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL):
+        exec(block.replace("workers=8", "workers=1"), found)
+    assert found["weight"].shape == weight.shape and np.abs(found["weight"] - weight).max() < 0.5

@@ -29,7 +29,7 @@ from skuda.model.operation import SECTION, Analysis, Attribute, Choice, Operand,
 from skuda.model.records import Record
 from skuda.model.sku import Direction
 from skuda.schedules import table
-from skuda.schedules.row_variants import cluster_variants
+from skuda.schedules.row_variants import FEW_ROWS, cluster_variants, takes_few_rows
 from skuda.schedules.scan_variants import SCAN_KERNELS
 
 
@@ -109,6 +109,7 @@ def _section(row: Row) -> Section:
             found |= {table.SCHEDULES[kernel].header for kernel in SCAN_KERNELS}
             continue
         kernels = ["row"] if program.passes or program.empty_pass else []
+        kernels += [FEW_ROWS] if takes_few_rows(program.operation) else []
         kernels += ["cluster"] if cluster_variants(program.operation) else []
         kernels += ["along", "across", "finish"] if program.split_pass else []
         found |= {table.SCHEDULES[kernel].header for kernel in kernels}

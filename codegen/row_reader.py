@@ -182,15 +182,15 @@ class RowReader(Formulas):
                 return "no input shows how long an output is", "an input that must be there shows it"
         return None
 
-    def check_counts(self, program: Program) -> None:
+    def check_counts(self, found: Sequence[Program]) -> None:
         """Whether each stage of a program knows how many elements it counts: those of what it reduces over, and of one
         other thing whose dimensions it has."""
-        for stage in stages(program):
+        for stage in found:
             own = {dim.name for operand in stage.operation.operands for dim in operand.dims}
             counts = {count.text: count for node in stage.formulas.values() for count in node.counts()}
             counts.pop(str(stage.operation.analysis.over), None)
             lacking = [count for count in counts.values() if not {*Over.of(count.text).dims} <= own]
-            for count in lacking or [*counts.values()][1:]:
+            for count in lacking or [counts[text] for text in sorted(counts)[1:]]:
                 message = "a count that no sum over the same is divided by, where several kernels reduce"
                 self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 
@@ -370,9 +370,9 @@ class RowReader(Formulas):
         if not is_staged(program):
             found = analysed(whole, stack=saved_of(program), alternative=alternative_stages(program))
             return replace(program, operation=found)
-        self.check_counts(program)
         program = replace(program, operation=analysed(operation, stages=1))
         found = stages(program)
+        self.check_counts(found)
         slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
         return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
 

@@ -22,7 +22,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation
 from skuda.model.sku import BackendKind, KernelSku
 from skuda.plans.plan import Plan
-from skuda.schedules.row_variants import PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
+from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
 from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TILE, VEC, RowMode, Variant
@@ -111,7 +111,7 @@ class Call:
         split = getattr(plan._kernels, "split", None)
         if self.large:
             plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
-            plan._kernels.few_rows = 0
+            plan._kernels.few_rows = plan._kernels.few_threads = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -194,7 +194,8 @@ def candidates(sku: KernelSku, tiled: bool, how: str) -> Iterator[Call]:
     choices = [many if dim.many else single for dim in operation.dims] + [sizes_of_blocks for _ in blocks]
     alternative = is_alternative(entry)
     if isinstance(entry.variant, SlabVariant):
-        choices = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+        slabs = [_slabs(entry.variant)[dim in operation.outputs[-1].dims] for dim in operation.dims]
+        choices = [each if dim.many else sum(each, ()) for dim, each in zip(operation.dims, slabs, strict=True)]
     elif operation.analysis.stages:
         pass
     elif alternative and operation.repacked:
@@ -252,7 +253,8 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
     columns = isinstance(entry.variant, SplitVariant) and entry.variant.lanes > 1
     scans = isinstance(entry.variant, ScanVariant) and not entry.variant.parts
     slabs = isinstance(entry.variant, SlabVariant)
-    many = entry.variant in FOR_MANY or rows or clusters or columns or scans or slabs
+    few = entry.variant.kernel == FEW_ROWS
+    many = entry.variant in FOR_MANY or (rows and not few) or clusters or columns or scans or slabs
     return many, is_alternative(entry), rows, not rows or entry.variant.crowded
 
 

@@ -4,8 +4,9 @@
 #include "index_space.cuh"
 
 // How the operands lie. ALIGNED: from 16-byte boundaries on; SHIFTED: from any element on; PITCHED: as ALIGNED, but in
-// lines of whole vectors with gaps between them, on 16-byte boundaries each.
-enum { ALIGNED, SHIFTED, PITCHED };
+// lines of whole vectors with gaps between them, on 16-byte boundaries each; FEW: as ALIGNED, of so few elements that
+// the kernel is a dependent launch.
+enum { ALIGNED, SHIFTED, PITCHED, FEW };
 
 // Parameters change only from run to run of the row's elements, and repeat after `period` runs (0: never). `line`: its
 // elements, where there are lines.

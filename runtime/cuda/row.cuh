@@ -70,7 +70,7 @@ template <typename S, typename Pass, int I, bool REDUCES = type_at<typename Pass
   // later.
   template <bool UNASKED>
   __device__ void add(
-      const RowArgs<typename S::Program>&, const Row& row, const typename RowInputs<S>::Chunk& shares,
+      const typename S::Args&, const Row& row, const typename RowInputs<S>::Chunk& shares,
       V (&group)[GROUP], int chunk, typename S::Index first, bool whole) {
     constexpr bool ASKED = !(asks && UNASKED);
     if constexpr (packs) {
@@ -133,7 +133,7 @@ template <typename S, typename Pass, int N> struct Reducer<S, Pass, N, false> {
   static __device__ void begin(Shared&) {}
   template <bool UNASKED, typename V>
   __device__ void add(
-      const RowArgs<typename S::Program>& args, const Row& row, const typename RowInputs<S>::Chunk&, V (&group)[GROUP],
+      const typename S::Args& args, const Row& row, const typename RowInputs<S>::Chunk&, V (&group)[GROUP],
       int, typename S::Index first, bool) {
     if constexpr (S::template stored_early<I>) {
       if (!row.live) return;
@@ -153,7 +153,7 @@ template <typename S, typename Pass, int N> struct Reducer<S, Pass, N, false> {
 // A pass that makes reductions: their results go to `shared`.
 template <typename S, typename Pass, typename Held, int... I>
 __device__ inline void reduce_row(
-    const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
+    const typename S::Args& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
     Held* held, typename S::Program::Shared& shared, Seq<I...> indices) {
   using Index = typename S::Index;
   constexpr int CHUNKS = S::CHUNKS, THREADS = S::THREADS, MODE = S::MODE;
@@ -235,7 +235,7 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
     words = reinterpret_cast<const ShareWords<E>&>(lanes);
   }
   __device__ void store(
-      const RowArgs<typename S::Program>& args, const Row& row, int lane, int chunk, typename S::Index first) const {
+      const typename S::Args& args, const Row& row, int lane, int chunk, typename S::Index first) const {
     if constexpr (joined)
       part.put(lane, chunk % Base::SHARES, words, i32(min(row.length - first, typename S::Index(GROUP))));
     else if constexpr (!S::template stored_early<I>)
@@ -254,7 +254,7 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
 // The last pass: makes the outputs that have an element for each of a row's.
 template <typename S, typename Pass, typename Held, int... I>
 __device__ inline void store_row(
-    const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
+    const typename S::Args& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
     Held* held, const typename S::Program::Shared& shared, Seq<I...> indices) {
   using Index = typename S::Index;
   using Stretches = StretchesOf<S>;
@@ -305,7 +305,7 @@ __device__ inline void store_per_row(
 // All passes over a row, and what it has one of.
 template <typename S, int... I>
 __device__ inline void run_passes(
-    const RowArgs<typename S::Program>& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, Seq<I...>) {
+    const typename S::Args& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, Seq<I...>) {
   using P = typename S::Program;
   using Last = type_at<typename P::Passes, S::LAST>;
   const bool columns_aligned = inputs.columns_aligned(row);

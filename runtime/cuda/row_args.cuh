@@ -79,11 +79,12 @@ template <typename... I, typename... A, typename... O> struct RowOperands<List<I
 template <typename P>
 using operands_of = RowOperands<typename P::Inputs, typename P::Attributes, typename P::Outputs>;
 
-// The arguments of kernels over rows: inputs, attributes, outputs.
-template <typename P> struct RowArgs {
+// The arguments of kernels over rows: inputs, attributes, outputs. Of: what they are for each of these; Space: where rows
+// lie.
+template <typename P, typename Space, typename Of> struct RowArgsOf {
   using Operands = operands_of<P>;
-  RowSpace rows;
-  typename Operands::Args operands;
+  Space rows;
+  Of operands;
 
   template <int I> __device__ const auto& input() const { return get<I>(operands); }
   template <int I> __device__ const auto& attribute() const { return get<Operands::inputs + I>(operands); }
@@ -93,6 +94,7 @@ template <typename P> struct RowArgs {
   // The n-th input with elements along a row: a member of P::Element.
   template <int N> __device__ const auto& elements() const { return input<Operands::with_elements(N)>(); }
 };
+template <typename P> struct RowArgs : RowArgsOf<P, RowSpace, typename operands_of<P>::Args> {};
 // The element type of an input with elements along a row, and of an output.
 template <typename P, int N>
 using element_in = typename type_at<typename P::Inputs, operands_of<P>::with_elements(N)>::element;
@@ -101,9 +103,9 @@ template <typename P, int I> using element_out = typename type_at<typename P::Ou
 
 // What the elements of a row share before the first pass. Its members begin with the count, operands of each row,
 // scalars and attributes; what passes find comes later.
-template <typename P, int... R, int... S, int... A>
+template <typename P, typename Args, int... R, int... S, int... A>
 __device__ inline typename P::Shared shared_at_start(
-    const RowArgs<P>& args, const RowSpace::Position& row, typename P::C count, Seq<R...>, Seq<S...>, Seq<A...>) {
+    const Args& args, const RowSpace::Position& row, typename P::C count, Seq<R...>, Seq<S...>, Seq<A...>) {
   using Inputs = typename P::Inputs;
   using Operands = operands_of<P>;
   constexpr int scalars = Operands::inputs - Operands::scalars;
@@ -115,37 +117,37 @@ __device__ inline typename P::Shared shared_at_start(
       formula_t<typename P::C, typename type_at<Inputs, scalars + S>::element>(args.template input<scalars + S>().value())...,
       formula_t<typename P::C, type_at<typename P::Attributes, A>>(args.template attribute<A>())...};
 }
-template <typename P>
+template <typename P, typename Args>
 __device__ inline typename P::Shared shared_at_start(
-    const RowArgs<P>& args, const RowSpace::Position& row, typename P::C count) {
+    const Args& args, const RowSpace::Position& row, typename P::C count) {
   using Operands = operands_of<P>;
   return shared_at_start<P>(
       args, row, count, make_seq<Operands::per_row>(), make_seq<Operands::scalars>(), make_seq<Operands::attributes>());
 }
 
 // What one element of a row tells. `start`: gives where the row begins in the input of an index.
-template <typename P, bool READ, int N, typename Start>
+template <typename P, bool READ, int N, typename Args, typename Start>
 __device__ inline formula_t<typename P::C, element_in<P, N>> value_picked(
-    const RowArgs<P>& args, i64 index, bool found, const Start& start) {
+    const Args& args, i64 index, bool found, const Start& start) {
   using V = formula_t<typename P::C, element_in<P, N>>;
   if constexpr (READ)
     if (found) return V(::widen(fetch(start(Constant<N>()) + args.template elements<N>().steps.to(index))));
   return V();
 }
-template <typename P, typename Pick, typename Start, int... N>
+template <typename P, typename Pick, typename Args, typename Start, int... N>
 __device__ inline void pick_one(
-    const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start, Seq<N...>) {
+    const Args& args, typename P::Shared& shared, i64 length, const Start& start, Seq<N...>) {
   const i64 index = Pick::index(shared);
   const bool found = index >= 0 && index < length;
   Pick::set(shared, {value_picked<P, (Pick::READS >> N & 1) != 0, N>(args, index, found, start)...}, found);
 }
-template <typename P, typename Start, typename... Pick>
+template <typename P, typename Args, typename Start, typename... Pick>
 __device__ inline void pick_all(
-    const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start, List<Pick...>) {
+    const Args& args, typename P::Shared& shared, i64 length, const Start& start, List<Pick...>) {
   (pick_one<P, Pick>(args, shared, length, start, make_seq<operands_of<P>::elements>()), ...);
 }
-template <typename P, typename Start>
-__device__ inline void pick_all(const RowArgs<P>& args, typename P::Shared& shared, i64 length, const Start& start) {
+template <typename P, typename Args, typename Start>
+__device__ inline void pick_all(const Args& args, typename P::Shared& shared, i64 length, const Start& start) {
   pick_all<P>(args, shared, length, start, typename P::Picks());
 }
 

@@ -5,7 +5,7 @@
 // What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
 template <typename S, int N> struct ArrayShares {
   using E = element_in<typename S::Program, N>;
-  using Args = RowArgs<typename S::Program>;
+  using Args = typename S::Args;
   using Row = ThreadRow<S>;
   Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1> own;
 
@@ -44,7 +44,7 @@ template <typename S, int N> struct ArrayShares {
 // The same of a column.
 template <typename S, int N> struct ColumnShares {
   using E = element_in<typename S::Program, N>;
-  using Args = RowArgs<typename S::Program>;
+  using Args = typename S::Args;
   using Row = ThreadRow<S>;
   static constexpr bool AT_END = S::KEEP && S::MODE == UNIT;
   Shared<S::MODE, E, S::THREADS, S::EARLY ? S::CHUNKS : 1, S::EARLY ? S::FULL : 0> own;
@@ -99,7 +99,7 @@ template <typename S, int N> struct ColumnShares {
 
 // Positions, which threads compute where they are used.
 template <typename S, int N> struct PlaceShares {
-  using Args = RowArgs<typename S::Program>;
+  using Args = typename S::Args;
   using Row = ThreadRow<S>;
 
   __device__ void load(const Args&, const Row&) {}
@@ -131,12 +131,13 @@ template <typename S, int N> struct SharesOfInput<true, Place, S, N> { using typ
 template <typename S, typename N> struct RowInputsOf;
 template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   using P = typename S::Program;
+  using Args = typename S::Args;
   using Row = ThreadRow<S>;
   using Chunk = Tuple<Lanes<element_in<P, N>, GROUP>...>;  // a thread's shares of one chunk
   Tuple<typename SharesOfInput<(N >= S::Operands::arrays), element_in<P, N>, S, N>::type...> of;
 
   // All loads are under way before the first is used.
-  __device__ void load(const RowArgs<P>& args, const Row& row) {
+  __device__ void load(const Args& args, const Row& row) {
     (get<N>(of).load(args, row), ...);
     if (S::LATER && row.plain && threadIdx.x == 0) {
       const i64 later = rows_ahead(ROW_BYTES_AHEAD, args.rows.length * S::ROWS * S::Operands::array_bits / 8) * S::ROWS;
@@ -153,7 +154,7 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
   // whether those in memory are wanted.
   template <u32 READS>
   __device__ Chunk chunk(
-      const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, bool full, bool columns_aligned,
+      const Args& args, const Row& row, int chunk, typename S::Index first, bool full, bool columns_aligned,
       bool columns = true) const {
     Tuple<ShareWords<element_in<P, N>>...> words;
     if constexpr (S::APART && READS >> S::Operands::arrays != 0) {
@@ -173,7 +174,7 @@ template <typename S, int... N> struct RowInputsOf<S, Seq<N...>> {
  private:
   template <bool READ, int I, typename Share, typename Words>
   __device__ void read(
-      Share& share, const RowArgs<P>& args, const Row& row, int chunk, typename S::Index first, const Words& words,
+      Share& share, const Args& args, const Row& row, int chunk, typename S::Index first, const Words& words,
       bool columns) const {
     constexpr bool COLUMN = I >= S::Operands::arrays && !IS_PLACE<element_in<P, I>>;
     if constexpr (READ) {

@@ -6,6 +6,7 @@
 // once, so that it is read once; otherwise each pass reads it again. MODE: how its elements lie.
 template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct RowSchedule {
   using Program = P;
+  using Args = RowArgs<P>;
   using C = typename P::C;
   using Index = typename index<KEEP_>::type;
   using Operands = operands_of<P>;
@@ -76,7 +77,7 @@ template <typename P, int... N, int... I> struct RowStartsOf<P, Seq<N...>, Seq<I
   Tuple<const storage_t<element_in<P, N>>*..., storage_t<element_out<P, I>>*...> at;
 
   // Finds where the row begins, and returns its length.
-  template <typename Row> __device__ i64 set(const RowArgs<P>& args, const Row& row) {
+  template <typename Args, typename Row> __device__ i64 set(const Args& args, const Row& row) {
     i64 length;
     i64 from[inputs + sizeof...(I)];
     if (__builtin_expect(row.plain, 1)) {
@@ -110,7 +111,7 @@ template <typename S> struct ThreadRow {
   Index length;
   RowStarts<P> starts;
 
-  __device__ explicit ThreadRow(const RowArgs<P>& args)
+  __device__ explicit ThreadRow(const typename S::Args& args)
       : before(i64(blockIdx.x) * ROWS),
         last(ROWS > 1 ? u32(min(args.rows.rows - before, i64(ROWS))) - 1 : 0),
         wanted(u32(threadIdx.x) / THREADS),
@@ -122,7 +123,7 @@ template <typename S> struct ThreadRow {
     const Index elements = Index(starts.set(args, *this));
     length = live ? elements : 0;
   }
-  __device__ i64 plain_offset(const Strides& strides) const {
+  template <typename Strides> __device__ i64 plain_offset(const Strides& strides) const {
     return before * strides.of[AXES - 1] + own * strides.of[AXES - 1];
   }
   __device__ Index left() const { return length - thread * GROUP; }  // elements from this thread's first on

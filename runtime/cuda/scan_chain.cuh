@@ -5,7 +5,7 @@
 // so none waits for one that has no room.
 #pragma once
 #include "scans.cuh"
-#include "split_joins.cuh"  // dependent launches
+#include "dependent_launch.cuh"
 
 template <typename P> struct ScanPartsArgs : RowArgs<P> {
   u64* accumulators;  // what blocks have left

@@ -4,6 +4,7 @@
 #include "scans.cuh"
 
 template <typename P, int THREADS_, int TILES_, int MODE_> struct ScanSchedule {
+  using Args = RowArgs<P>;
   using Program = P;
   using Index = i64;
   static constexpr int THREADS = THREADS_, TILES = TILES_, MODE = MODE_, ROWS = SCAN_THREADS / THREADS;

@@ -1,21 +1,9 @@
 // Joins what several blocks have reduced of a row. Each block reduces one split: an aligned range of the accumulators
 // of a segment. Trees of neighbours join splits to the bits that one block makes of the whole row (`model.sum_order`).
+// The kernel that joins splits, and one that a later stage reduces with, are dependent launches.
 #pragma once
+#include "dependent_launch.cuh"
 #include "split_moves.cuh"
-
-// The kernel that joins splits, and one that a later stage reduces with, are dependent launches: they may begin when
-// all blocks of the kernel before have begun.
-__device__ inline void let_next_begin() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.launch_dependents;");
-#endif
-}
-// Waits until the kernel before has ended and what it wrote is there.
-__device__ inline void wait_for_earlier() {
-#if __CUDA_ARCH__ >= 900
-  asm volatile("griddepcontrol.wait;" ::: "memory");
-#endif
-}
 
 __device__ inline f32 beside(f32 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }
 __device__ inline f64 beside(f64 value, int lane) { return __shfl_xor_sync(~0u, value, lane); }

@@ -1,5 +1,6 @@
 // The schedule vec: neighbours in memory, in vectors.
 #pragma once
+#include "dependent_launch.cuh"
 #include "elementwise_program.cuh"
 #include "flat.cuh"
 
@@ -44,13 +45,14 @@ struct VecMoves {
 template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
 // One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
+constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
 template <typename P, int LANES, int GROUPS, int LAYOUT>
-__global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant__ VecArgs<P> args) {
+__global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;
   using InputLanes = typename E::template InputLanes<LANES>;
   using OutputLanes = typename E::template OutputLanes<LANES>;
   using Position = VecPosition<LAYOUT>;
-  constexpr int STEP = ELEMENTWISE_THREADS * LANES;
+  constexpr int STEP = vec_threads(LAYOUT) * LANES;
   const Flat& flat = args.head;
   const i32 length = i32(flat.length);
   const i32 lead = LAYOUT == SHIFTED ? E::first_output(args).template lead<LANES, E::PACKED>() : 0;
@@ -59,6 +61,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
   const i32 low = LAYOUT == SHIFTED ? MARGIN : 0;
   const i32 last = LAYOUT == SHIFTED ? length - LANES - MARGIN : flat.template last<LANES>();
 
+  if constexpr (LAYOUT == FEW) wait_for_earlier();
   // All loads are under way before the first is used. None depends on a branch: conversions would be moved into it, and
   // the next load would wait for them. Threads beyond the end read the last whole vector.
   InputLanes in[GROUPS];
@@ -74,6 +77,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) vec(const __grid_constant
       E::load_entries(entries[group], args, run.index);
     }
   }
+  if constexpr (LAYOUT == FEW) let_next_begin();
   __syncwarp();  // keeps the loads above from being moved after the first branch that uses them
   const auto scalars = E::scalars(args);
   const P whole = E::made_once(args, scalars);

@@ -1,8 +1,8 @@
 """Launches that begin before the kernel in front of them has ended: programmatic dependent launch.
 
 Their blocks are placed and their parameters read while the kernel in front still runs; they wait for its end, and for
-what it wrote, in `griddepcontrol.wait` (split_joins.cuh). That saves most of the time between two kernels of a stream.
-CuPy has no call for it, so the driver is called through ctypes.
+what it wrote, in `griddepcontrol.wait` (dependent_launch.cuh). That saves most of the time between two kernels of a
+stream. CuPy has no call for it, so the driver is called through ctypes.
 """
 
 from __future__ import annotations
@@ -18,14 +18,20 @@ _FIRST_ARCH = 90
 _FIRST_DRIVER = 12040  # whose graphs capture such launches
 _SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _CONFIG = struct.Struct("7I4xQQI4x")  # CUlaunchConfig: grid, block, shared memory, stream, attributes and their count
+_MOST_CONFIGS = 64  # of a kernel
 _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
 
 
-def launch_of(loaded: Loaded) -> Callable[[int, int, int, int], None]:
-    """How to launch a kernel after the one that a stream was given last: `loaded.launch`, or the same earlier."""
+def launch_of(loaded: Loaded, of_few: bool = False) -> Callable[[int, int, int, int], None]:
+    """How to launch a kernel after the one that a stream was given last: `loaded.launch`, or the same earlier.
+
+    Args:
+        of_few: as of `Launch`: on the default stream, `loaded.launch`, which takes the host less time.
+    """
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
         return loaded.launch
-    return _DependentLaunch(loaded).launch
+    found = _DependentLaunch(loaded)
+    return found.launch_of_few if of_few else found.launch
 
 
 class _DependentLaunch:
@@ -36,14 +42,27 @@ class _DependentLaunch:
         self._call = _driver().cuLaunchKernelEx
         self._attribute = ctypes.create_string_buffer(_ATTRIBUTE.pack(_SERIALIZATION, 1), _ATTRIBUTE.size)
         self._attributes = ctypes.addressof(self._attribute)
+        self._configs: dict[tuple[int, int, int], bytes] = {}
 
     def launch(self, grid: int, block: int, stream: int, parameters: int) -> None:
         """As `Loaded.launch`."""
         loaded = self._loaded
-        config = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
+        config = self._configs.get((grid, block, stream)) or self._config(grid, block, stream)
         status = in_context(loaded, self._call, config, loaded.function, parameters, None)
         if status:
             raise _cupy_cuda().driver.CUDADriverError(status)
+
+    def launch_of_few(self, grid: int, block: int, stream: int, parameters: int) -> None:
+        """The same but on the default stream."""
+        (self.launch if stream else self._loaded.launch)(grid, block, stream, parameters)
+
+    def _config(self, grid: int, block: int, stream: int) -> bytes:
+        """A CUlaunchConfig. Calls on one stream find it again; streams come and go."""
+        if len(self._configs) >= _MOST_CONFIGS:
+            self._configs.clear()
+        made = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
+        self._configs[grid, block, stream] = made
+        return made
 
 
 @cache

@@ -40,9 +40,7 @@ if TYPE_CHECKING:
 _BYTE = np.dtype(np.uint8)
 
 
-def fast_path_of(
-    plan: Plan, types: tuple[type, ...], device: int, axis_views: tuple[AxisView, ...] = ()
-) -> FastPath:
+def fast_path_of(plan: Plan, types: tuple[type, ...], device: int, axis_views: tuple[AxisView, ...] = ()) -> FastPath:
     """The fast path of a plan for operands of these types on this device; `refuse` where there is none.
 
     Args:
@@ -226,7 +224,8 @@ class _Maker:
                 if value % _APART:
                     shifted.append(len(sources))
                     self._expected[f"offset{which}_{len(sources)}"] = value % _APART
-        return tuple(sources), launch.dependent, launch.geometry.finish is not None, tuple(shifted)
+        dependent = launch.dependent, launch.of_few
+        return tuple(sources), dependent, launch.geometry.finish is not None, tuple(shifted)
 
     def on(self, device: int) -> FastPath:
         """The function for a device; raises what `Kernel.on` does."""

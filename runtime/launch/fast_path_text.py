@@ -199,9 +199,7 @@ class Text:
             return [f"p{index} = v{index}.data_ptr()"]
         return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
 
-    def _read(
-        self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = ""
-    ) -> list[str]:
+    def _read(self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = "") -> list[str]:
         """Their pointers, after checks of what they are; `device` is that of one of them, or is known already."""
         device = "v{}.get_device()" if self.is_torch else "m{}.device_id"
         lines = [line for index in indices for line in self._pointer(index)]
@@ -256,7 +254,7 @@ class Text:
     def _launch(self, there: bool = False) -> list[str]:
         """What launches; `there` where the context is known to be the current one."""
         words, fill, launches, elsewhere = [], [], [], []
-        for which, (sources, dependent, finished, shifted) in enumerate(self.steps):
+        for which, (sources, (dependent, of_few), finished, shifted) in enumerate(self.steps):
             parameters = f"parameters{which}"
             words += [f"words{which}", f"reals{which}", parameters]
             for place, index in enumerate(sources, 1):
@@ -275,7 +273,9 @@ class Text:
                 blocks = f"grid{name}, 1, 1, threads{name}, 1, 1, shared{which}"
                 direct = f"function{which}, {blocks}, handle, {parameters}, 0"
                 elsewhere.append(through)
-                launches.append(through if dependent or kernel else f"launch_kernel({direct})")
+                at_once = f"launch_kernel({direct})"
+                first = f"{through} if handle else {at_once}" if of_few else through if dependent else at_once
+                launches.append(through if kernel else first)
         if not there:
             launches = ["if current_context() == context:", *_indented(launches), "else:", *_indented(elsewhere)]
         scratch = []

@@ -92,6 +92,8 @@ class Launch(Launches):
         source: the package of a catalog, and the name of a source in it.
         entries: the NVRTC name expressions of the kernels, in order.
         dependent: whether its first kernel waits by itself for the one in front of it, and may begin before that ends.
+        of_few: whether it is such a launch only on streams that graphs can capture: there the time between kernels
+            counts, and on the default stream the host's.
         loaded: the kernel by device, as far as it was wanted.
     """
 
@@ -104,14 +106,15 @@ class Launch(Launches):
         self.workspace = geometry.workspace
         entries = entries or table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
-        self.dependent = (
-            operation.analysis.stage > 1 and table.schedule_of(geometry.variant).geometry == "split_reduction"
-        )
+        schedule = table.schedule_of(geometry.variant)
+        self.of_few = geometry.variant.dependent
+        self.dependent = self.of_few or (operation.analysis.stage > 1 and schedule.geometry == "split_reduction")
         self.source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}
+        self._kernels: dict[int, list] = {}
         order = abi.order(operation)
         self._single = tuple([operand in order.scalars for operand in plan.operation.operands])
-        arguments = table.schedule_of(geometry.variant).argument
+        arguments = schedule.argument
 
         def pointers(operands: Sequence[Operand]) -> list[Any]:
             """Each operand's pointer and what follows it."""
@@ -158,6 +161,8 @@ class Launch(Launches):
 
     def kernels(self, device: int) -> list[tuple[Callable[[int, int, int, int], None], int, int]]:
         """What is launched on a device, in order and with the same parameters: kernels, blocks, threads of one."""
+        if device in self._kernels:
+            return self._kernels[device]
         first = self.on(device)
         launch = partial(first.launch, shared=self.shared) if self.shared else first.launch
         loaded = [(launch, self.grid, self.block)]
@@ -165,10 +170,11 @@ class Launch(Launches):
             from skuda.launch.dependent_launch import launch_of
 
             if self.dependent:
-                loaded = [(launch_of(first), self.grid, self.block)]
+                loaded = [(launch_of(first, self.of_few), self.grid, self.block)]
             if self.geometry.finish is not None:
                 finish = registry.kernel(*self.source, self.entries[1]).on(device)
                 loaded.append((launch_of(finish), *self.geometry.finish))
+        self._kernels[device] = loaded
         return loaded
 
     def launches(self, checked: Sequence[View | int | float], workspace: int) -> list[tuple[Launch, list]]:

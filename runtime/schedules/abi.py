@@ -92,6 +92,8 @@ TILES = _struct(
 SPACE = _struct(
     "Space", "units", "first_axis", "last", "block_axis", Member("block", DIVIDE), Member("extent", DIVIDE, AXES)
 )
+APART = _struct("Apart", "of")
+ROWS_APART = _struct("RowsApart", "rows", "length")
 ROW_SPACE = _struct("RowSpace", "rows", "length", "block_axis", "last_length", Member("outer", OUTER))
 REDUCTION = _struct(
     "Reduction", "rows", "length", "columns", "segment", "accumulators", "turns", "cut", "wide",
@@ -145,6 +147,7 @@ ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Me
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
 STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
 ROW_ARGUMENTS = Arguments(ROW_SPACE, *[(*_ROW, Member("span", SPAN))] * 2, _ROW, per_row=_STRIDED)
+FEW_ROWS_ARGUMENTS = Arguments(ROWS_APART, *[(Member("strides", APART),)] * 3)
 PARTS_ARGUMENTS = ROW_ARGUMENTS.but(workspace=True)
 SPLIT_ARGUMENTS = Arguments(REDUCTION, *[_REACH] * 3, workspace=True)
 

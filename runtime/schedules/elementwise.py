@@ -42,8 +42,8 @@ class ElementwiseKernels(KernelGeometry):
 
     Attributes:
         space: extents of the index space.
-        few_blocks: fewer of `vec` leave a GPU idle; then `vec_small` makes more of them. A constant, so that no call
-            asks for the device.
+        few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there were never few. A constant, so
+            that no call asks for the device.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
@@ -175,9 +175,10 @@ class ElementwiseKernels(KernelGeometry):
         if not aligned:
             if length < lanes + 2 * MARGIN or (run < length and run < TUNED.straddle):
                 return None
-        elif length < self.few_blocks * BLOCK * lanes * groups:
+        elif self.few_blocks:
             small = lanes_of(self.operation, self.types, VEC_SMALL)
-            if small != (lanes, groups):
+            most = TUNED.small_blocks // (2 if small[0] < lanes else 1)
+            if small != (lanes, groups) and length <= most * TUNED.small_threads * small[0]:
                 variant, (lanes, groups) = VEC_SMALL, small
         gaps = dict.fromkeys(arrays, 0)
         return self.one_row(variant, lanes, groups, arrays, length, run, period, steps, length, gaps)
@@ -205,7 +206,8 @@ class ElementwiseKernels(KernelGeometry):
             strides[self.operation.operands[index].name] = (each,)
         head = abi.FLAT.pack(length=length, run=divide_slots(run), period=repeats(period), line=divide_slots(line))
         covered = length + (lanes - 1 if variant is SHIFTED else 0)
-        return Geometry(variant, -(-covered // (BLOCK * lanes * groups)), head, strides)
+        block = TUNED.small_threads if variant is VEC_SMALL else BLOCK
+        return Geometry(variant, -(-covered // (block * lanes * groups)), head, strides, block)
 
     def keep_aligned(self, arrays: Sequence[int], axes: list[Axis], lanes: int) -> bool:
         """Whether steps along some axes keep every operand in the output's shape on boundaries of a vector."""

@@ -16,6 +16,7 @@ from skuda.schedules.axes import Axis, merged, step_along
 from skuda.schedules.geometry import Geometry, KernelGeometry, Layouts, divisions, outer_of
 from skuda.schedules.row_variants import (
     CLUSTER_SEGMENTS,
+    FEW_ROWS,
     PORTABLE_CLUSTER,
     STATE_BYTES,
     ClusterVariant,
@@ -63,6 +64,11 @@ class Rows(Record):
             rows=self.count, length=self.length, block_axis=blocks, last_length=self.last, outer=outer
         )
 
+    @property
+    def in_line(self) -> tuple[int, ...]:
+        """The same of few_rows.cuh's RowsApart."""
+        return abi.ROWS_APART.pack(rows=self.count, length=self.length)
+
     def steps(self, position: int) -> tuple[int, ...]:
         """Slots of row_moves.cuh's Along of an operand."""
         free = INNER - len(self.inner)
@@ -82,10 +88,12 @@ class RowKernels(KernelGeometry):
         cluster_shared: bytes of shared memory that a block may have where the devices have clusters, else 0. Whoever
             has devices sets it; the same for all of them, so that no call asks for its own.
         few_blocks: fewer leave a GPU idle: their rows have many threads.
+        few_threads: threads of all rows, up to which these are few.
     """
 
     cluster_shared = TUNED.shared_bytes
     few_blocks = TUNED.few_blocks
+    few_threads = TUNED.few_threads
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -93,6 +101,7 @@ class RowKernels(KernelGeometry):
         self.along, self.block = operation.along, operation.block
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
+        self._of_few = {(each.threads, each.chunks): each for each in self._variants if each.kernel == FEW_ROWS}
         self._clusters = cluster_variants(operation)
         columns = zip(self.operation.operands, self.vectors, self.full, strict=True)
         self._columns = any(runs and not full and o not in operation.positions for o, runs, full in columns)
@@ -116,15 +125,17 @@ class RowKernels(KernelGeometry):
         mode = self.mode_of(layouts, arrays, rows, along)
         head, strides = rows.head, self.strides_of(operands, arrays, rows)
         count = rows.count
-        variants = [variant for variant in self._variants if variant.mode is mode]
+        variants = [each for each in self._variants if each.mode is mode and each.kernel != FEW_ROWS]
         few = self.few_blocks
         variant = next((each for each in variants if each.serves(count, rows.length, few)), variants[-1])
+        of_few = self._of_few.get((variant.threads, variant.chunks)) if mode is RowMode.WHOLE else None
+        if of_few and count * of_few.threads <= self.few_threads and len(rows.axes) <= 1:
+            apart = {name: slots[AXES - 1 : AXES] for name, slots in strides.items()}
+            return Geometry(of_few, -(-count // of_few.rows), rows.in_line, apart, of_few.block)
         alone = variant.keep and rows.length <= self._alone
         if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
             cluster, shared = held
-            return Geometry(
-                cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared
-            )
+            return Geometry(cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared)
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
 
     def found_in(self, layouts: Layouts) -> tuple[list[int], list[Operand], Rows]:
@@ -133,9 +144,7 @@ class RowKernels(KernelGeometry):
         operands = [self.operation.operands[index] for index in arrays]
         return arrays, operands, self.rows_of(operands, [layouts.strides[index] for index in arrays])
 
-    def strides_of(
-        self, operands: Sequence[Operand], arrays: Sequence[int], rows: Rows
-    ) -> dict[str, tuple[int, ...]]:
+    def strides_of(self, operands: Sequence[Operand], arrays: Sequence[int], rows: Rows) -> dict[str, tuple[int, ...]]:
         """The slots that follow each operand's pointer."""
         found = {}
         for position, (operand, index) in enumerate(zip(operands, arrays, strict=True)):
@@ -289,7 +298,5 @@ class RowKernels(KernelGeometry):
             along = ", ".join(self.along)
             return f"4-bit codes are packed along the last axis, which {along} is not"
         if self.block and self.sizes[self.block] % 2:
-            return (
-                f"{self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
-            )
+            return f"{self.block} is {self.sizes[self.block]}, expected an even number: 4-bit codes are two to a byte"
         return ""

@@ -9,6 +9,7 @@ from skuda.model.sku import Layout
 from skuda.model.sum_order import ACCUMULATOR_GROUPS, GROUP, INDEX_REDUCTIONS, MOST_ACCUMULATORS, accumulators
 from skuda.schedules.variant import CLUSTER_ARCH, TUNED, RowMode, Variant
 
+FEW_ROWS = "few_rows"  # the kernel of few rows
 CLUSTER_SEGMENTS = 32  # of a row that a cluster holds, at most: cluster.cuh
 PORTABLE_CLUSTER = 8  # blocks that a cluster may have on every GPU that has clusters
 STATE_BYTES = 16  # of a partial result of a warp, at most: cluster.cuh
@@ -44,6 +45,10 @@ class RowVariant(Variant):
     @property
     def number(self) -> int:
         return self.threads
+
+    @property
+    def dependent(self) -> bool:
+        return self.kernel == FEW_ROWS
 
     @property
     def block(self) -> int:
@@ -125,7 +130,7 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if not operation.analysis.reductions and all(operand.dims != operation.space for operand in operation.outputs):
         return tuple([next(each for each in found if each.mode is mode) for mode in RowMode])  # no pass reads rows
     if not split_variants(operation, types):
-        return found
+        return _with_few(found) if takes_few_rows(operation) else found
     last = operation.space[-1]
     if operation.analysis.slabs or (last.name not in operation.along and not last.many):
         return ()
@@ -134,6 +139,21 @@ def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:
     if all(dim.name in operation.along for dim in operation.space):
         longest = min(longest, TUNED.short_row)
     return tuple([variant for variant in held if variant.elements <= longest])
+
+
+def takes_few_rows(operation: Operation) -> bool:
+    """Whether an operation has schedules for few rows."""
+    analysis = operation.analysis
+    apart = operation.block or operation.of_alternative or analysis.split or analysis.scans
+    return bool(analysis.over and not apart and not analysis.stage)
+
+
+@cache
+def _with_few(found: tuple[RowVariant, ...]) -> tuple[RowVariant, ...]:
+    """Schedules, and those for few rows."""
+    held = [each for each in found if each.mode is RowMode.WHOLE and each.keep and not each.crowded]
+    least, most = TUNED.few_rows_threads
+    return (*found, *[each.but(kernel=FEW_ROWS) for each in held if least <= each.threads <= most])
 
 
 @cache

@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 _IN_LANES = VEC, VEC_SMALL, SHIFTED, PITCHED, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
 
 
+_LAYOUTS = {VEC_SMALL: "FEW", SHIFTED: "SHIFTED", PITCHED: "PITCHED"}  # as in runtime/cuda/flat.cuh
+
+
 class Schedule(Record):
     """One kernel. A row here, a header and its geometry are all that is to be said of a new one.
 
@@ -66,7 +69,7 @@ class Schedule(Record):
 
 
 def _vec_arguments(operation: Operation, types: Types, variant: Variant) -> tuple[int, int, str]:
-    return *lanes_of(operation, types, variant), {SHIFTED: "SHIFTED", PITCHED: "PITCHED"}.get(variant, "ALIGNED")
+    return *lanes_of(operation, types, variant), _LAYOUTS.get(variant, "ALIGNED")
 
 
 def _row_arguments(operation: Operation, types: Types, variant: RowVariant) -> tuple[int, int, bool, int]:
@@ -122,6 +125,10 @@ SCHEDULES = {
         # Programs with reductions.
         Schedule(
             "row", "a row held by threads of one block", "row.cuh", "row_reduction", abi.ROW_ARGUMENTS, _row_arguments
+        ),
+        Schedule(
+            "few_rows", "few rows, equally far apart, held by threads of one block", "few_rows.cuh", "row_reduction",
+            abi.FEW_ROWS_ARGUMENTS, lambda operation, types, variant: (variant.threads, variant.chunks),
         ),
         Schedule(
             "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,

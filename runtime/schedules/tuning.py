@@ -28,6 +28,9 @@ class Launch(Record):
     Attributes:
         elementwise_threads: threads of a block of an elementwise kernel.
         few_blocks: blocks; fewer leave a GPU idle (4 to a multiprocessor hide latency), so threads take less each.
+        small_threads: threads of a block of `vec_small`: half as many take longer to begin.
+        small_blocks: blocks of `vec_small`, up to which it serves; half as many where its stores are narrower than
+            those of `vec`.
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
@@ -64,6 +67,8 @@ class Launch(Record):
         held_shapes: chunks that each of these may hold.
         row_other_registers: registers of a thread beside the elements that it holds.
         row_other_registers_unaligned: the same where elements do not lie in whole vectors.
+        few_threads: threads of all rows, up to which launches and loads take the time, not bytes.
+        few_rows_threads: threads of a row, from and up to which such rows have schedules of their own.
         short_row: elements of a row, up to which it is no work for several blocks.
 
         clusters: blocks of a cluster that holds a row, of each schedule.
@@ -93,6 +98,8 @@ class Launch(Record):
     # Elementwise.
     elementwise_threads: int
     few_blocks: int
+    small_threads: int
+    small_blocks: int
     busy_threads: int
     vec_bits: int
     vec_groups: int
@@ -129,6 +136,8 @@ class Launch(Record):
     held_shapes: tuple[int, ...]
     row_other_registers: int
     row_other_registers_unaligned: int
+    few_threads: int
+    few_rows_threads: tuple[int, int]
     short_row: int
     # Clusters.
     clusters: tuple[int, ...]
@@ -168,6 +177,7 @@ class Tuning(Launch):
         early_threads: threads of a row, up to which columns are read with it.
         early_registers: registers that columns may take then.
         early_registers_unaligned: the same of several columns, where rows do not lie in whole words.
+        few_rows_registers: registers for a row and its columns, where rows are few.
         near_registers: registers for a row and several columns: with more, columns are not held.
         row_registers: registers beside a row, where spills begin.
         row_value_registers: the same for each value that a pass makes.
@@ -211,6 +221,7 @@ class Tuning(Launch):
     early_threads: int
     early_registers: int
     early_registers_unaligned: int
+    few_rows_registers: int
     near_registers: int
     row_registers: int
     row_value_registers: int
@@ -248,6 +259,8 @@ class Tuning(Launch):
 SM_90 = Tuning(  # measured on an H200
     elementwise_threads=128,
     few_blocks=512,
+    small_threads=256,
+    small_blocks=2048,
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,
@@ -285,12 +298,15 @@ SM_90 = Tuning(  # measured on an H200
     held_shapes=(5, 6),
     row_other_registers=32,
     row_other_registers_unaligned=48,
+    few_threads=1 << 18,
+    few_rows_threads=(64, 512),
     short_row=1024,
     row_bytes_ahead=5 << 20,
     near_rows=512,
     early_threads=128,
     early_registers=32,
     early_registers_unaligned=16,
+    few_rows_registers=96,
     near_registers=48,
     row_registers=24,
     row_value_registers=2,
@@ -348,7 +364,7 @@ TUNINGS: dict[int, Tuning] = {90: SM_90}
 _DEFAULT = "sm_90"
 HEADER = "tuning.cuh"
 # What the host launches and a kernel is compiled for: the same on both sides, so it is of the process's record.
-_AGREED = "elementwise_threads", "row_threads", "cluster_threads", "split_threads"
+_AGREED = "elementwise_threads", "small_threads", "row_threads", "cluster_threads", "split_threads"
 
 
 def tuning_for(arch: str) -> Tuning:

@@ -22,6 +22,7 @@ class Variant(Record):
         suffix: what the name of the more special form ends in.
         number: what a symbol says between kernel and suffix; 0 where it says nothing. Elementwise schedules say how
             many neighbours a thread takes: `lanes_of`.
+        dependent: whether its kernel waits by itself for the one in front of it, and may begin before that ends.
         least_arch: the oldest architecture that has what the schedule needs, as in `sm_90`; 0 where all have.
     """
 
@@ -29,12 +30,19 @@ class Variant(Record):
     layout: Layout
     suffix: str = ""
 
-    number = 0  # without annotations these two are no fields
+    number = 0  # without annotations these are no fields
+    dependent = False
     least_arch = 0
 
 
+class SmallVariant(Variant):
+    """One of few elements: between launches that wait for each other, each takes longer than its bytes do."""
+
+    dependent = True
+
+
 VEC = Variant("vec", Layout.CONTIGUOUS)
-VEC_SMALL = Variant("vec", Layout.CONTIGUOUS, suffix="_small")
+VEC_SMALL = SmallVariant("vec", Layout.CONTIGUOUS, suffix="_small")
 SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
 PITCHED = Variant("vec", Layout.STRIDED, suffix="_pitched")
 ROWS = Variant("rows", Layout.STRIDED)

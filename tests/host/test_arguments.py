@@ -218,7 +218,7 @@ def as_compiled(kernel: Kernel) -> tuple[str, dict[str, str]]:
     if kernel.declared.workspace:
         values["workspace"] = "at(args, args.accumulators)"
     # What programs call the items, in structs that kernels fill in the order of arguments.
-    reduces = kernel.declared in (abi.ROW_ARGUMENTS, abi.SPLIT_ARGUMENTS)
+    reduces = kernel.declared in (abi.ROW_ARGUMENTS, abi.FEW_ROWS_ARGUMENTS, abi.SPLIT_ARGUMENTS)
     columns = [each for each in order.shared if reduces and operation.runs_along(each)]
     given = [each for each in (*order.shared, *order.scalars) if each not in columns]
     for each in (*order.elements, *columns):

@@ -180,7 +180,7 @@ def check(problem: Problem) -> str:
     # The numbers after the program: `vec<lerp_program<f16>, 16, 2, ALIGNED>`.
     numbers = [int(word) for word in re.findall(r"\b\d+\b", table.entry(operation, types, variant))]
     blocks = geometry.grid
-    units, launched = geometry.head[0], blocks * BLOCK
+    units, launched = geometry.head[0], blocks * geometry.block
     if variant is STRIDED:
         runs = [strided_positions(geometry, arrays, *numbers)]
     elif variant is TILE:

@@ -115,9 +115,10 @@ def vec_positions(geometry, arrays: list[Array], lanes: int, groups: int, fast: 
                 assert each.byte(min(each.valid)) <= begin and end <= each.byte(max(each.valid)) + each.unit
         return found
 
-    for thread in range(geometry.grid * BLOCK):
+    block = geometry.block
+    for thread in range(geometry.grid * block):
         for group in range(groups):
-            first = ((thread // BLOCK * groups + group) * BLOCK + thread % BLOCK) * lanes - lead
+            first = ((thread // block * groups + group) * block + thread % block) * lanes - lead
             assert first < 1 << 31
             at = max(min(first, last), low)
             end, shared = run_at(at)

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import skuda
 from skuda.arrays.views import View, contiguous_strides
 from skuda.launch import compiler, dependent_launch, registry
 from skuda.model.sku import BackendKind
-from skuda.schedules.table import SCHEDULES
+from skuda.schedules.table import SCHEDULES, variant_name
 
 
 @pytest.fixture
@@ -77,7 +78,7 @@ def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
     whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64), None, BackendKind.REFERENCE)
-    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded: "dependent")
+    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded, of_few=False: "dependent")
     kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
     monkeypatch.setattr(registry, "kernel", lambda *_: kernel)
     found = {}
@@ -96,3 +97,30 @@ def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
             found[name, plan.operation.analysis.stage] = kind
             assert waits == (kind == "dependent"), name
     assert list(found.values()) == ["plain", "dependent", "dependent"]
+
+
+def test_kernels_of_few_are_dependent_launches_but_on_the_default_stream(driver, monkeypatch):
+    """On the default stream, which no graph captures, the host's time counts."""
+    plain = []
+    kernel = loaded(driver, 90)
+    kernel.launch = lambda *arguments: plain.append(arguments)
+    monkeypatch.setattr(registry, "kernel", lambda *_: SimpleNamespace(on=lambda device: kernel))
+    bf16 = {"input_element": "bf16", "weight_element": "bf16"}
+    few = {
+        "vec8_small": (skuda.ExpPlan, {"shape": (64, 64), "element": "bf16"}),
+        "few_rows64x4": (skuda.RmsNormPlan, {"n": (64,), "d": (2048,), **bf16}),
+    }
+    for name, (plan_class, sizes) in few.items():
+        plan = plan_class.select(plan_class.descriptor_type(**sizes), preference=BackendKind.REFERENCE)
+        strides = map(contiguous_strides, plan.shapes)
+        spaces = zip(plan.shapes, strides, strict=True)
+        views = [View(0, *each, np.dtype("f2"), 0, True, False, None) for each in spaces]
+        launch = plan.launch_for(views)
+        assert variant_name(plan.operation, plan.types, launch.geometry.variant) == name
+        assert "wait_for_earlier();" in compiler.headers()[SCHEDULES[launch.geometry.variant.kernel].header]
+        [(start, grid, block)] = launch.kernels(0)
+        before = len(driver.calls)
+        start(grid, block, 0, 0xABC)
+        assert plain.pop() == (grid, block, 0, 0xABC) and len(driver.calls) == before
+        start(grid, block, 0x5000, 0xABC)
+        assert not plain and len(driver.calls) == before + 1

@@ -5,15 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from elementwise_problems import PLANS, check, contiguous
-from index_model import BLOCK
 
 from skuda.arrays.views import CPU, View
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
-from skuda.schedules import elementwise
 from skuda.schedules.elementwise_variants import lanes_of
 from skuda.schedules.geometry import Layouts
-from skuda.schedules.variant import ROWS, SHIFTED, STRIDED, VEC, VEC_SMALL
+from skuda.schedules.variant import ROWS, SHIFTED, STRIDED, TUNED, VEC, VEC_SMALL
 
 
 @pytest.mark.parametrize(
@@ -106,8 +104,8 @@ def test_which_kernel_serves_ragged_groups(rows, columns, group, variant):
 
 def test_few_elements_are_spread_over_more_threads():
     lanes, groups = 16, 2  # of f16 -> s8
-    least = elementwise.ElementwiseKernels.few_blocks * BLOCK * lanes * groups
-    for numel, variant in ((least, VEC), (least - 1, VEC_SMALL)):
+    most = TUNED.small_blocks // 2 * TUNED.small_threads * 8
+    for numel, variant in ((most + 1, VEC), (most, VEC_SMALL)):
         plan_class = next(plan for plan in PLANS if plan.operation.function == "quantize_per_tensor")
         plan = plan_class.select(
             plan_class.descriptor_type(shape=(numel,), input_element="f16"), preference=BackendKind.REFERENCE

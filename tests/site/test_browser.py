@@ -71,12 +71,19 @@ def test_formulas_have_the_font_of_mathematics(browser, address):
     assert bar > 1.5 * letter  # a fraction stands above and below its line
 
 
+def search_is_ready(browser) -> bool:
+    """Whether the index is there: what is typed before is an invalid query, which the console is told of."""
+    said = browser.find_element(By.CSS_SELECTOR, ".md-search-result__meta").get_attribute("textContent").strip()
+    return bool(said) and not said.startswith("Initializing")
+
+
 @pytest.mark.parametrize("place", ["server", "file"])
 def test_search_finds_an_operation(browser, site, address, place):
     """By a server, and where the site was opened as files."""
     browser.get(f"{address}/index.html" if place == "server" else (site / "index.html").as_uri())
     box = browser.find_element(By.CSS_SELECTOR, "input.md-search__input")
     box.click()
+    wait(browser, search_is_ready)
     box.send_keys("layer_norm_dynamic")
     found = wait(browser, lambda each: each.find_elements(By.CSS_SELECTOR, "a.md-search-result__link"))
     assert "layer_norm_dynamic_quantize.html" in found[0].get_attribute("href")

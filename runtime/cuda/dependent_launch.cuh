@@ -1,0 +1,15 @@
+// Dependent launches: kernels that may begin when all blocks of the kernel before have begun or ended, and wait for its
+// end by themselves.
+#pragma once
+
+__device__ inline void let_next_begin() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+// Waits until the kernel before has ended and what it wrote is there.
+__device__ inline void wait_for_earlier() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}

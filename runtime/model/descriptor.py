@@ -17,6 +17,7 @@ from skuda.model.records import Args, Record, Written
 
 _MOST = (1 << 63) - 1  # what kernels count with
 _MOST_ELEMENTS = 1 << 60  # whose bytes they can count
+_MOST_AXES = 60  # NumPy has 64; the reference needs a few of its own
 
 
 def descriptor_class(operation: Operation, plan: str, package: str) -> type[Record]:
@@ -203,6 +204,9 @@ def sizes_of(operation: Operation, descriptor, plan: str) -> dict[str, int | tup
             raise InvalidProblem(f"{plan}: {dim.name} is {shown(value)}, expected {kind} below 2^63")
         sizes[dim.name] = tuple(int(extent) for extent in extents) if dim.many else int(value)
     space = operation.space
+    axes = sum([len(size) if isinstance(size, tuple) else 1 for size in sizes.values()])
+    if axes > _MOST_AXES:
+        raise Unsupported(f"{plan}: {axes} axes, at most {_MOST_AXES} are served; make some of them one")
     elements = prod([prod(size) if isinstance(size := sizes[dim.name], tuple) else size for dim in space])
     if elements >= _MOST_ELEMENTS:
         called = ", ".join(f"{dim.name} = {shown(sizes[dim.name])}" for dim in space)

@@ -78,6 +78,15 @@ def horner(coefficients: tuple[float, ...], x):
     return p
 
 
+def spread(*arrays) -> list[np.ndarray]:
+    """`np.broadcast_arrays`, which knows 32 axes, of as many as arrays may have."""
+    shapes = [np.shape(array) for array in arrays]
+    rank = max(map(len, shapes))
+    extents = zip(*[(1,) * (rank - len(shape)) + shape for shape in shapes], strict=True)
+    shape = tuple(next((each for each in along if each != 1), 1) for along in extents)
+    return [np.broadcast_to(array, shape) for array in arrays]
+
+
 def hexadecimal(*numbers: str) -> tuple[float, ...]:
     """Numbers from their hexadecimal spelling, which is that of the C++ text."""
     return tuple(map(float.fromhex, numbers))
@@ -102,7 +111,7 @@ def elementary(function: Callable) -> Callable:
     def rounded(*arguments):
         arrays = [np.asarray(argument) for argument in arguments]
         dtype = np.result_type(*arrays)
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        shape = spread(*arrays)[0].shape
         with np.errstate(all="ignore"):
             wide = [np.atleast_1d(array).astype(np.float64) for array in arrays]
             return np.asarray(function(*wide, dtype == np.float32)).astype(dtype).reshape(shape)

@@ -11,6 +11,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from skuda.reference.double_double import spread
 from skuda.reference.elementary import fma32, product_rest, round_to_odd, sum_rest
 
 _FEW, _MANY = 2.0**-900, 2.0**960  # between which nothing leaves the range, the product's rest neither
@@ -18,7 +19,7 @@ _FEW, _MANY = 2.0**-900, 2.0**960  # between which nothing leaves the range, the
 
 def fma(a, b, c):
     """a * b + c, rounded once; NaN and infinities as those of the exact product and sum."""
-    a, b, c = np.broadcast_arrays(a, b, c)
+    a, b, c = spread(a, b, c)
     if a.dtype == np.float32:
         return fma32(a, b, c)
     product = a * b

@@ -15,6 +15,7 @@ from skuda.reference.double_double import (
     hexadecimal,
     horner,
     pair_root,
+    spread,
     table,
     times_two_to,
     two_product,
@@ -245,7 +246,7 @@ def log1p(x, single):
 @elementary
 def pow(base, exponent, single):
     """base^exponent of f32 or f64, within 1 unit in the last place, with the special values of C's pow."""
-    base, exponent = np.broadcast_arrays(base, exponent)
+    base, exponent = spread(base, exponent)
     size = np.abs(base)
     usual, raised = _usual(size)
     if single:

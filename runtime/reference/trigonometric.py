@@ -15,6 +15,7 @@ from skuda.reference.double_double import (
     horner,
     pair_quotient,
     pair_root,
+    spread,
     table,
     two_product,
     two_sum,
@@ -240,7 +241,7 @@ def acos(x, single):
 def atan2(y, x, single):
     """The angle of the point (x, y), of f32 or f64, within 1 unit in the last place, with the special values of C's
     atan2."""
-    y, x = np.broadcast_arrays(y, x)
+    y, x = spread(y, x)
     n, d = np.abs(y), np.abs(x)
     infinite = np.isinf(n) | np.isinf(d)
     n = np.where(infinite, np.where(np.isinf(n), 1.0, 0.0), n)

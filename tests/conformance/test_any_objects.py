@@ -112,6 +112,18 @@ def arguments_of(plan_class) -> dict:
     return arguments
 
 
+@pytest.mark.parametrize("name", ["hypot", "atan2", "fma", "pow", "sum", "cumsum", "softmax", "triplet_margin_loss"])
+@pytest.mark.parametrize("axes", [33, 60, 64])
+def test_arrays_of_many_axes_are_served_or_refused(name, axes):
+    """np.broadcast knows 32 axes, an array may have 64."""
+    good = arguments_of(PLANS[name])
+    first = next(key for key, value in good.items() if isinstance(value, np.ndarray))
+    try:
+        getattr(skuda, name)(**{**good, first: np.ones((1,) * axes, good[first].dtype)})
+    except SkudaError as error:
+        assert "60" in str(error) or axes < 61
+
+
 @pytest.mark.parametrize("name", PLANS)
 def test_the_arguments_to_be_spoilt_are_in_order(name):
     getattr(skuda, name)(**arguments_of(PLANS[name]))

@@ -1,5 +1,5 @@
 // The kernel of few rows, which begin equally far apart: launches and loads take the time, not bytes. Its argument is
-// small, columns come with the row whatever registers that takes, and it is a dependent launch.
+// small, columns are read with the row up to more registers than elsewhere, and it is a dependent launch.
 #pragma once
 #include "dependent_launch.cuh"
 #include "row.cuh"
@@ -21,7 +21,8 @@ struct RowsApart {
   __device__ i64 offset(const RowSpace::Position& at, const Apart& strides) const { return at.row * strides.of[0]; }
 };
 
-// An operand with elements along a row, which are neighbours, or with one of each row.
+// As ElementsArgs, ResultsArgs and PerRowArgs: an operand with elements along a row, which are neighbours, or with one of
+// each row.
 template <typename A> struct ApartArgs {
   A* array;
   Apart strides;

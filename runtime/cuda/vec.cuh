@@ -44,8 +44,9 @@ struct VecMoves {
 };
 template <typename P> using VecArgs = typename Elementwise<P>::template Arguments<Flat, VecMoves>;
 
-// One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
+// Threads of a block.
 constexpr int vec_threads(int layout) { return layout == FEW ? SMALL_THREADS : ELEMENTWISE_THREADS; }
+// One row: a thread takes LANES neighbours, GROUPS times, whatever runs they lie in.
 template <typename P, int LANES, int GROUPS, int LAYOUT>
 __global__ void __launch_bounds__(vec_threads(LAYOUT)) vec(const __grid_constant__ VecArgs<P> args) {
   using E = Elementwise<P>;

@@ -18,8 +18,8 @@ _FIRST_ARCH = 90
 _FIRST_DRIVER = 12040  # whose graphs capture such launches
 _SERIALIZATION = 6  # CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _CONFIG = struct.Struct("7I4xQQI4x")  # CUlaunchConfig: grid, block, shared memory, stream, attributes and their count
-_MOST_CONFIGS = 64  # of a kernel
 _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
+_MOST_CONFIGS = 64  # of a kernel
 
 
 def launch_of(loaded: Loaded, of_few: bool = False) -> Callable[[int, int, int, int], None]:

@@ -107,7 +107,7 @@ class Launch(Launches):
         entries = entries or table.entries(operation, plan.types, geometry.variant)
         self.entries = entries if geometry.finish is not None else entries[:1]
         schedule = table.schedule_of(geometry.variant)
-        self.of_few = geometry.variant.dependent
+        self.of_few = geometry.variant.of_few
         self.dependent = self.of_few or (operation.analysis.stage > 1 and schedule.geometry == "split_reduction")
         self.source = plan.package, operation.source
         self.loaded: dict[int, Loaded] = {}

@@ -58,7 +58,7 @@ def create(
     name = plan_class.__name__
     *inputs, out = values
     plan_class, inputs = _form(plan_class, inputs)
-    outs = out if isinstance(out, (tuple, list)) else (out,)
+    outs = functions.each_of(out)
     said = [each for each, value in (("out=", out), ("like=", like), ("device=", device)) if value is not None]
     if len(said) > 1:
         raise InvalidProblem(f"{name}: {' and '.join(said)} are given, expected one of them to say where")

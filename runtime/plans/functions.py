@@ -448,11 +448,16 @@ def _values(plan_class: type[Plan], inputs) -> list[View | int | float]:
     return views
 
 
+def each_of(out) -> Sequence:
+    """The arrays to write, of one array or several as a call gives them."""
+    return out if isinstance(out, (tuple, list)) else (out,)
+
+
 def _outputs(plan: Plan | AxisViewPlan, library, device: int, out) -> list:
     if out is None:
         return [library.empty(shape, storage, device) for shape, storage in plan.made]
     operation = plan.operation
-    outputs = list(out) if isinstance(out, (tuple, list)) else [out]
+    outputs = list(each_of(out))
     if len(outputs) != len(operation.outputs):
         expected = ", ".join(operand.name for operand in operation.outputs)
         raise InvalidProblem(f"{operation.function}: out has {len(outputs)} arrays, expected ({expected})")

@@ -47,7 +47,7 @@ class RowVariant(Variant):
         return self.threads
 
     @property
-    def dependent(self) -> bool:
+    def of_few(self) -> bool:
         return self.kernel == FEW_ROWS
 
     @property

@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 # Those whose symbols say how many neighbours a thread takes.
 _IN_LANES = VEC, VEC_SMALL, SHIFTED, PITCHED, ROWS, COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, GROUPS
-
-
 _LAYOUTS = {VEC_SMALL: "FEW", SHIFTED: "SHIFTED", PITCHED: "PITCHED"}  # as in runtime/cuda/flat.cuh
 
 

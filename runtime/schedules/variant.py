@@ -22,7 +22,8 @@ class Variant(Record):
         suffix: what the name of the more special form ends in.
         number: what a symbol says between kernel and suffix; 0 where it says nothing. Elementwise schedules say how
             many neighbours a thread takes: `lanes_of`.
-        dependent: whether its kernel waits by itself for the one in front of it, and may begin before that ends.
+        of_few: whether it is for so few rows or elements that the time between kernels counts: its kernel waits by
+            itself for the one in front of it, and may begin before that ends.
         least_arch: the oldest architecture that has what the schedule needs, as in `sm_90`; 0 where all have.
     """
 
@@ -31,14 +32,14 @@ class Variant(Record):
     suffix: str = ""
 
     number = 0  # without annotations these are no fields
-    dependent = False
+    of_few = False
     least_arch = 0
 
 
 class SmallVariant(Variant):
-    """One of few elements: between launches that wait for each other, each takes longer than its bytes do."""
+    """One of few elements."""
 
-    dependent = True
+    of_few = True
 
 
 VEC = Variant("vec", Layout.CONTIGUOUS)

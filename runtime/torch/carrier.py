@@ -13,7 +13,7 @@ from skuda.errors import InvalidProblem, SkudaError
 from skuda.launch.prepared import Repeated
 from skuda.model.descriptor import is_number
 from skuda.plans import functions
-from skuda.plans.functions import Call, normalized
+from skuda.plans.functions import Call, each_of, normalized
 from skuda.plans.halves import PARTS, Parts
 from skuda.plans.results import made_by
 from skuda.torch import broadcasting
@@ -78,10 +78,6 @@ def follows(inputs: Sequence, out: Any, broadcast: Collection[int] = ()) -> bool
         return False  # and the full check says why
     plain = _are_plain([value for value in arrays if isinstance(value, torch.Tensor)])
     return not plain or library_of_plain(torch.Tensor).follows(arrays)
-
-
-def each_of(out: Any) -> Sequence:
-    return out if isinstance(out, (tuple, list)) else (out,)
 
 
 def _are_plain(tensors: Sequence[torch.Tensor]) -> bool:

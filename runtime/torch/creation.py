@@ -10,8 +10,8 @@ from skuda.arrays.libraries import is_tracked, library_named
 from skuda.arrays.views import CPU
 from skuda.errors import InvalidProblem, shown
 from skuda.plans import creation, functions
-from skuda.plans.functions import Call, normalized
-from skuda.torch.carrier import each_of, is_carried, is_of_schema
+from skuda.plans.functions import Call, each_of, normalized
+from skuda.torch.carrier import is_carried, is_of_schema
 from skuda.torch.operators import operator_of, ordinal
 
 

@@ -16,7 +16,7 @@ from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operation
 from skuda.model.sku import Direction
 from skuda.plans import creation, functions
-from skuda.plans.functions import Call, chosen, form_of
+from skuda.plans.functions import Call, chosen, each_of, form_of
 from skuda.plans.plan import Plan
 from skuda.plans.results import made_by
 from skuda.torch import gradients, schema, transforms
@@ -148,8 +148,7 @@ class Operator:
             numbers = []
         if call.out is None:
             return self.named(self.overloads[bool(numbers), False](*values))
-        outs = call.out if isinstance(call.out, (tuple, list)) else (call.out,)
-        self.overloads[bool(numbers), True](*values, *outs)
+        self.overloads[bool(numbers), True](*values, *each_of(call.out))
         return call.out
 
     def named(self, made):
@@ -169,7 +168,9 @@ class Operator:
             dtype = tensor.dtype
         try:
             return torch.full((), number, dtype=dtype, device=tensor.device)
-        except (OverflowError, RuntimeError) as error:  # of an integer, of a float
+        except (OverflowError, RuntimeError) as error:
+            if not isinstance(error, OverflowError) and "overflow" not in str(error):
+                raise  # an error of the device
             where = f"skuda.{self.operation.function}: {operand.name}"
             raise InvalidProblem(f"{where} is {shown(number)}, which {dtype} cannot hold") from error
 

@@ -138,6 +138,51 @@ def test_order_on_a_stream():
     np.testing.assert_array_equal(x.get(), expected)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("rows", [1, 16, 128])
+def test_kernels_of_few_elements_wait_for_those_before_them(rows, dtype):
+    """They start while the kernel before them ends (dependent launches): each reads what that one writes, and writes
+    what the one before it reads. Between them stand kernels that start as usual, and one of another library."""
+    width, steps = 5120, 12
+    rng = np.random.default_rng(rows)
+    start = torch.from_numpy(rng.normal(0, 3, (rows, width)).astype(np.float32)).to(getattr(torch, dtype))
+    weight = torch.from_numpy(rng.normal(1, 0.1, width).astype(np.float32)).to(start.dtype)
+
+    def chain(x, weight, other):
+        for step in range(steps):
+            skuda.rms_norm(x, weight, out=other)
+            skuda.add(x, other, out=x)
+            skuda.softmax(x, out=other)
+            skuda.mul(other, x, out=other)
+            if step % 4 == 1:
+                x.add_(other.clone())
+            if step % 4 == 3:
+                x.mul_(skuda.sum(other.T.contiguous(), axis=0).abs().to(x.dtype)[:, None] + 1)
+            skuda.layer_norm(x, weight, weight, out=other)
+            skuda.gelu_tanh(other, out=x)
+
+    expected, on_gpu = start.clone(), [start.cuda(), weight.cuda(), torch.empty_like(start, device="cuda")]
+    chain(expected, weight, torch.empty_like(start))
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        chain(*on_gpu)
+    stream.synchronize()
+    assert torch.equal(on_gpu[0].cpu(), expected), "on a stream"
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        chain(*on_gpu)
+    for _ in range(3):
+        on_gpu[0].copy_(start)
+        graph.replay()
+        graph.replay()  # the second reads what the first has written
+        torch.cuda.synchronize()
+    twice = start.clone()
+    for _ in range(2):
+        chain(twice, weight, torch.empty_like(start))
+    assert torch.equal(on_gpu[0].cpu(), twice), "in a graph"
+
+
 def test_torch_graph_follows_its_inputs():
     tensors = [torch.from_numpy(each).cuda() for each in problem()]
     output = torch.empty((N, D), dtype=torch.int8, device="cuda")

@@ -1,4 +1,4 @@
-"""What README.md and docs/start.md show is true: their Python runs, their spec generates, their error is the error."""
+"""What pages show is true: their Python runs, their specs generate, their error is the error."""
 
 from __future__ import annotations
 
@@ -55,6 +55,18 @@ def test_the_examples_of_concepts_run_one_after_another():
     for block in found[first:]:
         exec(block, names)
     assert len(found[first:]) == 9
+
+
+def test_the_spec_of_the_language_runs(monkeypatch, tmp_path):
+    [spec], [call] = (blocks("docs/language.md", language) for language in ("yaml", "python"))
+    (tmp_path / "my_ops.yaml").write_text(spec, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    assert main(["generate", "--spec", "my_ops.yaml", "--out", "page_language/generated"]) == 0
+    try:
+        exec(call.replace("my_package", "page_language"), {})
+    finally:
+        forget_catalog(sys.modules["page_language.generated"])
 
 
 def test_the_error_of_the_page_is_the_error(capsys, monkeypatch, tmp_path):

@@ -39,6 +39,7 @@ GUIDES = {
     "frameworks.md": "docs/frameworks.md",
     "checkpoints.md": "docs/checkpoints.md",
 }
+LANGUAGE = {"language.md": "docs/language.md"}
 CHOICE = {"alternatives.md": "docs/alternatives.md", "support.md": "docs/support.md"}
 SPEED = {
     "evidence/index.md": "docs/speed.md",
@@ -100,7 +101,7 @@ def write_pages() -> None:
     table = spec.load(REPOSITORY / "ops.yaml")
     records = Records(REPOSITORY / "generated")
     operations = OperationPages(table.rows, records)
-    made = _made(START, GUIDES, CHOICE, SPEED, CHANGES, HOUSE)
+    made = _made(START, LANGUAGE, GUIDES, CHOICE, SPEED, CHANGES, HOUSE)
     others = sorted(path.name for path in (REPOSITORY / "docs").glob("*.md"))
     more = {name: f"docs/{name}" for name in others if f"docs/{name}" not in made.values()}
     made |= more
@@ -108,15 +109,15 @@ def write_pages() -> None:
     by_file |= {f"generated/docs/{row.name}.md": f"operations/{row.name}.md" for row in table.rows}
     by_file |= {"generated/docs": "operations/index.md", "evidence": "evidence/kernels.md", "ops.yaml": "ops.md"}
     links = Links(REPOSITORY, by_file, SOURCE)
+    added = {"support.md": support_page.section(REPOSITORY, records), "language.md": language_page.sections()}
     for page, file in made.items():
         text = links.rewritten((REPOSITORY / file).read_text(encoding="utf-8"), file, page)
-        _write(page, text + ("\n" + support_page.section(REPOSITORY, records) if page == "support.md" else ""))
+        _write(page, text + ("\n" + added[page] if page in added else ""))
     for row in table.rows:
         file, page = f"generated/docs/{row.name}.md", f"operations/{row.name}.md"
         text = (REPOSITORY / file).read_text(encoding="utf-8")
         _write(page, links.rewritten(operations.page(row, text), file, page))
     _write("operations/index.md", operations.index())
-    _write("language.md", language_page.page())
     text = (REPOSITORY / "ops.yaml").read_text(encoding="utf-8")
     _write("ops.md", f"# The table\n\n`ops.yaml`, the only list of operations.\n\n````yaml\n{text}````\n")
     data = evidence_data.as_json(records)
@@ -148,7 +149,7 @@ def _configure(operations: OperationPages, more: dict[str, str]) -> None:
     navigation = [
         {"Start": list(_made(START))},
         {"Operations": ["operations/index.md", *categories]},
-        {"The language": ["language.md", "ops.md"]},
+        {"The language": [*LANGUAGE, "ops.md"]},
         {"Guides": [*_made(GUIDES), *more, *_made(CHOICE)]},
         {"Evidence": list(_made(SPEED))},
         {"Changes": list(_made(CHANGES))},

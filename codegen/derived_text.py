@@ -10,11 +10,12 @@ from skuda.codegen.names import IDENTIFIER, RESERVED
 from skuda.codegen.nodes import DIM, PAIR, POSITION, REDUCE, SMALLEST, Node
 from skuda.codegen.operators import OPERATORS
 from skuda.codegen.printers import Printer
-from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES, REDUCTIONS, SCAN_NAMES, Scan
+from skuda.codegen.reductions import COUNT, MEAN, REDUCTION_NAMES, REDUCTIONS, SCAN_NAMES, Repeated, Scan
 from skuda.codegen.value_names import UniqueNames, default_name
 
 _STEMS = {"+": "total", REDUCE + "sum": "total", REDUCE + "prod": "product"}
 _STEMS |= {REDUCE + "max": "largest", REDUCE + "min": "smallest"}
+_STEMS |= {REDUCE + name: "threshold" for name, row in REDUCTIONS.items() if isinstance(row, Repeated)}
 _STEMS |= {REDUCE + name: "scanned" for name, row in REDUCTIONS.items() if isinstance(row, Scan)}
 _LEAST = 4  # operations that are worth a name
 

@@ -9,7 +9,17 @@ from skuda.codegen import forms
 from skuda.codegen.diagnostics import suggestion
 from skuda.codegen.expr_checks import KIND_NAME, Checks, Refused
 from skuda.codegen.nodes import BOOL, DIM, INT, PAIR, PLACED, POSITION, REAL, REDUCE, Node, promote
-from skuda.codegen.reductions import COUNT, LENGTH_BITS, MEAN, OPTIONS, REDUCTIONS, SCAN_NAMES, Reduction, scan_name
+from skuda.codegen.reductions import (
+    COUNT,
+    LENGTH_BITS,
+    MEAN,
+    OPTIONS,
+    REDUCTIONS,
+    SCAN_NAMES,
+    Reduction,
+    Repeated,
+    scan_name,
+)
 from skuda.codegen.syntax import offset_of
 
 _OVER = "name dimensions of the inputs, or blocks of one: `over=d`, `over=(n, d)`, `over=d/group_size`"
@@ -67,6 +77,9 @@ class ReductionReader(Checks):
         self.check_over(over)
         reduction = REDUCTIONS["sum" if name == MEAN else name]
         value, dim = self.read_reduced(name, node, over, reduction, depth)
+        if isinstance(reduction, Repeated) and "/" in dim.text:
+            help = f"write `over={dim.text.partition('/')[0]}`"
+            raise self.refuse(over, f"`{name}` is over whole dimensions, and no blocks", help)
         if (absent := forms.reduced(name, value)) is not None:
             return absent
         blocks = {dim.text} if "/" in dim.text else set()

@@ -300,6 +300,7 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "prod": ("g * product_of_others(a, y, d)",),
     "max": ("shared_among(a == y, g, d)",),
     "min": ("shared_among(a == y, g, d)",),
+    "sparsemax_threshold": ("where(a > y, g / sum(where(a > y, 1.0, 0.0), over=d), 0)",),
 }
 # Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER
 # stand for options: of those before an element in the scan's order, and of those after it; BACK: of those after it and

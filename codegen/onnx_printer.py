@@ -22,7 +22,7 @@ from skuda.codegen.onnx_intrinsics import LACKING, SAME, Intrinsics
 from skuda.codegen.onnx_operators import Operators
 from skuda.codegen.onnx_reductions import Reductions
 from skuda.codegen.operators import OPERATORS
-from skuda.codegen.program import Program
+from skuda.codegen.program import Program, is_repeated
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.errors import Unsupported
 from skuda.frameworks.placing import Placing
@@ -55,6 +55,8 @@ def lacking(program: Program) -> str | None:
                 return f"`{part.op.removeprefix(REDUCE)}` of blocks: no operator of ONNX gives an index in each block"
             if part.is_scan and REDUCTIONS[part.op.removeprefix(REDUCE)].joins != "sum":
                 return f"`{REDUCTIONS[part.op.removeprefix(REDUCE)].function}`: of scans, ONNX has that of sums alone"
+            if is_repeated(part):
+                return f"`{part.op.removeprefix(REDUCE)}`: a loop whose length follows from values"
             if part.op == REDUCE + "prod" and part.kind == INT:
                 return "`prod` of integers: ONNX says nothing of a product beyond 64 bits, and ONNX Runtime cuts it"
     return None

@@ -11,7 +11,7 @@ from skuda.codegen.intrinsics import COMMON_HEADER, HALF_HEADERS
 from skuda.codegen.nodes import CPP, REAL, REDUCE, Function, Node
 from skuda.codegen.operators import FUNCTIONS, HEADER, WRAPS
 from skuda.codegen.picks import picked, picks_of
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import REDUCTIONS, Repeated
 from skuda.model.operation import COMPUTE, Choice, Operand, Operation, Over, Reduced
 
 
@@ -72,6 +72,11 @@ class Program:
         return tuple(each for each in self.reductions if each.is_scan)
 
     @property
+    def repeats(self) -> bool:
+        """Whether kernels repeat a pass for one of these."""
+        return any(map(is_repeated, self.reductions))
+
+    @property
     def split_reductions(self) -> tuple[Reduced, ...]:
         """What the reductions are, if parts of a row can be reduced apart: no reduction is inside another,
         and outputs with an element for each of a row's know nothing of them. Their type is that of what is reduced.
@@ -82,6 +87,7 @@ class Program:
         if (
             len({r.text for r in reductions}) != 1
             or self.scans
+            or self.repeats
             or op.block
             or not any(operand.dims == op.space for operand in op.operands)
             or any(argument.reductions() for reduction in reductions for argument in reduction.args)
@@ -140,6 +146,11 @@ class Program:
     def named(self) -> set[str]:
         """The outputs that formulas of other outputs name."""
         return self.formulas.keys() & set().union(*(node.names() for node in self.formulas.values()))
+
+
+def is_repeated(reduction: Node) -> bool:
+    """Whether kernels repeat a pass for a reduction."""
+    return isinstance(REDUCTIONS[reduction.op.removeprefix(REDUCE)], Repeated)
 
 
 HANDED_ON = "row_value_"  # what the names begin with of values that stages hand on
@@ -218,8 +229,9 @@ def _joined(node: Node, dim: str) -> str | None:
     multiplied or divided by what is the same for all parts."""
     name = node.op.removeprefix(REDUCE)
     if node.op.startswith(REDUCE):
-        over, index = Over.of(node.text), REDUCTIONS[name].gives_index
-        plain = dim in over.dims and not over.block and not index and not _knows_all(node.args[0], dim)
+        over, row = Over.of(node.text), REDUCTIONS[name]
+        alone = row.gives_index or isinstance(row, Repeated)
+        plain = dim in over.dims and not over.block and not alone and not _knows_all(node.args[0], dim)
         return name if plain else None
     if node.op == "neg":
         return _sum_of(node.args[0], dim)

@@ -112,6 +112,21 @@ class Scan(Reduction):
         return f"row.{self.function}({value}{self.options})"
 
 
+@dataclass(frozen=True)
+class Repeated(Reduction):
+    """One value that a pass over the row, repeated, comes closer to from below: until it rises no more.
+
+    Attributes:
+        start: the value before the first pass, in the formula language.
+        sums: what a pass adds up, of an element `x` and of the value so far, `y`.
+        next: the value after a pass, of these sums: `a`, `b`.
+    """
+
+    start: str = ""
+    sums: tuple[str, ...] = ()
+    next: str = ""
+
+
 LENGTH_BITS = 40  # of the number of elements of a row: no memory holds more
 _ORDER = "in one order that depends on the length alone (docs/numerics.md), in C"
 _INDEX = (
@@ -134,6 +149,10 @@ REDUCTIONS: dict[str, Reduction] = {
                   f"the index of the largest {_INDEX}", of_some="largest"),
         Reduction("argmin", (REAL, INT), "ArgSmallest", "argmin", r"\arg\min_{{{0}}} {1}",
                   f"the index of the smallest {_INDEX}", of_some="smallest"),
+        Repeated("sparsemax_threshold", (REAL,), "", "sparsemax_threshold", r"\tau_{{{0}}} {1}",
+                 "of a row whose largest element is 0: the number that the elements above it exceed by 1 in all, found "
+                 f"by Newton's method from -1 on, with sums {_ORDER}; NaN if any is NaN; of no elements -inf",
+                 start="-1.0", sums=("where(x <= y, 0, x)", "where(x <= y, 0.0, 1.0)"), next="(a - 1) / b"),
         Reduction("any", (BOOL,), "Any", "any", r"\bigvee_{{{0}}} {1}", "of no elements false"),
         Reduction("all", (BOOL,), "All", "all", r"\bigwedge_{{{0}}} {1}", "of no elements true"),
     )

@@ -11,12 +11,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skuda.codegen.conditions import Guard, guards_of
+from skuda.codegen.expr import parse_alone
 from skuda.codegen.intrinsics import TRANSCENDENTAL
 from skuda.codegen.lowering import Site, lowered
-from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node, Replaced
+from skuda.codegen.nodes import BOOL, REAL, REDUCE, Node, Replaced, Scope
 from skuda.codegen.picks import picks_of
 from skuda.codegen.program import Program
-from skuda.codegen.reductions import REDUCTIONS
+from skuda.codegen.reductions import REDUCTIONS, Repeated, Scan
 from skuda.codegen.row_passes import (
     INDEX_CLASSES,
     LENGTH,
@@ -26,6 +27,7 @@ from skuda.codegen.row_passes import (
     Pass,
     Pick,
     Range,
+    Repeat,
     RowValue,
     Saved,
     Split,
@@ -107,7 +109,7 @@ class RowAnalysis:
         self.finite = self._found.finite
         self._named = Replaced(lambda node: names.get(node) if node.reductions() else node)
         self.called = {self._named(node): name for node, name in self.called.items()}
-        wanted, guards = self._wanted(formulas)
+        wanted, guards, repeats = self._wanted(formulas)
         self.held = self._held([values for values, under in zip(wanted, guards) if not under])
         self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
         shared = {operand: self._named(formulas[operand.name]) for operand in one_a_row}
@@ -118,9 +120,9 @@ class RowAnalysis:
             self.called = {as_stored(node): name for node, name in self.called.items()} | self.called
         self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
         passes = []
-        for index, (each, under) in enumerate(zip(wanted, guards, strict=True)):
+        for index, (each, under, repeat) in enumerate(zip(wanted, guards, repeats, strict=True)):
             before = [values for values, others in zip(wanted[:index], guards[:index], strict=True) if not others]
-            passes.append(self._pass(each, before, wanted[-1], under))
+            passes.append(replace(self._pass(each, before, wanted[-1], under), repeat=repeat))
         self.passes = tuple(passes)
         self.split = self._split(wanted[-1]) if op.analysis.split else None
 
@@ -166,8 +168,11 @@ class RowAnalysis:
         _, how = _reduced(reduction)
         gives_index = how in INDEX_CLASSES
         word = reduction.op.removeprefix(REDUCE) if gives_index else default_name(how)
-        if reduction.is_scan:
-            word = REDUCTIONS[reduction.op.removeprefix(REDUCE)].function
+        row = REDUCTIONS[reduction.op.removeprefix(REDUCE)]
+        if isinstance(row, Repeated):
+            word = row.name.rpartition("_")[2]
+        if isinstance(row, Scan):
+            word = row.function
             name = HELD + self._names.new(self.called.get(reduction, word))
         else:
             name = f"shared.{self._names.new(self.called.get(reduction, word))}"
@@ -177,23 +182,44 @@ class RowAnalysis:
         if how in OF_FINITE:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
-    def _wanted(self, formulas: Mapping[str, Node]) -> tuple[list[list[Value]], list[frozenset[Guard]]]:
-        """What each pass is to make, with what holds where a call wants it: reductions level by level, of each those
-        that only some calls want behind the others, then the outputs."""
+    def _wanted(
+        self, formulas: Mapping[str, Node]
+    ) -> tuple[list[list[Value]], list[frozenset[Guard]], list[Repeat | None]]:
+        """What each pass is to make, with what holds where a call wants it, and what it is repeated for: reductions
+        level by level, of each those that only some calls want behind the others, and those of repeated passes last;
+        then the outputs."""
         names, levels = self._found.reductions, self._found.levels
-        found: dict[tuple[int, frozenset[Guard]], list[Value]] = {}
+        found: dict[tuple[int, frozenset[Guard], str], list[Value]] = {}
+        repeats: dict[str, Repeat] = {}
         for reduction, level in levels.items():
+            under = self._guards.get(reduction, frozenset())
+            row = REDUCTIONS[reduction.op.removeprefix(REDUCE)]
+            if isinstance(row, Repeated):
+                name = names[reduction]
+                found[level, under, name.text], repeats[name.text] = self._repeated(row, name, reduction.args[0])
+                continue
             node, how = _reduced(reduction)
-            scan = REDUCTIONS[reduction.op.removeprefix(REDUCE)] if reduction.is_scan else None
+            scan = row if isinstance(row, Scan) else None
             value = Value(names[reduction].text, self._named(node), how, None, reduction.kind, scan=scan)
             if level >= 0:
-                found.setdefault((level, self._guards.get(reduction, frozenset())), []).append(value)
-        order = sorted(found, key=lambda each: (each[0], bool(each[1])))
-        wanted, guards = [found[each] for each in order], [*(under for _, under in order), frozenset()]
+                found.setdefault((level, under, ""), []).append(value)
+        order = sorted(found, key=lambda each: (each[0], bool(each[1]), each[2]))
+        wanted, guards = [found[each] for each in order], [*(under for _, under, _ in order), frozenset()]
         wanted.append(
             [Value(o.name, self._named(self._as_named(formulas[o.name], o)), "", o) for o in self.full_outputs]
         )
-        return wanted, guards
+        return wanted, guards, [*(repeats.get(name) for _, _, name in order), None]
+
+    def _repeated(self, row: Repeated, name: Node, of: Node) -> tuple[list[Value], Repeat]:
+        """What a repeated pass reduces for a value, and how that follows."""
+        element = {"x": self._named(of), "y": name}
+        sums = [Node("name", (), REAL, text=f"shared.{self._names.new(default_name('Sum'))}") for _ in row.sums]
+        values = [
+            Value(each.text, parse_alone(text, Scope(element, {})), "Sum", None, REAL)
+            for each, text in zip(sums, row.sums, strict=True)
+        ]
+        made = dict(zip("ab", sums))
+        return values, Repeat(name.text, parse_alone(row.start, Scope({}, {})), parse_alone(row.next, Scope(made, {})))
 
     def _as_named(self, node: Node, operand: Operand) -> Node:
         """An output as the formulas that name it see it, which is stored as the same bits and may be held already."""

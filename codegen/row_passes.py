@@ -81,6 +81,21 @@ class Pick:
 
 
 @dataclass(frozen=True)
+class Repeat:
+    """What a pass is repeated for: a value of the row that each makes anew, until it rises no more.
+
+    Attributes:
+        name: of the value, `shared.threshold`.
+        start: what it is before the first pass.
+        next: what it is after a pass, of what the pass reduces.
+    """
+
+    name: str
+    start: Node
+    next: Node
+
+
+@dataclass(frozen=True)
 class Pass:
     """What is made of each element of a row at once.
 
@@ -91,6 +106,7 @@ class Pass:
         ranges: what passes before tell of values of an element.
         operands: the names of the inputs that have an element for each of a row's.
         guards: what holds where a call wants it; none where every call does. It holds no value of an element.
+        repeat: what it is repeated for, if it is.
     """
 
     held: tuple[HeldValue, ...]
@@ -99,6 +115,7 @@ class Pass:
     ranges: Mapping[Node, Range]
     operands: frozenset[str]
     guards: frozenset[Guard] = frozenset()
+    repeat: Repeat | None = None
 
     @property
     def made(self) -> tuple[Value, ...]:

@@ -38,8 +38,9 @@ class PickText:
 
 @dataclass(frozen=True)
 class PassText:
-    """A pass as text: what it makes, its constants, its members, the function that computes an element, and the
-    conditions under which a call wants it, and its columns, if not always."""
+    """A pass as text: what it makes, its constants, its members, the function that computes an element, the conditions
+    under which a call wants it, and its columns, if not always, and the value that it is repeated for, with the
+    first one and the next one."""
 
     name: str
     makes: tuple[str, ...]
@@ -53,6 +54,7 @@ class PassText:
     values: tuple[str, ...]
     wanted: str
     columns: str
+    repeat: tuple[str, str, str] | None
 
     @property
     def body(self) -> tuple:
@@ -98,6 +100,7 @@ class RowProgram(ProgramInCuda):
         made = [value for each in row.passes[:-1] for value in each.values if value.scan is None]
         found = [(CPP.get(each.name.kind, "C"), each.name.text) for each in row.picks]
         found += [(CPP.get(value.kind, "C"), value.name) for value in made]
+        found += [("C", each.repeat.name) for each in row.passes if each.repeat]
         flags = [("bool", name) for name in row.finite.values()]
         stored = [(CPP.get(value.node.kind, "C"), value.name) for value in row.row_values]
         return [f"{type} {_member(name)}" for type, name in [("C", LENGTH.text), *given, *found, *flags, *stored]]
@@ -256,6 +259,7 @@ class RowProgram(ProgramInCuda):
         printer = ElementPrinter(
             Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, taken_by_fast, row.chosen
         )
+        once = OncePrinter({})
         statements, formulas = [], []
         usual = " && ".join(map(printer.condition, spine))
         for one in each.held:
@@ -293,8 +297,9 @@ class RowProgram(ProgramInCuda):
             tuple(CPP.get(value.node.kind, "C") for value in made),
             tuple(statements),
             tuple(formulas),
-            " && ".join(sorted(OncePrinter({}).text(guard.wanted, 4) for guard in each.guards)),
+            " && ".join(sorted(once.text(guard.wanted, 4) for guard in each.guards)),
             columns,
+            each.repeat and (each.repeat.name, once.text(each.repeat.start), once.text(each.repeat.next)),
         )
 
 

@@ -13,9 +13,9 @@ from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, su
 from skuda.codegen.formulas import Formulas
 from skuda.codegen.half_precision import as_stored
 from skuda.codegen.intrinsics import CONVERSIONS
-from skuda.codegen.nodes import CHOOSE, Node
+from skuda.codegen.nodes import CHOOSE, REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
-from skuda.codegen.program import Program, Row, analysed, copies, partial_results, whole_dims
+from skuda.codegen.program import Program, Row, analysed, copies, is_repeated, partial_results, whole_dims
 from skuda.codegen.reductions import MEAN
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, in_slabs, is_staged, stages
@@ -194,6 +194,16 @@ class RowReader(Formulas):
                 message = "a count that no sum over the same is divided by, where several kernels reduce"
                 self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 
+    def check_repeats(self, found: Sequence[Program]) -> None:
+        """Whether blocks hold the rows for which a stage of a program repeats passes: parts of a row know no end."""
+        for stage in found:
+            if not stage.operation.analysis.repeats or not is_staged(stage):
+                continue
+            node = next(each for each in stage.reductions if is_repeated(each))
+            name = node.op.removeprefix(REDUCE)
+            message = f"`{name}` is over `{node.text}`, which is not the last of several dimensions"
+            self.error(node.place or self.place, message, "write it over the last dimension: `x: T[*n, d]`, `over=d`")
+
     def backward(self, kind: str, doc: str, forward: Program) -> Program | None:
         op = forward.operation
         gradients = []
@@ -365,6 +375,7 @@ class RowReader(Formulas):
         operation = analysed(operation, of_some=program.of_some)
         split, scans = program.split_reductions, len(program.scans)
         program = replace(program, operation=analysed(operation, split=split, updated=program.updated, scans=scans))
+        program = replace(program, operation=analysed(program.operation, repeats=program.repeats))
         whole = analysed(program.operation, reductions=program.passed_over)
         program = replace(program, operation=whole)
         if not is_staged(program):
@@ -373,6 +384,7 @@ class RowReader(Formulas):
         program = replace(program, operation=analysed(operation, stages=1))
         found = stages(program)
         self.check_counts(found)
+        self.check_repeats(found)
         slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
         return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))
 

@@ -57,7 +57,7 @@ def in_slabs(found: Sequence[Program]) -> bool:
         return False
     rows, sums = (each.operation for each in found)
     over, split = rows.analysis.over, sums.analysis.split
-    if not over or over.block or rows.analysis.split or rows.analysis.scans or not split:
+    if not over or over.block or rows.analysis.split or rows.analysis.scans or rows.analysis.repeats or not split:
         return False
     along = tuple(dim for dim in rows.space if dim.name in rows.along)
     outside = tuple(dim for dim in rows.space if dim not in along)
@@ -322,7 +322,14 @@ class _Splitter:
         stage = Program(operation, formulas, texts, (), called)
         some = stage.of_some if op.analysis.of_some else ""  # else the program says what it is of no elements
         stage = replace(
-            stage, operation=analysed(operation, of_some=some, split=stage.split_reductions, scans=len(stage.scans))
+            stage,
+            operation=analysed(
+                operation,
+                of_some=some,
+                split=stage.split_reductions,
+                scans=len(stage.scans),
+                repeats=stage.repeats,
+            ),
         )
         stage = replace(stage, operation=analysed(stage.operation, reductions=stage.passed_over))
         return replace(stage, operation=analysed(stage.operation, stack=saved_of(stage)))

@@ -460,6 +460,8 @@ def structure(sku: KernelSku) -> set[tuple]:
         outputs = len(operation.outputs)
         found = operation.analysis
         seen.add(("program", found.reductions, full, outputs, found.chained, bool(found.stack)))
+        if found.repeats:
+            seen.add(("repeats", *own))
     return seen
 
 

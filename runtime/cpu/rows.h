@@ -94,6 +94,19 @@ template <typename P, typename Pass> inline void run_pass(RowState<P>* rows, int
   if constexpr (Pass::Makes::size > 0) {
     using Index = typename Pass::Makes::Index;
     if (!Pass::wanted(rows[0].shared)) return;
+    if constexpr (Pass::REPEATS) {
+      for (int row = 0; row < count; ++row) {
+        auto& value = Pass::rising(rows[row].shared);
+        value = Pass::first();
+        for (bool rises = true; rises;) {
+          RunPass<P, Pass, Index>::run(rows + row, 1, accumulators);
+          const auto next = Pass::next(rows[row].shared);
+          rises = next > value;
+          value = next;
+        }
+      }
+      return;
+    }
     for (int begin = 0, some = 0; begin < count; begin += some) {
       if constexpr (goes_down<P, Pass>) {
         using Down = RunDown<P, Pass, Index, make_seq<operands_of<P>::elements>>;

@@ -208,6 +208,32 @@ __device__ inline void reduce_row(
   (Reducer<S, Pass, I>::set(row, get<I>(totals), shared), ...);
 }
 
+// Whether some row wants a pass again. What threads of one warp hold is known to it, else the block asks.
+template <typename S> __device__ inline bool again(bool rises) {
+  return S::THREADS > 32 ? __syncthreads_or(rises) : __any_sync(~0u, rises);
+}
+// Such a pass; or, where it REPEATS, all of the block's rows again until none of their values rises.
+template <typename S, typename Pass, typename Held>
+__device__ inline void reduce_pass(
+    const typename S::Args& args, const ThreadRow<S>& row, const RowInputs<S>& inputs, bool columns_aligned,
+    Held* held, typename S::Program::Shared& shared) {
+  const typename Pass::Makes::Index indices;
+  if constexpr (Pass::REPEATS) {
+    auto& value = Pass::rising(shared);
+    value = Pass::first();
+    bool rises = row.live;
+    do {
+      reduce_row<S, Pass>(args, row, inputs, columns_aligned, held, shared, indices);
+      const auto next = Pass::next(shared);
+      const bool rose = next > value;
+      if (rises) value = next;
+      rises &= rose;
+    } while (again<S>(rises));
+  } else {
+    reduce_row<S, Pass>(args, row, inputs, columns_aligned, held, shared, indices);
+  }
+}
+
 // How an output goes to memory. Where a thread's shares are not words beside its neighbours', a row's threads write
 // stretches of it together, as long as shared memory allows; those of rows that are read again, warps by themselves.
 template <typename S> struct StretchesOf {
@@ -316,8 +342,7 @@ __device__ inline void run_passes(
   typename P::Shared shared = shared_at_start<P>(args, row.position, typename P::C(length));
   pick_all<P>(args, shared, length, [&](auto n) { return row.template input<n>(); });
   ((type_at<typename P::Passes, I>::wanted(shared)
-        ? reduce_row<S, type_at<typename P::Passes, I>>(
-              args, row, inputs, columns_aligned, held, shared, typename type_at<typename P::Passes, I>::Makes::Index())
+        ? reduce_pass<S, type_at<typename P::Passes, I>>(args, row, inputs, columns_aligned, held, shared)
         : void()),
    ...);
   if constexpr (!P::LONE_FINISH) P::finish(shared);

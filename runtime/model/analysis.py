@@ -63,6 +63,7 @@ class Analysis(Record):
         split: the reductions, where parts of a row can be reduced apart; else empty.
         reductions: how many values a row is reduced to by passes over it; 0 where there are none.
         scans: how many scans along `over` it makes; it has no other reductions then.
+        repeats: whether passes over a row are repeated until they find what they seek.
         stack: what a cluster keeps of an element between its passes: of each thing the types of what lies below it in
             memory, and its own. Empty where that is the inputs alone.
         updated: inputs of which the thread that makes a row's own values alone reads that row's entry: an output with
@@ -92,6 +93,7 @@ class Analysis(Record):
     split: tuple[Reduced, ...] = ()
     reductions: int = 0
     scans: int = 0
+    repeats: bool = False
     stack: tuple[tuple[str, ...], ...] = ()
     updated: tuple[str, ...] = ()
     stages: int = 0

@@ -129,6 +129,23 @@ class Rows:
         """The smallest; NaN if any is NaN; -0 is below +0."""
         return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
 
+    def sparsemax_threshold(self, values):
+        """The number above which elements exceed it by 1 in all, of rows whose largest element is 0: by Newton's method
+        from -1 on, until it rises no more."""
+        return self._reduced(values, self._threshold)
+
+    def _threshold(self, rows: np.ndarray) -> np.ndarray:
+        found, rises = np.full(rows.shape[:-1], -1, rows.dtype), np.ones(rows.shape[:-1], bool)
+        while rises.any():
+            some, value = rows[rises], found[rises]
+            above = ~(some <= value[..., None])
+            total = self._in_order(np.where(above, some, self._C(0)), np.add, -0.0)
+            count = self._in_order(np.where(above, self._C(1), self._C(0)), np.add, -0.0)
+            following = (total - self._C(1)) / count
+            found[rises] = following
+            rises[rises] = following > value
+        return found
+
     def argmax(self, values):
         """The index of the first of the largest in its row; the first NaN if any is NaN."""
         return self._reduced(values, lambda rows: rows.argmax(axis=-1))

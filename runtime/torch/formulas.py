@@ -342,12 +342,24 @@ class Formulas:
         value = F.pad(value, [0, 0] * (value.ndim - 1 - axis) + [0, missing], value=fill)
         return value.unflatten(axis, (-1, size))
 
+    def _threshold(self, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
+        """The number above which the elements of a row exceed it by 1 in all: of those in descending order, how many
+        are above it follows from sums of the first ones."""
+        kept = [axis for axis in range(value.ndim) if axis not in axes]
+        rows = value.permute(*kept, *axes).flatten(len(kept)).sort(-1, descending=True).values
+        sums = rows.cumsum(-1) - 1
+        counts = torch.arange(1, rows.shape[-1] + 1, dtype=rows.dtype, device=rows.device)
+        found = (sums / counts).amax(-1)  # the greatest of these, as no number of elements gives one above it
+        return found.reshape([1 if axis in axes else value.shape[axis] for axis in range(value.ndim)])
+
     def _reduced(self, how: str, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
         if how.startswith("arg"):
             kept = [axis for axis in range(value.ndim) if axis not in axes]
             shape = [1 if axis in axes else value.shape[axis] for axis in range(value.ndim)]
             rows = value.permute(*kept, *axes).flatten(len(kept))
             return (rows.argmax(-1) if how == "argmax" else rows.argmin(-1)).reshape(shape)
+        if how == "sparsemax_threshold":
+            return self._threshold(value, axes)
         if how == "prod":
             for axis in axes:
                 value = value.prod(axis, keepdim=True)

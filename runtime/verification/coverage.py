@@ -153,6 +153,7 @@ def structure(operation: Operation) -> tuple[tuple, tuple]:
             tuple(sorted({each.how for each in operation.analysis.split})),
             min(operation.analysis.reductions, 3),
             operation.analysis.scans,
+            operation.analysis.repeats,
             bool(operation.analysis.stack),
             bool(operation.analysis.stages),
         ),

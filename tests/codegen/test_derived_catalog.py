@@ -128,6 +128,7 @@ OTHER_FORMS = {
     **dict.fromkeys(("div", "fmod", "addcdiv", "atan2", "hypot", "logaddexp", "logaddexp2", "geglu_tanh"), OVERFLOWS),
     **dict.fromkeys(("layer_norm", "standardize"), "the sum of products waits for no deviation: one pass makes both"),
     **dict.fromkeys(("instance_norm", "group_norm"), "sums along a channel of a sample come first"),
+    "sparsemax": "the declared gradient reads the output, and seeks no threshold",
     "gumbel_softmax": "the declared gradient is that of the softmax, also where the output is hard",
     "batch_norm_training": "the declared gradient reads the statistics, and takes none of theirs",
     "xlogy": "the declared gradient is 0 where the first is 0 and the logarithm infinite, as torch's",

@@ -41,6 +41,7 @@ EXCEPTIONS = {
     "learnable_fake_quantize_per_tensor": (2, "a sum of terms of d_output with both signs"),
     "learnable_fake_quantize_per_channel": (2, "a sum of terms of d_output with both signs"),
     "log_softmax": (2, "the sum of d_output"),
+    "sparsemax": (2, "the sum of d_output"),
     "prelu": (3, "a sum of terms of d_output with both signs"),
     "affine_per_channel": (3, "a sum of terms of d_output with both signs"),
     "rms_norm": (3, "the sum of d_output * weight * input"),

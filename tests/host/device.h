@@ -166,6 +166,13 @@ void barrier_cluster_wait_acquire_aligned();
 void __syncthreads();
 void __syncwarp();
 inline void __threadfence() {}
+inline bool __syncthreads_or(bool value) {
+  exchanged[threadIdx.x] = value;
+  __syncthreads();
+  for (unsigned thread = 0; thread < blockDim.x; ++thread) value |= exchanged[thread] != 0;
+  __syncthreads();
+  return value;
+}
 template <typename T> T __shfl_sync(unsigned, T value, int from) {
   static_assert(sizeof(T) <= sizeof *exchanged);
   memcpy(&exchanged[threadIdx.x], &value, sizeof value);

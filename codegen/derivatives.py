@@ -29,7 +29,6 @@ from skuda.codegen.intrinsics import (
 from skuda.codegen.nodes import BOOL, DIM, PAIR, PLACED, REAL, REDUCE, Function, Node, Scope
 from skuda.codegen.normal_form import clamped_mean, is_zero, logistic_quotient
 from skuda.codegen.output_reuse import reading_outputs
-from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.yaml_tree import Text
 from skuda.model.operation import Operand
 
@@ -204,12 +203,9 @@ class _Flow:
         if node.op in LIMITED and not all(map(self.is_active, node.args)):
             return LIMITED[node.op]
         name = node.op.removeprefix(REDUCE)
-        table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
-        if node.is_scan and name not in OF_SCANS:
-            what = REDUCTIONS[name].heading.removesuffix(" along")
-            raise NotDifferentiable(node.place, f"no rule gives the gradient of `{what}`: declare it")
         if node.is_scan:
             return OF_SCANS[name]
+        table = OF_REDUCTIONS if node.op.startswith(REDUCE) else {**OF_OPERATORS, **DERIVATIVES}
         if name not in table:
             why = f": {UNDERIVED[name]}" if name in UNDERIVED else ""
             raise NotDifferentiable(node.place, f"`{name}` has no derivative{why}")

@@ -303,11 +303,12 @@ OF_REDUCTIONS: dict[str, tuple[str, ...]] = {
     "sparsemax_threshold": ("where(a > y, g / sum(where(a > y, 1.0, 0.0), over=d), 0)",),
 }
 # Of scans along `d`, by their names with options; of a recurrence, of its factors and of its terms. EARLIER and LATER
-# stand for options: of those before an element in the scan's order, and of those after it; BACK: of those after it and
+# stand for options: of those before an element in the scan's order, and of those after it; AHEAD and BACK: of these and
 # itself. What a rule scans of the gradients is what comes to an element from those after it.
 _LATER = "linear_recurrence({}, {}, along=d, LATER)"
 _HIT = "a == y or a != a"  # where a row's extreme is found, the last of equals, and after a NaN nothing
 _SHARE = "where(a == y, 0.0, -expm1(a - y))"  # of what is before an element in the sum with it
+_WITH = "logcumsumexp(a, along=d, AHEAD)"  # that sum, where the scan is without the element
 _OF_SCANS: dict[str, tuple[str, ...]] = {
     "cumsum": ("cumsum(g, along=d, BACK)",),
     "cumsum exclusive": ("cumsum(g, along=d, LATER)",),
@@ -316,6 +317,12 @@ _OF_SCANS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("cummax", "cummin"), (
         f"where({_HIT}, g + {_LATER.format(f'where({_HIT}, 0.0, 1.0)', f'where({_HIT}, 0, g)')}, 0)",
     )),
+    **{f"{name} exclusive": (
+        f"where({hit}, {_LATER.format(f'where({hit}, 0.0, 1.0)', 'g')}, 0)",
+    ) for name, hit in (("cummax", "a >= y or a != a"), ("cummin", "a <= y or a != a"))},
+    "logcumsumexp exclusive": (
+        f"where(a == -inf, 0, {_LATER.format(_SHARE.replace('y', _WITH), 'g')} * exp(a - {_WITH}))",
+    ),
     "logcumsumexp": (
         f"where(a == -inf, 0, (g + {_LATER.format(_SHARE, f'{_SHARE} * g')}) * exp(a - y))",
     ),
@@ -333,7 +340,8 @@ def _of_scans() -> dict[str, tuple[str, ...]]:
     for name, rules in _OF_SCANS.items():
         for reverse in (False, True):
             ahead, back = ["reverse=True"] * reverse, ["reverse=True"] * (not reverse)
-            words = {"EARLIER": ["exclusive=True", *ahead], "LATER": ["exclusive=True", *back], "BACK": back}
+            words = {"EARLIER": ["exclusive=True", *ahead], "LATER": ["exclusive=True", *back]}
+            words |= {"AHEAD": ahead, "BACK": back}
             made = rules
             for word, options in words.items():
                 made = tuple(rule.replace(f", {word}", "".join(f", {each}" for each in options)) for rule in made)

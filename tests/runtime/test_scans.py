@@ -120,6 +120,29 @@ def test_gradients_are_those_of_torch(name, axis):
             assert np.allclose(each if axis else each.T, tensor.grad.numpy(), rtol=1e-9, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "logcumsumexp"])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_gradients_of_exclusive_scans_are_those_of_torch(name, reverse):
+    """Of what is before each element: of rows with equal elements, zeros, infinities and NaN."""
+    operation = skuda.define(
+        inputs={"x": "T[*n, d]"},
+        outputs={"y": f"T[*n, d] = {name}(x, along=d, exclusive=True, reverse={reverse})"},
+    )
+    random = np.random.default_rng(6)
+    ends = [[1, 2, 2, 2, -1], [3, 0, 0, 4, 0]]
+    ends += [[3, -np.inf, -np.inf, 4, 1]] if name not in ("cumsum", "cumprod") else []
+    ends += [[1, np.nan, 3, 2, 5]] if name in ("cummax", "cummin") else []
+    for values in (np.round(random.standard_normal((3, 5)), 1), np.round(random.standard_normal((2, 300)), 1), ends):
+        x = torch.tensor(values, dtype=torch.float64, requires_grad=True)
+        gradient = torch.from_numpy(random.standard_normal(x.shape))
+        (found,) = torch.autograd.grad(operation(x), x, gradient)
+        turned, given = (each.flip(-1) if reverse else each for each in (x, gradient))
+        of = getattr(torch, name)(turned, -1)
+        of = of.values if name in ("cummax", "cummin") else of
+        (expected,) = torch.autograd.grad((of[:, :-1] * given[:, 1:]).sum(), x)
+        assert torch.allclose(found, expected, rtol=1e-9, atol=1e-9)
+
+
 def test_scans_from_both_ends_and_of_scans_run_in_stages():
     outside = skuda.define("""
         outside:

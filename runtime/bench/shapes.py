@@ -97,30 +97,11 @@ MODELS = (
     Shape((128, 7168)), Shape((16, 5120)), Shape((1, 7168)),
 )  # fmt: skip
 MODEL_ELEMENTS = ("bf16", "f32")
-# All that is measured of element types but the two that say most, a wide one and a half one; also a quick run.
+# All that is measured of element types but the two that say most, a wide one and a half one; also a quick run, and of
+# operations whose kernels have the structure of another's.
 CORE = {ODD, LARGE}
 MAIN_ELEMENTS = ("f32", "f16")
-# Operations, or directions of such, whose kernels differ from another's by a step or two: measured at few shapes.
-ALIKE = frozenset(
-    """cumsum_exclusive cumsum_reverse cumsum_backward cumprod cummax cummin logcumsumexp_backward
-    cumsum_exclusive_backward cumsum_reverse_backward cumprod_backward cummax_backward cummin_backward
-    linear_recurrence linear_recurrence_backward
-    amin argmin norm1 std any all count_nonzero rms_normalize standardize
-    amax_backward var_backward norm2_backward logsumexp_backward l2_normalize_backward add_rms_norm_backward
-    mean_backward prod_backward
-    dynamic_quantize_fp8_per_tensor dynamic_quantize_fp8_per_channel gelu_tanh gelu_tanh_dynamic_quantize
-    rms_norm_dynamic_quantize_fp8 add_rms_norm_dynamic_quantize_fp8 layer_norm_dynamic_quantize_fp8
-    silu_mul_dynamic_quantize_fp8 gelu_dynamic_quantize_fp8 gelu_tanh_dynamic_quantize_fp8
-    gelu_tanh_quantize_per_tensor gelu_tanh_quantize_per_token
-    triu causal_softmax_backward masked_softmax_backward cross_entropy_and_gradient nll_loss""".split()
-)
-AGAIN = {DECODE, MISALIGNED, *CORE}  # of elementwise operations that take the same ways as others
 GROUP = 128  # elements
-
-
-def is_alike(operation: Operation) -> bool:
-    """Whether few shapes say enough of an operation."""
-    return not ALIKE.isdisjoint((operation.name, operation.function))
 
 
 def reduced_names(operation: Operation) -> frozenset[str]:

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import chain
 from math import prod
 
 from skuda.bench import shapes
@@ -19,6 +18,7 @@ from skuda.errors import InvalidProblem
 from skuda.launch.registry import Catalog
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Operand, Operation, count, packed_shape
+from skuda.verification import coverage
 
 GROUP_SIZES = (32, 64, 128)
 _MB = 1_000_000
@@ -256,7 +256,8 @@ def cases(
 
     Args:
         catalog: what to measure.
-        operations: names of operations (both directions) or of functions, `*` allowed; all if empty.
+        operations: names of operations (both directions) or of functions, `*` allowed; all if empty. Of operations
+            that are not named, the first of each structure is measured at all shapes, others at few of f32 and f16.
         elements: float types; all if empty.
         quick: fewer shapes, and one group size.
         models: rows as wide as those of language models in place of the suite's shapes, of bf16 and f32 if no
@@ -274,16 +275,18 @@ def cases(
             if types[next(iter(plan.operation.types))] in (elements or shapes.MODEL_ELEMENTS)
             for shape, attributes in shapes.of_models(plan.operation)
         ]
-    # Floats of 8 bits take the ways of integers, gradients too: a few shapes show that.
-    every = [plan.operation for plan in plans_of(catalog)]
-    narrow = {each.name for each in every if any(map(_is_narrow_float, chain(*each.types.values())))}
-    again = {p.operation.function for p in plans if p.operation.name in narrow or shapes.is_alike(p.operation)}
+    first: dict[tuple, str] = {}
+    for plan in plans_of(catalog):
+        first.setdefault(coverage.structure(plan.operation), plan.operation.function)
+    in_full = {*first.values()}
     return [
         Case(plan, types, shape, attributes)
         for plan in plans
         for types in types_of(plan.operation)
         if not elements or types[next(iter(plan.operation.types))] in elements
-        for shape, attributes in _rows(plan.operation, types, quick, plan.operation.function in again)
+        for shape, attributes in _rows(
+            plan.operation, types, quick, bool(operations) or plan.operation.function in in_full, bool(elements)
+        )
     ]
 
 
@@ -306,24 +309,29 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
     return chosen
 
 
-def _is_narrow_float(word: str) -> bool:
-    return word in DTYPES and DTYPES[word].narrow_float
-
-
 def _rows(
-    operation: Operation, types: dict[str, str], quick: bool, again: bool
+    operation: Operation, types: dict[str, str], quick: bool, in_full: bool, asked: bool
 ) -> Iterator[tuple[Shape, dict[str, int]]]:
-    """Shapes and the attributes that differ between rows, of an operation at a choice of types."""
-    every = types[next(iter(operation.types))] in shapes.MAIN_ELEMENTS and not quick
+    """Shapes and the attributes that differ between rows, of an operation at a choice of types.
+
+    Args:
+        operation, types: what is measured.
+        quick: few shapes.
+        in_full: whether it stands for itself; else for what it differs in from another of its structure.
+        asked: whether its element type is named.
+    """
+    words = _elements(operation)
+    main = [word for word in words if word in shapes.MAIN_ELEMENTS] or words[:1]
+    every = types[next(iter(operation.types))] in main
+    if not (every or in_full or asked):
+        return
+    every = every and in_full and not quick
     if operation.reduces:
-        every = every and not shapes.is_alike(operation)
         for shape, attributes in shapes.reducing(operation):
             if every or shapes.is_core(shape):
                 yield shape, attributes
         return
-    wanted = set(SHAPES) if not quick else shapes.QUICK
-    if again:
-        wanted = shapes.AGAIN if every else shapes.CORE
+    wanted = {*SHAPES} if every else shapes.QUICK if in_full and quick else shapes.CORE if in_full else {shapes.LARGE}
     if all(operand.dims != operation.space for operand in operation.inputs):  # such layouts are of inputs
         wanted = {shape for shape in wanted if shape.layout not in (Layout.ROW_STRIDED, Layout.TRANSPOSED)}
     axes = sum(not dim.many for dim in operation.space)
@@ -331,7 +339,7 @@ def _rows(
         if shape in wanted and len(shape.extents) >= axes:
             if axes == len(operation.space):
                 shape = Shape(shapes.fitted(shape.extents, operation), shape.layout)
-            for attributes in attributes_of(operation, shape, quick or again):
+            for attributes in attributes_of(operation, shape, not every):
                 yield shape, attributes
 
 

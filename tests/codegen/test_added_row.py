@@ -79,7 +79,7 @@ def test_with_its_oracle_all_is_well(tree):
     assert "2 passed" in said
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_without_an_oracle_both_say_what_to_write(tree):
     status, out, compared, said = checked(tree, None)
     assert (status, compared) == (1, 1)

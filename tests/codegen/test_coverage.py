@@ -54,6 +54,7 @@ def grown() -> list[coverage.Candidate]:
     return [*every().values(), *candidates(others)]
 
 
+@pytest.mark.turns(4)
 def test_one_gpu_verifies_twice_the_catalog_in_eleven_minutes():
     """A kernel costs some 1.1 s of one of the 16 cores beside an H200, compilation included: 9,600 in 11 minutes. A run
     takes 5,245 of the kernels of 261 operations.

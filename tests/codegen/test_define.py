@@ -196,7 +196,7 @@ def test_torchs_operator_is_that_of_the_last_definition():
 # ---- kernels ----
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_its_kernels_give_the_references_bits(tmp_path):
     catalog = skuda.define(**SCALED).catalog
     found = {}

@@ -106,7 +106,7 @@ def at_least(sku: KernelSku) -> set[tuple]:
 OFTEN = covering(SKUS, seen=at_least)
 EVERY = [*groups(OFTEN), *groups([sku for sku in SKUS if sku not in {*OFTEN}])]
 MARKED = [
-    pytest.param(group, id=name_of(group), marks=pytest.mark.turns(2 if {*group[1]} <= {*OFTEN} else 12))
+    pytest.param(group, id=name_of(group), marks=pytest.mark.turns(4 if {*group[1]} <= {*OFTEN} else 24))
     for group in EVERY
 ]
 

@@ -31,7 +31,7 @@ def test_a_grown_spec_is_the_catalogs_rows_again_and_again(script):
     assert [row.forward.formula_texts for row in rows[: len(own)]] == [row.forward.formula_texts for row in own]
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 def test_it_measures(script):
     pytest.importorskip("setuptools", minversion="77")  # builds the wheels
     result = json.loads(json.dumps(script.run([3, 12], sample=1)))

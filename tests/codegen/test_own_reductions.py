@@ -429,7 +429,7 @@ def test_a_map_may_count(run, element, shape):
     same(run("shares", x, gain=5.0), wide(x) * 5 / wide(x).dtype.type(shape[-1] or 1), element)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("source", re.findall(r"^  (\w+):$", SPEC, re.MULTILINE))
 def test_every_kernel_compiles(ours, source):
     """One schedule of each way in which rows may lie, kept and read again."""

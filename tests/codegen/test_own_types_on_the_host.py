@@ -56,7 +56,7 @@ def host(skus, tmp_path_factory):
     return emulator.Host(skus, tmp_path_factory.mktemp("host"), entries=[*dict.fromkeys(entries)])
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 def test_each_schedule_gives_the_bits_of_the_reference(host, skus):
     assert len({registry.entry_of(sku).variant for sku in skus}) >= 6
     assert [fault for sku in skus for fault in host.faults(sku)] == []

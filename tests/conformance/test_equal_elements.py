@@ -76,7 +76,7 @@ def test_gradients_of_a_constant_row(backend, element, length):
     assert not (backend.numpy(skuda.standardize_backward(gradient, plain)).astype(np.float64) == 0).all()
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("axis", [0, 1, (0, 2), (0, 1, 2)])
 @pytest.mark.parametrize("element", ["f32", "f16"])
 def test_over_any_axes(backend, element, axis):

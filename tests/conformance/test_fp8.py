@@ -73,7 +73,7 @@ def grid(request):
     return element, scale_element, x, scale, [affine_array.quotient(x, each, **kinds) for each in scale]
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("word", WORDS)
 def test_quantize_and_its_gradient(backend, grid, word):
     element, scale_element, x, scale, quotients = grid

@@ -91,7 +91,7 @@ def problems(backend, grid, word):
             yield zero_point, low + 1, high - 2
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("word", RANGE)
 def test_quantize(backend, grid, word):
     for zero_point, q_min, q_max in problems(backend, grid, word):
@@ -101,7 +101,7 @@ def test_quantize(backend, grid, word):
         assert_codes(backend.numpy(actual), expected, word, **shown(grid, zero_point))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("word", RANGE)
 def test_fake_quantize(backend, grid, word):
     for zero_point, q_min, q_max in problems(backend, grid, word):
@@ -115,7 +115,7 @@ def test_fake_quantize(backend, grid, word):
         assert_floats(backend.numpy(actual), expected, grid.element, **shown(grid, zero_point))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("word", RANGE)
 def test_quantize_backward(backend, grid, word):
     for zero_point, q_min, q_max in problems(backend, grid, word):
@@ -129,7 +129,7 @@ def test_quantize_backward(backend, grid, word):
         assert_floats(backend.numpy(actual), expected, grid.element, d=d_output, **shown(grid, zero_point))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("word", RANGE)
 def test_fake_quantize_backward(backend, grid, word):
     for zero_point, q_min, q_max in problems(backend, grid, word):

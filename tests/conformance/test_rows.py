@@ -514,7 +514,7 @@ def test_groups_of_packed_codes(backend):
             assert (int(bits_of(scale, "f32")[row, group]), codes[row, part].tolist()) == expected
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", IN_ONE_PASS)
 def test_quantized_in_one_pass(backend, name, element):

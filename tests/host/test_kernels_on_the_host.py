@@ -142,7 +142,7 @@ def test_the_order_of_a_sum(element, tmp_path):
     assert [fault for sku in chosen for fault in host.faults(sku, some)] == []
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("source", ["amax.cu", "amin.cu", "sum.cu"])
 def test_the_sign_of_zero(source, tmp_path):
     """+0 is above -0, and a sum of -0 is -0: in each element type, whichever element, thread, part or kernel has it."""
@@ -173,7 +173,7 @@ def test_weights_wider_than_the_input_occur_in_each_kind_of_kernel():
     assert ways >= {("row", "x4_unaligned"), ("row", "_reread"), ("cluster", ""), ("across", "_unaligned")}
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("kind", sorted({re.sub(r"\d+", "", sku.variant) for sku in MIXED}))
 def test_weights_wider_than_the_input(kind, tmp_path):
     """f32 columns beside f16 rows: in whole words and from any element on, held, read again, in clusters and parts."""

@@ -67,7 +67,7 @@ def kernels_of(name: str) -> list:
     return list(found.values())
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_bytes(name, tmp_path):
     kernels = kernels_of(name)

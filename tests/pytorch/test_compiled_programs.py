@@ -33,7 +33,7 @@ def program(calls):
     return run, [value for call in calls for value in call.inputs]
 
 
-@pytest.mark.turns(6)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
 def test_compiled_is_eager(names, dynamic):

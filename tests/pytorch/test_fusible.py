@@ -272,7 +272,7 @@ def results(made) -> tuple:
     return made if isinstance(made, tuple) else (made,)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(16)
 @pytest.mark.parametrize("names", groups(), ids=lambda names: names[0])
 def test_compiled_passes_have_no_call_of_a_kernel(names):
     """Forward and backward passes of all operations, with dynamic shapes: nothing but operators of torch is left."""
@@ -339,7 +339,7 @@ def test_inductor_makes_one_program_of_a_chain():
 INTEGERS = [word for word in plans()["add"].operation.words_of("T") if DTYPES[word].kind == "int"]
 
 
-@pytest.mark.turns(2 * len(INTEGERS))
+@pytest.mark.turns(4 * len(INTEGERS))
 @pytest.mark.parametrize("word", INTEGERS)
 def test_inductor_makes_one_program_of_integers(word):
     """With the bits of the kernels, at the ends of the type."""

@@ -52,34 +52,28 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   void add(V (&values)[BLOCK], i64 first, int count, int accumulators) {
     if constexpr (in_slabs<P>) return add_to_slabs(values, count);
     for (int i = count; i % GROUP != 0; ++i) values[i] = How::template nothing<V>();
-    const int groups = (count + GROUP - 1) / GROUP, start = int(first / GROUP) & (accumulators - 1);
+    const int groups = (count + GROUP - 1) / GROUP;
     int made = groups;
     V joined[GROUPS];
-#ifdef HAS_EIGHTS
-    if constexpr (same<How, Sum> && same<V, f32>) {
-      for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = 0;
-      for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
-    } else
-#endif
-    if (!ordered<How> && joins(values, groups * GROUP)) {  // vectors of them need no neighbours
+    if (!ordered<How> && joins(values, groups * GROUP)) {
       for (int i = groups * GROUP; i < BLOCK; ++i) values[i] = How::template nothing<V>();
-      for (int left = BLOCK / 2; left >= GROUPS; left /= 2)
-        for (int i = 0; i < left; ++i) values[i] = How::of(values[i], values[left + i]);
-      for (int i = 0; i < GROUPS; ++i) joined[i] = values[i];
+      join_any(values, joined);
       made = GROUPS;
     } else if (ordered<How> && joins(values, groups * GROUP)) {
-      V pairs[BLOCK / 2], fours[BLOCK / 4];
-      for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
-      for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
-      for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
+      for (int i = groups * GROUP; i < (groups + 7) / 8 * 8 * GROUP; ++i) values[i] = How::template nothing<V>();
+      join_neighbours(values, groups, joined);
     } else {
       for (int i = 0; i < groups; ++i)
         joined[i] = Group<How, V>::of(reinterpret_cast<V(&)[GROUP]>(values[i * GROUP]), finite);
     }
-    for (int done = 0; done < made; done += accumulators) {
-      const int some = min(accumulators, made - done);
-      for (int i = 0; i < some; ++i) of[start + i] = How::of(of[start + i], joined[done + i]);
-    }
+    take(joined, made, first, accumulators);
+  }
+  // A whole block of values that stay as they are.
+  void add_whole(const V* values, i64 first, int accumulators) {
+    V joined[GROUPS];
+    if constexpr (ordered<How>) join_neighbours(values, GROUPS, joined);
+    else join_any(values, joined);
+    take(joined, GROUPS, first, accumulators);
   }
   void end_segment(int accumulators) {
     if (in_slabs<P> && missing == slab) return;
@@ -96,6 +90,47 @@ template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass
   }
 
  private:
+  // Of each group what its neighbours make; values count for nothing up to the end of the last eight groups.
+  static void join_neighbours(const V* values, int groups, V* joined) {
+#ifdef HAS_EIGHTS
+    if constexpr (same<How, Sum> && same<V, f32>) {
+      for (int i = 0; i < groups; i += 8) sum_eight_groups(&values[i * GROUP], &joined[i]);
+      return;
+    }
+#endif
+    V pairs[BLOCK / 2], fours[BLOCK / 4];
+    for (int i = 0; i < groups * 4; ++i) pairs[i] = How::of(values[2 * i], values[2 * i + 1]);
+    for (int i = 0; i < groups * 2; ++i) fours[i] = How::of(pairs[2 * i], pairs[2 * i + 1]);
+    for (int i = 0; i < groups; ++i) joined[i] = How::of(fours[2 * i], fours[2 * i + 1]);
+  }
+  // As many results of a whole block, where order makes no difference: vectors of them need no neighbours.
+  static void join_any(const V* values, V* joined) {
+    if constexpr ((same<How, Largest> || same<How, Smallest>) && std::is_floating_point_v<V>) {
+      int known[GROUPS];  // neither NaN nor the sign of a zero is to be told
+      for (int i = 0; i < GROUPS; ++i) joined[i] = values[i], known[i] = values[i] == values[i];
+      for (int start = GROUPS; start < BLOCK; start += GROUPS)
+        for (int i = 0; i < GROUPS; ++i) {
+          const V a = joined[i], b = values[start + i];
+          joined[i] = (same<How, Largest> ? a > b : a < b) ? a : b;
+          known[i] &= b == b;
+        }
+      int all = 1;
+      for (int i = 0; i < GROUPS; ++i) all &= known[i] & (joined[i] != 0);
+      if (all) return;
+    }
+    V left[BLOCK / 2];
+    for (int i = 0; i < BLOCK / 2; ++i) left[i] = How::of(values[i], values[BLOCK / 2 + i]);
+    for (int half = BLOCK / 4; half >= GROUPS; half /= 2)
+      for (int i = 0; i < half; ++i) left[i] = How::of(left[i], left[half + i]);
+    for (int i = 0; i < GROUPS; ++i) joined[i] = left[i];
+  }
+  void take(const V* joined, int made, i64 first, int accumulators) {
+    const int start = int(first / GROUP) & (accumulators - 1);
+    for (int done = 0; done < made; done += accumulators) {
+      const int some = min(accumulators, made - done);
+      for (int i = 0; i < some; ++i) of[start + i] = How::of(of[start + i], joined[done + i]);
+    }
+  }
   void add_to_slabs(const V (&values)[BLOCK], int count) {
     for (int i = 0; i < count;) {
       const int end = int(min(i64(count), i + missing));

@@ -5,10 +5,16 @@
 
 constexpr i64 HELD_BYTES = 1 << 20;  // of values that passes share, of rows taken together
 
+// Whether what a pass makes are reductions of inputs as they stand: it computes nothing.
+template <typename P, typename Pass, int I, bool REDUCES = type_at<typename Pass::Makes, I>::reduces>
+constexpr bool reduces_raw = false;
+template <typename P, typename Pass, int I>
+constexpr bool reduces_raw<P, Pass, I, true> = reduces_down<P, Pass, I> && type_at<typename Pass::Makes, I>::raw >= 0;
+
 // A pass over some rows.
 template <typename P, typename Pass, typename S> struct RunPass;
 template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>> {
-  static constexpr bool HOLD = P::COSTLY > 0;
+  static constexpr bool HOLD = P::COSTLY > 0, RAW = !in_slabs<P> && (reduces_raw<P, Pass, I> && ...);
   using Lines = RowLines<P>;
   using Makers = Tuple<Maker<P, Pass, I>...>;
   using Values = Tuple<typename Maker<P, Pass, I>::V[BLOCK]...>;
@@ -45,8 +51,25 @@ template <typename P, typename Pass, int... I> struct RunPass<P, Pass, Seq<I...>
       }
   }
 
+  // Takes an input's elements, in memory where they lie there as a block does.
+  template <int K> static void take_raw(Makers& makers, const RowState<P>& row, i64 first, int some, int accumulators) {
+    constexpr int N = type_at<typename Pass::Makes, K>::raw;
+    using V = typename Maker<P, Pass, K>::V;
+    const auto& line = get<N>(row.lines.in);
+    auto& maker = get<K>(makers);
+    if constexpr (same<storage_t<element_in<P, N>>, V>)
+      if (some == BLOCK && line.along->axes <= 1 && line.along->of[INNER - 1] == 1)
+        return maker.add_whole(line.data + line.offset + first, first, accumulators);
+    V values[BLOCK];
+    line.load(values, first, some);
+    maker.add(values, first, some, accumulators);
+  }
+
   static void run_block(
       Room& room, const Pass* passes, RowState<P>* rows, int begin, int count, i64 first, int some, int accumulators) {
+    if constexpr (RAW) {
+      if (count == 1) return (take_raw<I>(room.makers[begin], rows[begin], first, some, accumulators), ...);
+    }
     Lines::template load<Pass::READS>(room.in, rows + begin, count, first, some);
     for (int row = 0; row < count; ++row) {
       const Pass& pass = passes[begin + row];

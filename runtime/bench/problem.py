@@ -64,7 +64,9 @@ class Problem:
         strides = tuple(step * storage.itemsize for step in placed.strides)
         return cupy.ndarray(placed.shape, storage, memory.data + placed.start * storage.itemsize, strides)
 
-    def _number(self, operand: Operand, word: str) -> int | float:
+    def _number(self, operand: Operand, word: str) -> int | float | bool:
+        if DTYPES[word].kind == "bool":
+            return True
         if DTYPES[word].kind == "int":
             return (self.q_min + self.q_max + 1) // 2 + 1
         return self._step if operand.element == SCALE else WEIGHT

@@ -21,7 +21,8 @@ from skuda.model.operation import COMPUTE
 from skuda.schedules.row_variants import cluster_variants
 
 # What a pass has beside the values that a row shares, and the functions that formulas call: no member is called so.
-_OWN_NAMES = {"apart", "fast", "of", "element", "held", "shared", "usual"}
+_OWN_NAMES = {"apart", "fast", "of", "element", "held", "shared", "usual", "wanted", "takes_columns"}
+_OWN_NAMES |= {"rising", "first", "next"}
 _OWN_NAMES |= functions_in([*(row.cuda for row in FUNCTIONS.values()), *(f"{name}(" for name in WRAPPING.values())])
 _OWN_NAMES |= functions_in(rule.becomes for rule in LOWERINGS)
 

@@ -169,6 +169,17 @@ ops:
     backward:
       d_x: T[*outer, d, *inner] = d_y
 
+  sought_twice:
+    inputs:
+      x: T[*n, d]
+    let:
+      next: x - max(x, over=d)
+      first: sparsemax_threshold(next, over=d)
+      wanted: sparsemax_threshold(next / 2, over=d)
+    outputs:
+      low: C[*n] = first
+      y: T[*n, d] = max(next / 2 - wanted, 0)
+
   shares:
     inputs:
       x: T[*n, d]
@@ -427,6 +438,26 @@ def test_a_map_may_count(run, element, shape):
     """Behind an attribute: both are numbers that kernels take."""
     x = integers(element, shape, 21)
     same(run("shares", x, gain=5.0), wide(x) * 5 / wide(x).dtype.type(shape[-1] or 1), element)
+
+
+@pytest.mark.parametrize("element", FLOATS)
+@pytest.mark.parametrize("shape", [(1, 1), (7,), (3, 64), (2, 3, 900)])
+def test_passes_that_are_repeated(run, element, shape):
+    """Of two values, which have the names of what kernels repeat passes by. Sums are exact, so the quotient is rounded
+    once."""
+    x = integers(element, shape, 22)
+    distances = wide(x) - wide(x).max(-1, keepdims=True)
+    low, y = run("sought_twice", x)
+    same(low, _threshold(distances), "f64" if element == "f64" else "f32")
+    same(y, np.maximum(distances / 2 - _threshold(distances / 2)[..., None], 0), element)
+
+
+def _threshold(rows: np.ndarray) -> np.ndarray:
+    """By sorting."""
+    ordered = -np.sort(-rows, axis=-1)
+    sums, counts = np.cumsum(ordered, axis=-1), np.arange(1, rows.shape[-1] + 1)
+    above = (1 + counts * ordered > sums).sum(axis=-1)
+    return (np.take_along_axis(sums, above[..., None] - 1, -1)[..., 0] - 1) / above.astype(rows.dtype)
 
 
 @pytest.mark.turns(8)

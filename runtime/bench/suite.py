@@ -256,9 +256,10 @@ def cases(
 
     Args:
         catalog: what to measure.
-        operations: names of operations (both directions) or of functions, `*` allowed; all if empty. Of operations
-            that are not named, the first of each structure is measured at all shapes, others at few of f32 and f16.
-        elements: float types; all if empty.
+        operations: names of operations (both directions) or of functions, `*` allowed; all if empty. If none is named,
+            the first of each structure is measured at all shapes of f32 and f16, and at few of other types; others at
+            few of f32 and f16.
+        elements: element types, measured at all of these shapes; all if empty.
         quick: fewer shapes, and one group size.
         models: rows as wide as those of language models in place of the suite's shapes, of bf16 and f32 if no
             element type is named.
@@ -277,7 +278,8 @@ def cases(
         ]
     first: dict[tuple, str] = {}
     for plan in plans_of(catalog):
-        first.setdefault(coverage.structure(plan.operation), plan.operation.function)
+        main = not {*shapes.MAIN_ELEMENTS}.isdisjoint(_elements(plan.operation))
+        first.setdefault((coverage.structure(plan.operation), main), plan.operation.function)
     in_full = {*first.values()}
     return [
         Case(plan, types, shape, attributes)
@@ -322,8 +324,8 @@ def _rows(
     """
     words = _elements(operation)
     main = [word for word in words if word in shapes.MAIN_ELEMENTS] or words[:1]
-    every = types[next(iter(operation.types))] in main
-    if not (every or in_full or asked):
+    every = asked or types[next(iter(operation.types))] in main
+    if not (every or in_full):
         return
     every = every and in_full and not quick
     if operation.reduces:

@@ -9,7 +9,7 @@ from skuda.bench.suite import Case
 from skuda.generated import CATALOG
 from skuda.model.dtypes import DTYPES
 
-CASES = suite.cases(CATALOG, ["*"])
+CASES = suite.cases(CATALOG, ["*"], sorted({case.element for case in suite.cases(CATALOG)}))
 
 
 def case(function: str, element: str, shape: str, variant: str = "") -> Case:

@@ -78,12 +78,12 @@ def test_rows_of_some_operations_take_their_places_in_the_record(monkeypatch, tm
     gone = [{**rows(one, 1)[0], "operation": "gone"}]
     known = {"machine": "old", "host": 1, "sources": {"a": "1", "b": "1"}, "rows": gone + rows(one, 1) + rows(other, 1)}
     run = {"machine": "new", "sources": {"b": "2"}, "rows": rows(one, 2)}
-    found = cli.joined(known, run, suite.cases(CATALOG))
+    found = cli.joined(known, run, suite.cases(CATALOG, ["*"]))
     assert (found["machine"], found["host"], found["sources"]) == ("new", 1, {"a": "1", "b": "2"})
     assert sorted(found["rows"], key=str) == sorted(rows(one, 2) + rows(other, 1), key=str)
-    order = [c.operation.function for c in suite.cases(CATALOG) if c in one + other]
+    order = [c.operation.function for c in suite.cases(CATALOG, ["*"]) if c in one + other]
     assert [row["operation"] for row in found["rows"]] == order
-    host = cli.joined(found, {"machine": "newest", "host": 2}, suite.cases(CATALOG))
+    host = cli.joined(found, {"machine": "newest", "host": 2}, suite.cases(CATALOG, ["*"]))
     assert host == {**found, "machine": "newest", "host": 2}
 
 

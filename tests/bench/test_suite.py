@@ -51,10 +51,12 @@ def test_every_integer_type_axis_and_group():
 
 
 def test_reductions_are_measured_where_their_kernels_differ():
+    cases = suite.cases(CATALOG, ["*"])
+
     def found(function, element):
         return {
             str(each).split(" ", 1)[1]: each.size_class
-            for each in CASES
+            for each in cases
             if (each.operation.function, each.element) == (function, element)
         }
 
@@ -71,12 +73,6 @@ def test_reductions_are_measured_where_their_kernels_differ():
     assert found("silu_mul_dynamic_quantize", "bf16") == dict.fromkeys(
         ("bf16 s8 16384x4095", "bf16 s8 16384x4096"), SizeClass.FUSED
     )
-
-
-def test_the_suite_fits_its_minutes():
-    """That is, few rows of each operation: 21 of one that reduces at most, on average."""
-    reducing = [each.operation.function for each in CASES if each.operation.reduces]
-    assert len(reducing) <= 21 * len(set(reducing))
 
 
 @pytest.fixture(scope="module")

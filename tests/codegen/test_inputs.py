@@ -35,7 +35,7 @@ def tree(tmp_path_factory):
     return copy_of_the_tree(tmp_path_factory.mktemp("inputs"))
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_a_change_of_each_file_that_matters_is_noticed_and_of_no_other(tree):
     done = run(tree, "-c", CHANGED)
     assert done.returncode == 0, done.stderr

@@ -269,7 +269,7 @@ def compare_with_oracle(backend, forward, backward, given: dict, rng) -> None:
     assert any(np.any(each) for each in got.values()) or forward.operation.row in domains.ALIKE
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 @pytest.mark.parametrize("name", GRADIENTS)
 def test_a_gradient_is_the_slope_of_its_operation(backend, name, monkeypatch):
     rng = np.random.default_rng(list(name.encode()))

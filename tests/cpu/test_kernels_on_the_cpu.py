@@ -30,7 +30,7 @@ def one_each() -> list[str]:
     return [symbols[7 * index % len(symbols)] for index, symbols in enumerate(members.values())]
 
 
-@pytest.mark.turns(48)
+@pytest.mark.turns(64)
 @pytest.mark.parametrize("symbol", one_each())
 def test_bytes(symbol):
     assert list(faults(registry.sku_of_symbol(symbol))) == []

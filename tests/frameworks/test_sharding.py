@@ -42,6 +42,7 @@ def options_of_part(drawn: DrawnCall, key, parts: int) -> dict:
     return {**drawn.options, "shape": tuple(extent // parts if each == key else extent for each, extent in shape)}
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("plan", plans(), ids=lambda plan: plan.operation.function)
 def test_parts_are_computed_apart(plan):
     operation = plan.operation

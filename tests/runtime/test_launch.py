@@ -197,6 +197,7 @@ def operands_of(plan, make, device: int = 0) -> list:
 _NUMBERS = {"u8": 3, "u32": 3}  # in place of one value
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_the_fast_path_launches_what_the_full_checks_launch(driver, make, plan_class):
     """`View`s always take the full way."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from skuda.codegen.nodes import BOOL, REAL, Node
+from skuda.codegen.nodes import BOOL, INT, REAL, Node
 from skuda.codegen.onnx_random import RandomNumbers
 from skuda.model.dtypes import DType
 
@@ -96,7 +96,7 @@ class Intrinsics(RandomNumbers):
         return self.emit("Xor", condition, self.constant(True, np.bool_))
 
     def where(self, node: Node, condition: Any, first: Any, second: Any) -> Any:
-        if node.kind != BOOL and np.dtype(self.C) != np.bool_:
+        if node.kind == INT or (node.kind != BOOL and np.dtype(self.C) != np.bool_):
             return self.chosen(condition, first, second, node.args[1:])
         other = self.emit("And", self.emit("Not", condition), second)
         return self.emit("Or", self.emit("And", condition, first), other)

@@ -190,13 +190,8 @@ def _constants() -> Iterator[str]:
     yield "## Numbers with names\n"
     rows = [(f"`{name}`", f"{value!r}") for name, value in CONSTANTS.items()]
     rows.append((f"`{SMALLEST}(S)`", "the least positive value of a letter's type, subnormal if the type has such"))
-    rows.append(
-        (
-            "`lowest(Q)`, `highest(Q)`",
-            "the finite limits of a letter's type, as defaults of attributes. A number "
-            "in C may have `inf`, `-inf` and the limits of T",
-        )
-    )
+    rows.append(("`lowest(Q)`, `highest(Q)`", "the finite limits of a letter's type, as defaults of attributes. A "
+                 "number in C may have `inf`, `-inf` and the limits of T"))
     yield from _table(("name", "value"), rows)
 
 

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure
 from skuda.bench import targets
 from skuda.bench.peers import EAGER, PEERS
 from skuda.bench.targets import Row, family
+from skuda.generated import CATALOG
 from skuda.verification.findings import share
 
 _WIDTH, _LINE, _AROUND, _DPI = 10.0, 0.27, 1.5, 100  # inches: 1,000 pixels wide, legible without enlarging
@@ -55,10 +56,11 @@ class Line:
 
 
 def lines(rows: Sequence[Row]) -> list[Line]:
-    """The families in the order of the bench."""
+    """The families in the order of the bench: categories, which are few; of quantization what operations do."""
+    categories = {each.function: each.category for each in CATALOG.operations if each.category != "quantization"}
     found: dict[str, list[Row]] = {}
     for row in targets.measured(rows):
-        found.setdefault(family(row), []).append(row)
+        found.setdefault(categories.get(row["operation"]) or family(row), []).append(row)
     return [_line(name, members) for name, members in found.items()]
 
 

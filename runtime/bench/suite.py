@@ -278,7 +278,7 @@ def cases(
         ]
     first: dict[tuple, str] = {}
     for plan in plans_of(catalog):
-        main = not {*shapes.MAIN_ELEMENTS}.isdisjoint(_elements(plan.operation))
+        main = _main(plan.operation)[0] in shapes.MAIN_ELEMENTS
         first.setdefault((coverage.structure(plan.operation), main), plan.operation.function)
     in_full = {*first.values()}
     return [
@@ -322,9 +322,7 @@ def _rows(
         in_full: whether it stands for itself; else for what it differs in from another of its structure.
         asked: whether its element type is named.
     """
-    words = _elements(operation)
-    main = [word for word in words if word in shapes.MAIN_ELEMENTS] or words[:1]
-    every = asked or types[next(iter(operation.types))] in main
+    every = asked or types[next(iter(operation.types))] in _main(operation)
     if not (every or in_full):
         return
     every = every and in_full and not quick
@@ -351,6 +349,12 @@ def _matches(operation: Operation, pattern: str) -> bool:
 
 def _elements(operation: Operation) -> tuple[str, ...]:
     return next(iter(operation.types.values()))
+
+
+def _main(operation: Operation) -> tuple[str, ...]:
+    """The element types that say most of an operation: the first one where it has none of those."""
+    words = _elements(operation)
+    return tuple(word for word in words if word in shapes.MAIN_ELEMENTS) or words[:1]
 
 
 def types_of(operation: Operation) -> Iterator[dict[str, str]]:

@@ -130,8 +130,8 @@ class Rows:
         return self._reduced(values, lambda rows: _extreme(rows, np.min, np.logical_or))
 
     def sparsemax_threshold(self, values):
-        """The number above which elements exceed it by 1 in all, of rows whose largest element is 0: by Newton's method
-        from -1 on, until it rises no more."""
+        """The number that the elements above it exceed by 1 in all, of rows whose largest element is 0: by Newton's
+        method from -1 on, until it rises no more."""
         return self._reduced(values, self._threshold)
 
     def _threshold(self, rows: np.ndarray) -> np.ndarray:

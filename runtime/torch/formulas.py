@@ -38,6 +38,21 @@ _SCANS = {
     "cummin": lambda rows: rows.cummin(-1).values,
     "logcumsumexp": lambda rows: rows.logcumsumexp(-1),
 }
+
+
+def _sparsemax_threshold(rows: torch.Tensor) -> torch.Tensor:
+    """The number that the elements above it exceed by 1 in all, of each row: some of the largest are above it, and no
+    number of them gives a greater one."""
+    sums = rows.sort(-1, descending=True).values.cumsum(-1) - 1
+    return (sums / torch.arange(1, rows.shape[-1] + 1, dtype=rows.dtype, device=rows.device)).amax(-1)
+
+
+# Reductions that torch has along the last axis alone.
+_OF_ROWS = {
+    "argmax": lambda rows: rows.argmax(-1),
+    "argmin": lambda rows: rows.argmin(-1),
+    "sparsemax_threshold": _sparsemax_threshold,
+}
 # What changes no reduction: of reals and of integers.
 _NEUTRAL = {"sum": (-0.0, 0), "prod": (1.0, 1), "any": (0, 0), "all": (1, 1),
             "max": (-math.inf, -(1 << 63)), "min": (math.inf, (1 << 63) - 1)}  # fmt: skip
@@ -342,24 +357,11 @@ class Formulas:
         value = F.pad(value, [0, 0] * (value.ndim - 1 - axis) + [0, missing], value=fill)
         return value.unflatten(axis, (-1, size))
 
-    def _threshold(self, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
-        """The number above which the elements of a row exceed it by 1 in all: of those in descending order, how many
-        are above it follows from sums of the first ones."""
-        kept = [axis for axis in range(value.ndim) if axis not in axes]
-        rows = value.permute(*kept, *axes).flatten(len(kept)).sort(-1, descending=True).values
-        sums = rows.cumsum(-1) - 1
-        counts = torch.arange(1, rows.shape[-1] + 1, dtype=rows.dtype, device=rows.device)
-        found = (sums / counts).amax(-1)  # the greatest of these, as no number of elements gives one above it
-        return found.reshape([1 if axis in axes else value.shape[axis] for axis in range(value.ndim)])
-
     def _reduced(self, how: str, value: torch.Tensor, axes: list[int]) -> torch.Tensor:
-        if how.startswith("arg"):
+        if how in _OF_ROWS:
             kept = [axis for axis in range(value.ndim) if axis not in axes]
             shape = [1 if axis in axes else value.shape[axis] for axis in range(value.ndim)]
-            rows = value.permute(*kept, *axes).flatten(len(kept))
-            return (rows.argmax(-1) if how == "argmax" else rows.argmin(-1)).reshape(shape)
-        if how == "sparsemax_threshold":
-            return self._threshold(value, axes)
+            return _OF_ROWS[how](value.permute(*kept, *axes).flatten(len(kept))).reshape(shape)
         if how == "prod":
             for axis in axes:
                 value = value.prod(axis, keepdim=True)

@@ -10,6 +10,7 @@ import pytest
 from bench_rows import made_row, reduced_row
 
 from skuda.bench import cli, markdown, report, targets
+from skuda.generated import CATALOG
 
 
 def test_verdicts(result):
@@ -118,9 +119,11 @@ def test_plot(result, tmp_path):
     assert line.peers == pytest.approx(line.ours / line.ratio)
     gradient = made_row("16384x4096", "64 MB and more", 50.0, 40.0) | {"operation": "sum_backward", "peers": {}}
     [line] = plot.lines([gradient])
-    assert (line.name, line.shares, line.peer, line.peers) == ("sum, gradient", (pytest.approx(0.8),), "", 0)
+    assert (line.name, line.shares, line.peer, line.peers) == ("reduction, gradient", (pytest.approx(0.8),), "", 0)
     eager = gradient | {"peers": {"torch eager": {"us": 100.0}}}
     assert [(each.peer, each.peers) for each in plot.lines([eager])] == [("torch eager", pytest.approx(0.4))]
+    every = [gradient | {"operation": each.function} for each in CATALOG.operations if not each.analysis.stage]
+    assert len(plot.lines(every)) < 40  # legible, however many operations there are
     assert targets.family({"operation": "fake_quantize_per_group_backward"}) == "fake quantize"
     assert targets.family({"operation": "lerp_tensor_backward"}) == "lerp"
     result["rows"].append(reduced_row("softmax", "softmax", "16384x4096", "rows of 64 to 16384", 50.0, 48.0))

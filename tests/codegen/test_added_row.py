@@ -72,14 +72,14 @@ def write(tree, oracle: str | None) -> None:
         path.write_text(HEAD + oracle)
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(5)
 def test_with_its_oracle_all_is_well(tree):
     status, out, compared, said = checked(tree, RIGHT)
     assert (status, compared) == (0, 0), out + said
     assert "2 passed" in said
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(8)
 def test_without_an_oracle_both_say_what_to_write(tree):
     status, out, compared, said = checked(tree, None)
     assert (status, compared) == (1, 1)

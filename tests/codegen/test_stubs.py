@@ -96,12 +96,12 @@ def checked(tmp_path_factory) -> str:
     return done.stdout
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(4)
 def test_a_correct_program_has_no_mistakes(checked):
     assert [line for line in checked.splitlines() if not line.startswith("wrong.py")] == []
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(5)
 def test_five_planted_mistakes_are_five_errors(checked):
     found = re.findall(r"^wrong\.py:(\d+): error: (.*)", checked, re.MULTILINE)
     assert [int(line) for line, _ in found] == [*MISTAKES]

@@ -96,7 +96,7 @@ MOVES = {
 }
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("move", MOVES)
 def test_move(move, tmp_path):
     sku = first(*MOVES[move])

@@ -124,9 +124,15 @@ class ElementwiseProgram(ProgramInCuda):
     @property
     def roles(self) -> list[str]:
         """The inputs as their roles, in the order of the kernels' arguments."""
-        runs = [("PerBlock" if any(dim.block for dim in o.dims) else "PerRun", o) for o in self.parameters]
+        runs = [(self._role(operand), operand) for operand in self.parameters]
         each = [("PerElement", o) for o in self.arrays], runs, [("ScalarOf", o) for o in self.scalars]
         return [f"{role}<{self.loaded(operand)}>" for found in each for role, operand in found]
+
+    def _role(self, operand: Operand) -> str:
+        """The role of an input that elements share."""
+        if operand in self.operation.of_rows:
+            return "PerRow"
+        return "PerBlock" if any(dim.block for dim in operand.dims) else "PerRun"
 
     @property
     def element_fields(self) -> list[Parameter]:

@@ -338,10 +338,17 @@ MUTATIONS = (
     ),
     Mutation(
         CUDA + "columns.cuh",
-        "(column + lane < width ? 0 : width)",
+        "(column < at.width ? 0 : at.width)",
         "0",
         moves("columns"),
         "the columns after the last are read beyond the table",
+    ),
+    Mutation(
+        CUDA + "columns.cuh",
+        "at.column + lane < at.width ? first[row] : last[row]",
+        "first[row]",
+        moves("columns and rows"),
+        "what ends in a table's next row has the entries of this one",
     ),
     # ---- headers: numbers ----
     Mutation(

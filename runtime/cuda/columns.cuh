@@ -30,6 +30,16 @@ struct Columns {
   }
   __device__ i32 column(i32 element) const { return element - width(element) * i32(width.divisor); }
 
+  // Where a vector's entries are. `above`: rows of the table that end before it within one of `rows`.
+  struct Place {
+    i32 row, near, above, column, width;
+    template <int LANES> __device__ bool straddles() const { return column + LANES > width; }
+  };
+  __device__ Place place(const Position& at) const {
+    const i32 above = width(at.first), own = i32(width.divisor);
+    return {at.row, at.near, above, at.first - above * own, own};
+  }
+
   // The element of an edge, by number.
   __device__ i32 edge(i32 number) const { return number < i32(lead) ? number : number - i32(lead) + i32(vectors_end); }
 };
@@ -47,24 +57,54 @@ template <typename E, int N> struct Entries {
   Lanes<E, N> lanes;
 
   // Whether they are one vector.
-  static __device__ bool whole(const storage_t<E>* table, i32 column, i32 width, i64 step) {
-    return i32(step) == i32(sizeof(storage_t<E>)) && column + N <= width &&
-           (u64(table + column) & (alignof(Lanes<E, N>) - 1)) == 0;
+  template <typename Run>
+  static __device__ bool whole(const Run& run, const storage_t<E>* table, const Columns::Place& at) {
+    return i32(run.step) == i32(sizeof(storage_t<E>)) && !at.template straddles<N>() &&
+           (u64(table + at.column) & (alignof(Lanes<E, N>) - 1)) == 0;
   }
-  __device__ void load(bool whole, const storage_t<E>* table, i32 column, i32 width, i64 step) {
+  template <typename Run>
+  __device__ void load(bool whole, const Run& run, const storage_t<E>* table, const Columns::Place& at) {
     if (whole) {
-      lanes = ::load<true, E, N>(table + column, 0, N);
+      lanes = ::load<true, E, N>(table + at.column, 0, N);
     } else {
 #pragma unroll
-      for (int lane = 0; lane < N; ++lane)
-        lanes.data[lane] = fetch(stepped(table, column + lane - (column + lane < width ? 0 : width), step));
+      for (int lane = 0; lane < N; ++lane) {
+        const i32 column = at.column + lane;
+        lanes.data[lane] = fetch(stepped(table, column - (column < at.width ? 0 : at.width), run.step));
+      }
     }
+  }
+  __device__ compute_t<E> at(const Columns::Place&, int, int lane) const { return lanes.get(lane); }
+};
+
+// Those of an input that rows have one of, for ROWS rows. A vector may end in the next row.
+template <typename E, int N, int ROWS> struct EntriesOfRows {
+  storage_t<E> first[ROWS], last[ROWS];
+
+  template <typename Run> static __device__ bool whole(const Run&, const storage_t<E>*, const Columns::Place&) {
+    return true;
+  }
+  template <typename Run>
+  __device__ void load(bool, const Run& run, const storage_t<E>* table, const Columns::Place& at) {
+#pragma unroll
+    for (int next = 0; next < ROWS; ++next) {
+      const auto* from = stepped(stepped(table, ::min(at.row + next, at.near - 1), run.row), at.above, run.step);
+      first[next] = fetch(from);
+      last[next] = at.template straddles<N>() ? fetch(stepped(from, 1, run.step)) : first[next];
+    }
+  }
+  __device__ compute_t<E> at(const Columns::Place& at, int row, int lane) const {
+    return widen(at.column + lane < at.width ? first[row] : last[row]);
   }
 };
 
 // The schedule columns: inputs that differ between the columns of tables of whole vectors. Steps are in bytes.
-template <int LANES> struct ColumnEntries {
-  template <typename E> using type = Entries<E, LANES>;
+template <typename R, int LANES, int ROWS> struct EntriesOf { using type = Entries<typename R::element, LANES>; };
+template <typename E, int LANES, int ROWS> struct EntriesOf<PerRow<E>, LANES, ROWS> {
+  using type = EntriesOfRows<E, LANES, ROWS>;
+};
+template <int LANES, int ROWS> struct ColumnEntries {
+  template <typename R> using type = typename EntriesOf<R, LANES, ROWS>::type;
 };
 struct ColumnMoves {
   template <typename E> struct Input {
@@ -82,7 +122,12 @@ struct ColumnMoves {
     using E = typename R::element;
     const storage_t<E>* data;
     i64 apart, step;
-    __device__ storage_t<E> entry(i32 column) const { return fetch(stepped(data, column, step)); }
+    __device__ storage_t<E> entry(i32 column, i32) const { return fetch(stepped(data, column, step)); }
+  };
+  template <typename E> struct Run<PerRow<E>> {  // step: to the next row of the table
+    const storage_t<E>* data;
+    i64 apart, step, row;
+    __device__ storage_t<E> entry(i32, i32 above) const { return fetch(stepped(data, above, step)); }
   };
   template <typename E> struct Output {
     storage_t<E>* data;
@@ -109,7 +154,39 @@ __device__ inline void store_row(const ColumnsArgs<P>& args, const Starts& start
       out, values, starts);
 }
 
-// A thread prepares LANES columns and takes their vectors in ROWS rows.
+// The entries of a vector in ROWS rows, all loads in one branch, so that no load in it waits for another.
+template <typename P, int LANES, int ROWS>
+using ColumnRuns = typename Elementwise<P>::template OfRoles<ColumnEntries<LANES, ROWS>>;
+template <typename P, int LANES, int ROWS, typename Starts>
+__device__ inline void load_entries(ColumnRuns<P, LANES, ROWS>& entries, const ColumnsArgs<P>& args,
+                                    const Starts& starts, const Columns::Place& place) {
+  using E = Elementwise<P>;
+  bool whole = true;
+  E::each_run(
+      args, [&](const auto& run, auto& own, const auto* from) { whole = whole && own.whole(run, from, place); },
+      entries, starts);
+  const auto load = [&](bool whole) {
+    E::each_run(
+        args, [&](const auto& run, auto& own, const auto* from) { own.load(whole, run, from, place); }, entries,
+        starts);
+  };
+  if (whole) load(true);
+  else load(false);
+}
+
+// The program of a lane, in a row.
+template <typename P, typename Runs>
+__device__ inline P program_of(const ColumnsArgs<P>& args, const Runs& entries, const Columns::Place& place, int row,
+                               int lane) {
+  using E = Elementwise<P>;
+  typename E::Given given;
+  E::each_run(
+      args, [&](const auto&, auto& value, const auto& own) { value = own.at(place, row, lane); }, given, entries);
+  return E::made(args, given);
+}
+
+// A thread prepares LANES columns and takes their vectors in ROWS rows; where rows have inputs too, each of its elements
+// has a program.
 template <typename P, int LANES, int ROWS>
 __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_constant__ ColumnsArgs<P> args) {
   using E = Elementwise<P>;
@@ -120,9 +197,9 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
     constexpr int PER = E::PACKED ? 2 : 1;       // packed: a thread keeps to a byte
 #pragma unroll 1
     for (int nibble = 0; nibble < PER; ++nibble) {
-      const i32 at = columns.edge(threadIdx.x * PER) + nibble, column = columns.column(at);
+      const i32 at = columns.edge(threadIdx.x * PER) + nibble, above = columns.width(at);
       if (at >= i32(columns.length)) break;
-      const P program = E::made(args, E::read_entries(args, column));
+      const P program = E::made(args, E::read_entries(args, at - above * i32(columns.width.divisor), above));
       E::write(args, E::value(program, E::read(args, at)), at, at + 1 == columns.length);
     }
     return;
@@ -141,45 +218,36 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
         args, [&](const auto& input, auto& lanes, const auto* from) { input.template load<LANES>(lanes, from, row); },
         in[next], in_starts);
   }
-  const i32 column = columns.column(at.first), width = i32(columns.width.divisor);
-  bool whole = true;
+  const Columns::Place place = columns.place(at);
   typename E::RunStarts run_starts;
-  typename E::template OfRuns<ColumnEntries<LANES>> entries;
-  E::each_run(
-      args,
-      [&](const auto& run, auto& own, auto& from) {
-        from = stepped(run.data, at.table, run.apart);
-        whole = whole && own.whole(from, column, width, run.step);
-      },
-      entries, run_starts);
-  const auto load = [&](bool whole) {
-    E::each_run(
-        args, [&](const auto& run, auto& own, const auto* from) { own.load(whole, from, column, width, run.step); },
-        entries, run_starts);
-  };
-  if (whole) load(true);  // one branch, so that no load in it waits for another
-  else load(false);
+  E::each_run(args, [&](const auto& run, auto& from) { from = stepped(run.data, at.table, run.apart); }, run_starts);
+  ColumnRuns<P, LANES, ROWS> entries;
+  load_entries<P, LANES, ROWS>(entries, args, run_starts, place);
   typename E::OutputStarts out_starts;
   E::each_output(args, [&](const auto& output, auto& to) { to = output.start(at); }, out_starts);
 
-  const auto made = [&](int lane) {
-    typename E::Given given;
-    E::each_run(args, [&](const auto&, auto& value, const auto& own) { value = own.lanes.get(lane); }, given, entries);
-    return E::made(args, given);
-  };
   P programs[LANES];
   bool fast = true;
 #pragma unroll
   for (int lane = 0; lane < LANES; ++lane) {
-    programs[lane] = made(lane);
-    fast = fast && programs[lane].fast();
+    if constexpr (!E::HAS_ROWS) {
+      programs[lane] = program_of<P>(args, entries, place, 0, lane);
+      fast = fast && programs[lane].fast();
+    }
   }
-  if constexpr (RANGED<P>) {
+  const auto of = [&](int row, int lane) {
+    if constexpr (E::HAS_ROWS) return program_of<P>(args, entries, place, row, lane);
+    else return programs[lane];
+  };
+  if constexpr (RANGED<P> || E::HAS_ROWS) {
 #pragma unroll
     for (int next = 0; next < ROWS; ++next) {
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane)
-        fast = fast & programs[lane].within(E::template element<LANES>(in[next], lane));
+      for (int lane = 0; lane < LANES; ++lane) {
+        const P& program = of(next, lane);
+        if constexpr (E::HAS_ROWS) fast = fast & program.fast();
+        if constexpr (RANGED<P>) fast = fast & program.within(E::template element<LANES>(in[next], lane));
+      }
     }
   }
   if (fast) {
@@ -188,7 +256,7 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
       Values values;
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(values, lane, programs[lane], in[next]);
+        E::template compute<RANGED<P> ? FAST_WITHIN : FAST_FORM, LANES>(values, lane, of(next, lane), in[next]);
       if (at.row + next >= at.end) break;
       store_row<P, LANES>(args, out_starts, at.row + next, values);
     }
@@ -200,9 +268,18 @@ __global__ void __launch_bounds__(ELEMENTWISE_THREADS) columns(const __grid_cons
       E::each_input(
           args, [&](const auto& input, auto& lanes, const auto* from) { input.template load<LANES>(lanes, from, row); },
           own, in_starts);
+      Columns::Place here = place;
+      here.row = row;
+      ColumnRuns<P, LANES, 1> again;
+      if constexpr (E::HAS_ROWS) load_entries<P, LANES, 1>(again, args, run_starts, here);
       Values values;
 #pragma unroll
-      for (int lane = 0; lane < LANES; ++lane) E::template compute<GENERAL, LANES>(values, lane, made(lane), own);
+      for (int lane = 0; lane < LANES; ++lane) {
+        if constexpr (E::HAS_ROWS)
+          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, again, here, 0, lane), own);
+        else
+          E::template compute<GENERAL, LANES>(values, lane, program_of<P>(args, entries, place, 0, lane), own);
+      }
       store_row<P, LANES>(args, out_starts, row, values);
     }
   }

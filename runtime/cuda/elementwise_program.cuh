@@ -12,7 +12,10 @@ template <typename P> constexpr bool RANGED<P, decltype(void(P::RANGED))> = P::R
 template <typename R> constexpr bool IS_BLOCK = false;
 template <typename E> constexpr bool IS_BLOCK<PerBlock<E>> = true;
 
-// The operands that have a role. What a run shares is PerRun or PerBlock.
+template <typename R> constexpr bool IS_OF_ROW = false;
+template <typename E> constexpr bool IS_OF_ROW<PerRow<E>> = true;
+
+// The operands that have a role. What a run shares is PerRun, PerBlock or PerRow.
 template <typename R> constexpr int ROLE = 0;
 template <typename E> constexpr int ROLE<PerElement<E>> = 1;
 template <typename E> constexpr int ROLE<ScalarOf<E>> = 2;
@@ -36,6 +39,7 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   using Element = typename P::Element;
   using Shared = typename P::Shared;
   static constexpr bool HAS_INPUTS = sizeof...(I) > 0, HAS_RUNS = sizeof...(R) > 0;
+  static constexpr bool HAS_ROWS = (IS_OF_ROW<R> || ...);
   static constexpr bool WRITES_PACKED = ((storage<typename O::element>::bits < 8) || ...);
   static constexpr bool PACKED = ((storage<typename I::element>::bits < 8) || ... ||
                                   ((storage<typename R::element>::bits < 8) || ... || WRITES_PACKED));
@@ -62,6 +66,7 @@ struct ElementwiseOf<P, List<I...>, List<R...>, List<S...>, List<A...>, List<O..
   // One of something for each operand of a role: of State::type<element>.
   template <typename State> using OfInputs = Tuple<typename State::template type<typename I::element>...>;
   template <typename State> using OfRuns = Tuple<typename State::template type<typename R::element>...>;
+  template <typename State> using OfRoles = Tuple<typename State::template type<R>...>;  // of runs, by their roles
   template <typename State> using OfOutputs = Tuple<typename State::template type<typename O::element>...>;
   using InputStarts = Tuple<const storage_t<typename I::element>*...>;
   using RunStarts = Tuple<const storage_t<typename R::element>*...>;

@@ -199,6 +199,17 @@ class Operation(Record, TypeCombinations, Shapes):
         return any(dim.name in self.along and dim.block is None for dim in operand.dims)
 
     @cached_property
+    def of_rows(self) -> tuple[Operand, ...]:
+        """Inputs of an elementwise operation that differ between rows, where others differ between columns: those
+        without the last dimension that any input has which elements share. None where some are shared by blocks."""
+        shared = [each for each in self.in_kernels.inputs if each.dims != self.space and not each.scalar]
+        names = [{dim.name for dim in operand.dims} for operand in shared]
+        columns = next((dim.name for dim in reversed(self.space) if any(dim.name in each for each in names)), "")
+        found = tuple([operand for operand, own in zip(shared, names, strict=True) if columns not in own])
+        in_blocks = any(dim.block for operand in shared for dim in operand.dims)
+        return () if self.along or in_blocks else found
+
+    @cached_property
     def axis(self) -> Attribute | None:
         """The attribute that says which axes of an array a dimension is; None where shapes alone do."""
         return next((attribute for attribute in self.attributes if attribute.names_axes), None)

@@ -109,7 +109,7 @@ class Arguments(Record):
         head: what it begins with.
         element, shared, output: what follows the pointer of an input that has an element for each of the output's, of
             one that elements share, and of an output.
-        per_row: what follows that of an operand that a row has one element of, where that is less.
+        per_row: what follows that of an operand that a row has one element of, where that is something else.
         workspace: whether a pointer to scratch memory comes last.
     """
 
@@ -124,7 +124,7 @@ class Arguments(Record):
         """What follows the pointer of an operand."""
         if operand in operation.in_kernels.inputs and is_full(operation, operand):
             return self.element
-        if self.per_row is not None and not operation.runs_along(operand):
+        if self.per_row is not None and is_of_row(operation, operand):
             return self.per_row
         return self.output if operand in operation.outputs else self.shared
 
@@ -141,8 +141,9 @@ _REACH = (Member("reach", REACH),)
 VEC_ARGUMENTS = Arguments(FLAT, (Member("gap"),), (Member("step"),), (Member("gap"),))
 GROUPS_ARGUMENTS = Arguments(GROUPS, (Member("gap"),), (Member("step"),), ())
 COLUMNS_ARGUMENTS = Arguments(
-    COLUMNS, (Member("apart"), Member("row")), (Member("apart"), Member("step")), (Member("apart"), Member("row"))
-)
+    COLUMNS, (Member("apart"), Member("row")), (Member("apart"), Member("step")), (Member("apart"), Member("row")),
+    (Member("apart"), Member("step"), Member("row")),
+)  # fmt: skip
 ROWS_ARGUMENTS = Arguments(SHARES, (*_SHARE, Member("span", SPAN)), (*_SHARE, Member("step")), _SHARE)
 TILE_ARGUMENTS = Arguments(TILES, *[(*_STRIDED, Member("steps", PLANE_STEPS))] * 3)
 STRIDED_ARGUMENTS = Arguments(SPACE, *[_STRIDED] * 3)
@@ -177,6 +178,12 @@ class Order(Record):
 def is_full(operation: Operation, operand: Operand) -> bool:
     """Whether kernels take an operand as one with an element for each of the index space; rows share positions."""
     return operand.dims == operation.space and not (operand in operation.positions and operation.analysis.over)
+
+
+def is_of_row(operation: Operation, operand: Operand) -> bool:
+    """Whether a row has one element of an operand: a row that is reduced, or one of a table whose columns have other
+    operands."""
+    return not operation.runs_along(operand) if operation.along else operand in operation.of_rows
 
 
 def is_parameter(operation: Operation, operand: Operand) -> bool:

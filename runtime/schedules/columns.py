@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from math import gcd
 from typing import TYPE_CHECKING
 
@@ -20,20 +20,27 @@ def in_columns(kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[i
     """The launch for operands in the output's shape that run along the last axis, in tables of rows."""
     *tables, inner = axes
     rows = Axis(1, (0,) * len(arrays))
-    if tables and not any(tables[-1].strides[at] for at, index in enumerate(arrays) if not kernels.full[index]):
-        rows = tables.pop()  # the parameters are the same all along this axis
-    found = _whole(kernels, layouts, arrays, tables, rows, inner)
-    if found is None:
-        from skuda.schedules import strided
+    parameters = {at: kernels.operation.operands[index] for at, index in enumerate(arrays) if not kernels.full[index]}
+    of_rows = {at for at, operand in parameters.items() if operand in kernels.operation.of_rows}
+    if not any(inner.strides[at] for at in of_rows):
+        if tables and not any(tables[-1].strides[at] for at in parameters.keys() - of_rows):
+            rows = tables.pop()  # what columns have is the same all along this axis
+        found = _whole(kernels, layouts, arrays, of_rows, tables, rows, inner)
+        if found is not None:
+            return found
+    from skuda.schedules import strided
 
-        found = strided.in_columns(kernels, arrays, tables, rows, inner)
-    return found
+    if any(rows.strides[at] for at in of_rows):
+        tables, rows = [*tables, rows], Axis(1, (0,) * len(arrays))
+    return strided.in_columns(kernels, arrays, tables, rows, inner)
 
 
 def _whole(
-    kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[int], tables: list[Axis], rows: Axis, inner: Axis
+    kernels: ElementwiseKernels, layouts: Layouts, arrays: Sequence[int], of_rows: Collection[int], tables: list[Axis],
+    rows: Axis, inner: Axis,
 ) -> Geometry | None:
-    """Tables of whole aligned vectors, or one without gaps; None where the operands are not so."""
+    """Tables of whole aligned vectors, or one without gaps; None where the operands are not so. `of_rows`: the
+    positions of those that rows have one element of."""
     lanes, width, extent = kernels.boundaries[-1], inner.extent, rows.extent
     if len(tables) > 1 or width < lanes:
         return None
@@ -42,7 +49,7 @@ def _whole(
     lead = vectors_end = length = edges = 0
     if layouts.aligned and width % lanes == 0 and kernels.keep_aligned(arrays, [*tables, rows], lanes):
         chunks = last = width // lanes
-        count, apart = extent, rows.strides
+        count, apart, rows_each = extent, rows.strides, 1
     elif gapless and not tables and layouts.lead is not None and not (kernels.packed and width % 2 and extent > 1):
         length = width * extent
         lead = layouts.lead if length >= 4 * SECTOR else layouts.lead % lanes
@@ -53,7 +60,7 @@ def _whole(
         edges = int(length - vectors * lanes > 0)
         chunks = min(width // gcd(width, lanes), vectors)
         count, last = -(-vectors // chunks), (vectors - 1) % chunks + 1
-        apart = (chunks * lanes,) * len(arrays)
+        apart, rows_each = (chunks * lanes,) * len(arrays), chunks * lanes // width
     else:
         return None
     variant, depth = _variant(kernels, chunks * count * (tables[0].extent if tables else 1))
@@ -62,8 +69,10 @@ def _whole(
     table = tables[0] if tables else Axis(1, (0,) * len(arrays))
     strides = {}
     for position, index in enumerate(arrays):
-        each = apart[position] if kernels.full[index] else inner.strides[position]
-        own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[position], each))
+        steps = [apart[position] if kernels.full[index] else inner.strides[position]]
+        if position in of_rows:
+            steps = [rows.strides[position], rows.strides[position] * rows_each]
+        own = tuple(step * kernels.bits[index] // 8 for step in (table.strides[position], *steps))
         if any(abs(step) >= 1 << 31 for step in own):
             return None
         strides[kernels.operation.operands[index].name] = own

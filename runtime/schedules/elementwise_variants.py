@@ -79,6 +79,10 @@ def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int,
         lanes = min(TUNED.columns_unaligned_lanes, 128 // widest, max(4, 128 // max(inputs)))
         most = TUNED.columns_unaligned_bits // (lanes * sum(inputs))
         return lanes, max(1, min(TUNED.columns_unaligned_rows, most))
+    if variant.kernel == "columns" and operation.of_rows:  # nothing is prepared for several rows
+        lanes = min(16, 128 // widest)
+        rows = max(1, min(TUNED.columns_rows_of_each, TUNED.columns_bits_of_each // (lanes * sum(inputs))))
+        return lanes, 1 if variant is COLUMNS_SMALL else rows
     if variant.kernel == "columns":
         lanes = TUNED.columns_lanes_of_one if len(inputs) == 1 else TUNED.columns_lanes
         lanes = min(lanes, 128 // max(widest, *inputs))

@@ -42,10 +42,12 @@ class Launch(Record):
         groups_turns: vectors that it takes, at most.
         groups_elements: elements that it takes, at most.
         columns_bits: bits of loads that a thread of `columns` has under way.
+        columns_bits_of_each: bits of loads where rows have inputs too.
         columns_bits_written: bits that it writes, where more is written than read.
         columns_lanes: columns that it prepares, of several inputs, at most.
         columns_lanes_of_one: the same of one input.
         columns_rows: rows that it takes, at most.
+        columns_rows_of_each: the same where rows have inputs too.
         columns_rows_small: the same where there are few blocks.
         columns_unaligned_bits: bits of loads that a thread of `columns_unaligned` has under way.
         columns_unaligned_lanes: columns that it prepares, at most.
@@ -111,10 +113,12 @@ class Launch(Record):
     groups_turns: int
     groups_elements: int
     columns_bits: int
+    columns_bits_of_each: int
     columns_bits_written: int
     columns_lanes: int
     columns_lanes_of_one: int
     columns_rows: int
+    columns_rows_of_each: int
     columns_rows_small: int
     columns_unaligned_bits: int
     columns_unaligned_lanes: int
@@ -272,10 +276,12 @@ SM_90 = Tuning(  # measured on an H200
     groups_turns=4,
     groups_elements=32,
     columns_bits=1024,
+    columns_bits_of_each=512,
     columns_bits_written=256,
     columns_lanes=2,
     columns_lanes_of_one=4,
     columns_rows=16,
+    columns_rows_of_each=4,
     columns_rows_small=2,
     columns_unaligned_bits=512,
     columns_unaligned_lanes=8,

@@ -83,6 +83,7 @@ MOVES = {
     "shares of rows": ("quantize_per_token", ("f16", "s4"), variant(ROWS)),
     "groups": ("quantize_per_group", ("f16", "u4"), variant(GROUPS)),
     "columns": ("quantize_per_channel", ("f16", "s8"), variant(COLUMNS)),
+    "columns and rows": ("outer", ("f16",), variant(COLUMNS)),
     "columns, misaligned": ("quantize_per_channel", ("f16", "s4"), variant(COLUMNS_UNALIGNED)),
     "a tile with packed pairs": ("quantize_per_token", ("f16", "s4"), variant(TILE)),
     "a tile": ("lerp_tensor", ("f32",), variant(TILE)),

@@ -159,7 +159,8 @@ def check(problem: Problem) -> str:
             in_lines = (variant.kernel == "vec" and not parameter) or (
                 variant is GROUPS and not parameter and operand in operation.inputs
             )
-            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + steps + 2 * spans + in_lines
+            of_row = in_table and operand in operation.in_kernels.of_rows
+            assert len(slots) == axes + 3 * tiled + 2 * (by_row + in_table) + of_row + steps + 2 * spans + in_lines
             arrays.append(
                 Array(
                     operand.name,
@@ -174,6 +175,7 @@ def check(problem: Problem) -> str:
                     any(dim.block for dim in operand.dims),
                     operand in operation.outputs,
                     frozenset(positions[names.index(operand.name)] for positions in expected),
+                    slots[2] if of_row else None,
                     slots[-2:] if spans else None,
                 )
             )

@@ -69,6 +69,7 @@ class Array:
     blocked: bool
     output: bool
     valid: frozenset[int]  # where its elements are
+    below: int | None  # of a parameter that rows of a table have one of: bytes from one row that is counted to the next
     span: tuple[int, int] | None  # Span, of inputs in the output's shape that are read in words
 
     def read(self, offset: int) -> int:

@@ -25,6 +25,10 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
     def vector(array: Array, table: int, row: int, first: int) -> list[int]:
         return array.lane_positions(steps(array, table, array.row) + steps(array, row, array.apart), first, lanes, True)
 
+    def of_row(array: Array, table: int, row: int, above: list[int]) -> list[int]:
+        start = steps(array, table, array.row) + steps(array, row, array.below)
+        return [array.read(start + steps(array, each, array.apart)) for each in above]
+
     for thread in range(blocks * BLOCK):
         unit = min(thread, units - 1)
         slab = divide(chunks, unit)
@@ -39,14 +43,22 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
                     for position in vector(each, table, at, first):
                         each.read(position)
         column = first - divide(width, first) * width[0]
-        columns = [column + lane - (0 if column + lane < width[0] else width[0]) for lane in range(lanes)]
+        beyond = [column + lane >= width[0] for lane in range(lanes)]  # in the table's next row
+        columns = [column + lane - beyond[lane] * width[0] for lane in range(lanes)]
         shared = {
             each.name: [each.read(steps(each, table, each.row) + steps(each, at, each.apart)) for at in columns]
             for each in arrays
-            if each.shares
+            if each.shares and each.below is None
         }
+
+        above = [divide(width, first) + each for each in beyond]
+        of_rows = [each for each in arrays if each.below is not None]
+        for at in {min(row + below, near - 1) for below in range(depth)}:
+            for each in of_rows:
+                of_row(each, table, at, above)
         for at in range(row, min(row + depth, end)):
             positions = {each.name: vector(each, table, at, first) for each in arrays if not each.shares} | shared
+            positions |= {each.name: of_row(each, table, at, above) for each in of_rows}
             for lane in range(lanes):
                 yield {name: found[lane] for name, found in positions.items()}
 
@@ -57,8 +69,12 @@ def columns_positions(geometry, arrays: list[Array], lanes: int, depth: int):
             at = (number if number < lead else number - lead + vectors_end) + nibble
             if at >= length:
                 break
-            column = at - divide(width, at) * width[0]
-            yield {each.name: each.read(steps(each, column, each.apart)) if each.shares else at for each in arrays}
+            above = divide(width, at)
+            index = {each.name: above if each.below is not None else at - above * width[0] for each in arrays}
+            yield {
+                each.name: each.read(steps(each, index[each.name], each.apart)) if each.shares else at
+                for each in arrays
+            }
 
 
 def parameters_of(arrays: list[Array], run: int) -> dict[str, int]:

@@ -25,6 +25,8 @@ INFINITIES = ("inf", "-inf")  # what no bound is, as the default of a real
 BOOL_WORD = "bool"  # the type of an attribute that is true or false
 REDUCTION = "reduction"  # the type of an attribute that chooses how outputs are reduced
 REDUCERS = ("mean", "sum")  # those of its words that reduce
+PRECISION = "precision"  # the type of an attribute that chooses how elementary functions are computed
+EXACT, FAST = PRECISIONS = "exact", "fast"  # in steps that CPU and GPU have in common; by instructions of the GPU
 
 
 def _is_word(word: str) -> bool:
@@ -42,6 +44,7 @@ class Chosen:
         words: what it may be; `default` is that of the row itself.
         by: the name of `let:` by whose sum means divide; empty where they divide by the number of elements.
         reduces: whether its words say how elements of the output are reduced.
+        computes: whether its words say how elementary functions are computed.
     """
 
     name: str
@@ -49,6 +52,12 @@ class Chosen:
     default: str
     by: str = ""
     reduces: bool = False
+    computes: bool = False
+
+    @property
+    def of_formulas(self) -> bool:
+        """Whether formulas say what its words are (`choose`)."""
+        return not (self.reduces or self.computes)
 
 
 class Attributes(TypeLetters):
@@ -100,17 +109,17 @@ class Attributes(TypeLetters):
             for letter, words in self.types.items()
             if all(word in DTYPES and DTYPES[word].code and DTYPES[word].kind != "bool" for word in words)
         ]
-        if kind == REDUCTION:
-            self.read_choice(name, text, match)
-            return None
-        if match["by"] is not None:
+        if match["by"] is not None and kind != REDUCTION:
             place = text.at(match.start("by"), len(match["by"]))
             self.error(place, f"`by` is of a `{REDUCTION}`, this is `{kind}`", f"write `{REDUCTION} by weight = mean`")
+            return None
+        if kind in (REDUCTION, PRECISION):
+            self.read_choice(name, text, match)
             return None
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
         if not of_codes and kind not in ("i32", BOOL_WORD, COMPUTE, "size", "axis", "axes"):
-            others = ("i32", BOOL_WORD, COMPUTE, "size", "axis of d", "axes of d", REDUCTION)
+            others = ("i32", BOOL_WORD, COMPUTE, "size", "axis of d", "axes of d", REDUCTION, PRECISION)
             help = f"use {', '.join([*letters, *others])}"
             word = WORDS.get(kind, kind)
             if kind == "T" or kind in self.types or (word in DTYPES and DTYPES[word].kind == "float"):
@@ -162,18 +171,26 @@ class Attributes(TypeLetters):
         return Attribute(name, kind, value, of)
 
     def read_choice(self, name: str, text: Text, match: re.Match) -> None:
-        """`reduction = mean`: no reduction, the mean or the sum of an output's elements."""
-        of, default = match["of"], match["default"]
-        words = ", ".join(REDUCTIONS)
+        """`reduction = mean`: no reduction, the mean or the sum of an output's elements. `precision = exact`: functions
+        in steps that CPU and GPU have in common, or by instructions of the GPU."""
+        of, default, kind = match["of"], match["default"], match["type"]
+        known = REDUCTIONS if kind == REDUCTION else PRECISIONS
+        spelled, words = f"write `{REDUCTION} = mean`" if kind == REDUCTION else f"write `{PRECISION} = {EXACT}`", ""
+        if kind == REDUCTION:
+            words = f", or another of {', '.join(known)}"
         if of is not None:
             place = text.at(match.start("of"), len(of))
-            self.error(place, "a reduction is of all elements of the output", f"write `{REDUCTION} = mean`")
-        elif default not in REDUCTIONS:
+            what = "all elements of the output" if kind == REDUCTION else "all functions of the outputs"
+            self.error(place, f"a {kind} is of {what}", spelled)
+        elif default not in known or (kind == PRECISION and default != EXACT):
             place = text.place if default is None else text.at(match.start("default"), len(default))
-            message = f"`{name}` has no default" if default is None else f"`{default}` is no reduction"
-            self.error(place, message, f"write `{REDUCTION} = mean`, or another of {words}")
+            message = f"`{name}` has no default" if default is None else f"`{default}` is no {kind}"
+            if kind == PRECISION and default == FAST:
+                message = f"`{name}` is `{EXACT}` unless a call says otherwise"
+            self.error(place, message, f"{spelled}{words}")
         else:
-            self.choose(Chosen(name, REDUCTIONS, default, match["by"] or "", reduces=True))
+            by = match["by"] or ""
+            self.choose(Chosen(name, known, default, by, reduces=kind == REDUCTION, computes=kind == PRECISION))
 
     def read_words(self, name: str, text: Text, match: re.Match) -> None:
         """`none | tanh = none`: words, for each of which formulas say what they are (`choose`)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from skuda.codegen.intrinsics import HALVED, INTRINSICS, TRANSCENDENTAL
+from skuda.codegen.intrinsics import HALVED, INTRINSICS, QUICK, TRANSCENDENTAL
 from skuda.codegen.lowering import PRECISION, Lowering, Site, lowered
 from skuda.codegen.nodes import CPP, INT, PLACED, Node
 from skuda.codegen.operators import WRAPPING, WRAPS
@@ -98,6 +98,7 @@ class ElementPrinter(CppPrinter):
         spine: choices whose conditions a run shares, with which of both values the fast form takes: that in which
             elements differ, or where a call chooses, the other one.
         chosen: names of what a call chooses, once for all runs.
+        quick: whether steps next to a tie may be either of two integers, for functions are instructions of the GPU.
 
     Attributes:
         members: what a run shares, made once.
@@ -116,8 +117,10 @@ class ElementPrinter(CppPrinter):
         along: Collection[str] = (),
         spine: Mapping[Node, int] = {},
         chosen: Collection[str] = (),
+        quick: bool = False,
     ):
         self.site = site
+        self.quick = quick
         self.along = along
         self.spine = spine
         self.each = each
@@ -183,6 +186,8 @@ class ElementPrinter(CppPrinter):
         precise_as = found.pop(PRECISION).precise_as if PRECISION in found else ""
         words = {f"{name}_type": self.type_of(node) for name, node in found.items()}
         words |= {PRECISION: f", {precise_as}", "precise": "_as"} if precise_as else {PRECISION: "", "precise": ""}
+        if rule.ranged and self.quick:
+            words[f"{rule.ranged}_type"] = f"{QUICK}<C>"
         if rule.holder:
             words["object"] = self.object(rule, found, words | {"output": output})
         words |= {name: self.text(node) for name, node in found.items() if f"{{{name}}}" in rule.becomes}

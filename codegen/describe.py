@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from skuda.codegen.examples import example
-from skuda.codegen.intrinsics import HALF_RULE, HALVED
+from skuda.codegen.intrinsics import HALF_RULE, HALVED, QUICKENED
 from skuda.codegen.nodes import REDUCE
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.printers import LatexPrinter, NumpyPrinter, PythonPrinter, spelled_formulas
@@ -259,9 +259,9 @@ class DescribedProgram:
         if self.operation.analysis.exact:
             return "the same bits on CPU and GPU, and for every layout and alignment: integers of 64 bits"
         return (
-            "evaluated in C (f64 where T is f64, else f32), rounded once at the store; the same bits for "
-            "every layout and alignment of one machine; transcendental functions follow the libraries of "
-            "CUDA and NumPy"
+            f"on a GPU {', '.join(sorted(QUICKENED))} are its instructions, so that a result may be a step of its type "
+            "from that of the CPU; the same bits on each run, and for every layout and alignment, on GPUs of one "
+            "architecture (docs/numerics.md)"
         )
 
     @cached_property

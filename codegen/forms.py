@@ -151,7 +151,7 @@ def _meaning(program: Program) -> tuple:
     conditions = tuple(node for _, node in program.requirements)
     return (
         operation.types, operation.inputs, operation.outputs, operation.attributes, conditions,
-        list(program.formulas.items()),
+        operation.analysis.exact, list(program.formulas.items()),
     )  # fmt: skip
 
 

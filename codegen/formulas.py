@@ -77,7 +77,7 @@ class Formulas(Declarations):
                 hidden[attribute.name] = f"is of type {attribute.type}, it has no value in a formula"
         if self.choice is not None:
             hidden[self.choice.name] = "chooses a form of the row, it has no value in a formula"
-            if not self.choice.reduces:
+            if self.choice.of_formulas:
                 each = ", ".join(f"{word}=..." for word in self.choice.words)
                 hidden[self.choice.name] += f" but in `{CHOOSE}({self.choice.name}, {each})`"
         return hidden
@@ -85,7 +85,7 @@ class Formulas(Declarations):
     @property
     def said_choice(self) -> tuple:
         """The choice, as a Scope has it."""
-        if self.choice is None or self.choice.reduces or CHOOSE in self.functions:
+        if self.choice is None or not self.choice.of_formulas or CHOOSE in self.functions:
             return ()
         return self.choice.name, self.choice.words, self.chosen_word
 

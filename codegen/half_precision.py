@@ -3,19 +3,22 @@
 The forward formulas decide, and the gradients follow. Each value that is made of a function has to keep its relative
 error: through products, quotients, square roots, extremes and choices, and through sums of values of one sign. What may
 cancel, and what bends the error otherwise (a logarithm, another function), leaves the row as precise as C.
+
+A row with a choice of precision has a form whose functions are instructions of the GPU, in place of steps that CPU and
+GPU have in common.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from skuda.codegen.intrinsics import HALVED
+from skuda.codegen.intrinsics import HALVED, QUICK, QUICKENED
 from skuda.codegen.nodes import BOOL, PAIR, REAL, REDUCE, Node
 from skuda.codegen.program import Program, Row, analysed
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operand, Operation
+from skuda.model.operation import COMPUTE, Operand, Operation
 
 LETTER = "T"
 
@@ -42,6 +45,16 @@ def as_stored(row: Row) -> Row:
     """A row whose functions are as precise as T, in all its forms, if that is enough for what it stores,
     whatever a call chooses."""
     return _marked(row) if all(_is_enough(each.forward) for each in (row, *row.chosen.values())) else row
+
+
+def by_instructions(row: Row, word: str) -> Row:
+    """A row whose form for a word of its choice computes elementary functions by instructions of the GPU. Gradients
+    do not: what is in range next to a bound decides whether there is one."""
+    if word not in row.chosen:
+        return row
+    form = row.chosen[word]
+    forms = {name: replace(each, forward=_fast(each.forward)) for name, each in form.forms.items()}
+    return replace(row, chosen={**row.chosen, word: replace(form, forward=_fast(form.forward), forms=forms)})
 
 
 def _is_enough(forward: Program) -> bool:
@@ -145,25 +158,50 @@ def _negative(known: Known) -> Known:
 
 
 def _marked(row: Row) -> Row:
-    backward = row.backward and _program(row.backward)
-    forms: Mapping[str, Row] = {name: _marked(form) for name, form in row.forms.items()}
-    chosen: Mapping[str, Row] = {word: _marked(form) for word, form in row.chosen.items()}
-    return replace(row, forward=_program(row.forward), backward=backward, forms=forms, chosen=chosen)
+    return _each(row, _precise)
 
 
-def _program(program: Program) -> Program:
+def _each(row: Row, change: Callable[[Program], Program]) -> Row:
+    """A row with all its programs changed, those of its forms too."""
+    backward = row.backward and change(row.backward)
+    forms: Mapping[str, Row] = {name: _each(form, change) for name, form in row.forms.items()}
+    chosen: Mapping[str, Row] = {word: _each(form, change) for word, form in row.chosen.items()}
+    return replace(row, forward=change(row.forward), backward=backward, forms=forms, chosen=chosen)
+
+
+def _precise(program: Program) -> Program:
     """A program whose functions name T."""
+    if not _calls(program, HALVED):
+        return program
+    program = _spelled(program, lambda node: LETTER if node.op in HALVED else "")
+    return replace(program, operation=analysed(program.operation, precise_as=LETTER))
+
+
+def _fast(program: Program) -> Program:
+    """A program whose functions are instructions of the GPU, as precise as T or C, where it has some."""
+    if not _calls(program, QUICKENED):
+        return program
+
+    def quick(node: Node) -> str:
+        return f"{QUICK}<{node.precise_as or COMPUTE}>" if node.op in QUICKENED else node.precise_as
+
+    program = _spelled(program, quick)
+    return replace(program, operation=analysed(program.operation, exact=False))
+
+
+def _calls(program: Program, functions: Set[str]) -> bool:
+    return any(node.intrinsics() & functions for node in program.formulas.values())
+
+
+def _spelled(program: Program, precise_as: Callable[[Node], str]) -> Program:
+    """A program whose functions name what they are as precise as."""
     known: dict[Node, Node] = {}
 
     def marked(node: Node) -> Node:
         if node not in known:
-            letter = LETTER if node.op in HALVED else ""
-            known[node] = replace(node, args=tuple(map(marked, node.args)), precise_as=letter)
+            known[node] = replace(node, args=tuple(map(marked, node.args)), precise_as=precise_as(node))
         return known[node]
 
-    if not any(node.intrinsics() & HALVED for node in program.formulas.values()):
-        return program
     formulas = {name: marked(node) for name, node in program.formulas.items()}
     called = {marked(node): name for node, name in program.called.items()}
-    operation = analysed(program.operation, precise_as=LETTER)
-    return replace(program, formulas=formulas, called=called, operation=operation)
+    return replace(program, formulas=formulas, called=called)

@@ -14,6 +14,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from skuda.model.operation import COMPUTE
+
+QUICK = "Quick"  # of quick.cuh: `Quick<T>` asks for instructions of the GPU that are as precise as T
+
 
 @dataclass(frozen=True)
 class Intrinsic:
@@ -35,6 +39,7 @@ class Intrinsic:
             in units of the least one).
         halved: whether it has forms for f16 and bf16 too, which rows that store no more precise values take: they are
             within 2^-14 and 2^-11 of the value. The calls then name the type.
+        quick: whether a GPU has instructions for it, which a form of a row may take (`precision="fast"`).
         gives: for an integer result, the integer type that holds it, where `bits` alone would say less.
     """
 
@@ -52,10 +57,14 @@ class Intrinsic:
     ulp: tuple[float, float] | None = None
     halved: bool = False
     gives: str = ""
+    quick: bool = False
 
     def spelled(self, target: str, letter: str) -> str:
-        """Its spelling for a target; `letter`: the type letter that it is as precise as, empty where that is C."""
+        """Its spelling for a target; `letter`: the type letter that it is as precise as, empty where that is C. In CUDA
+        it may be `Quick` of that. Then it is an instruction of the GPU."""
         spelling = getattr(self, target)
+        if target != "cuda" and letter.startswith(QUICK):
+            letter = letter.removeprefix(QUICK).strip("<>").removeprefix(COMPUTE)
         if letter and target == "cuda":
             return spelling.replace("(", f"_as<{letter}>(", 1)
         return f'{spelling[:-1]}, row.word("{letter}"))' if letter and target == "numpy" else spelling
@@ -67,13 +76,14 @@ def _table(*rows: Intrinsic) -> dict[str, Intrinsic]:
 
 def _real(
     name: str, cuda: str, numpy: str, latex: str, rule: str, exact: bool = False, arity: int = 1, common: bool = False,
-    header: str = "", ulp: tuple[float, float] | None = None, halved: bool = False,
+    header: str = "", ulp: tuple[float, float] | None = None, halved: bool = False, quick: bool = False,
 ) -> Intrinsic:  # fmt: skip
     """An intrinsic from reals to a real whose spellings are plain calls; its bound comes before its rule."""
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     cuda, numpy = f"{cuda}({arguments})", f"{numpy}({arguments})"
     rule = f"{_bound(ulp)}, the same bits everywhere; {rule}" if ulp else rule
-    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, exact, 0, common, header, ulp, halved)
+    said = exact, 0, common, header, ulp, halved
+    return Intrinsic(name, "r" * arity, "r", cuda, numpy, latex, rule, *said, quick=quick)
 
 
 def _bound(ulp: tuple[float, float]) -> str:
@@ -152,19 +162,20 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
           "sign of the divisor, as NumPy and PyTorch", True, 2),
     # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
-    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True),
+    _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True,
+          quick=True),
     _real("log", "logarithm", "log", r"\ln({0})", "0 gives -inf, negative gives NaN", common=True, ulp=(1, 1)),
     _real("erf", "error_function", "erf", r"\operatorname{{erf}}({0})", "NaN gives NaN", common=True,
           header="erf.cuh", ulp=(1, 1)),
     _real("erfc", "complementary_error", "erfc", r"\operatorname{{erfc}}({0})",
           "1 - erf, where it is small too; NaN gives NaN", common=True, header="erf.cuh", ulp=(1, 1)),
     _real("ndtr", "normal_below", "ndtr", r"\Phi({0})", "the normal distribution below x; NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True, quick=True),
     _real("gelu_slope", "gelu_slope", "gelu_slope", r"\operatorname{{gelu}}'({0})",
           "the derivative of x ndtr(x), next to its zero too; NaN gives NaN", common=True, header="erf.cuh",
           ulp=(1.5, 1.5), halved=True),
     _real("sigmoid", "logistic", "sigmoid", r"\sigma({0})", "1 / (1 + e^-x); NaN gives NaN", common=True,
-          header="erf.cuh", ulp=(1.5, 1.5), halved=True),
+          header="erf.cuh", ulp=(1.5, 1.5), halved=True, quick=True),
     _real("tanh", "hyperbolic_tangent", "tanh", r"\tanh({0})", "NaN gives NaN", common=True, header="erf.cuh",
           ulp=(1.5, 1.5), halved=True),
     # The same, a header each: powers.cuh, trigonometric.cuh, hyperbolic.cuh and the modules of those names.
@@ -221,6 +232,7 @@ INTRINSICS: dict[str, Intrinsic] = _table(
 
 # Functions that have forms for f16 and bf16 too; how far these may be off, as powers of 2 relative to the value.
 HALVED = frozenset(name for name, row in INTRINSICS.items() if row.halved)
+QUICKENED = frozenset(name for name, row in INTRINSICS.items() if row.quick)
 HALF_BOUNDS = {"f16": -14, "bf16": -11}
 HALF_RULE = ", ".join(f"within 2^{power} of the value where T is {word}" for word, power in HALF_BOUNDS.items())
 # The names of arguments, where letters would not say enough.

@@ -133,7 +133,7 @@ class Program:
         called = set().union(*(node.intrinsics() for node in self.formulas.values()))
         rows = [FUNCTIONS[name] for name in called]
         found = {row.header or COMMON_HEADER for row in rows if row.header or row.common}
-        if self.operation.analysis.precise_as:
+        if self.operation.analysis.precise_as or not self.operation.analysis.exact:
             found = {HALF_HEADERS.get(header, header) for header in found}
         wraps = any(part.text == WRAPS for node in self.formulas.values() for part in node.parts())
         op = self.operation

@@ -258,8 +258,9 @@ class RowProgram(ProgramInCuda):
         guards = row.column_guards(made, each.held)
         taken_by_fast = spine | (self._without_columns(made[0].node) if len(made) == 1 and guards else {})
         printer = ElementPrinter(
-            Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, taken_by_fast, row.chosen
-        )
+            Site.ROW, self._each, _OWN_NAMES, each.ranges, row.called, along, taken_by_fast, row.chosen,
+            not self.operation.analysis.exact,
+        )  # fmt: skip
         once = OncePrinter({})
         statements, formulas = [], []
         usual = " && ".join(map(printer.condition, spine))

@@ -7,12 +7,13 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from skuda.codegen import derived
+from skuda.codegen.attributes import FAST
 from skuda.codegen.declarations import CONSTANT
 from skuda.codegen.diagnostics import Diagnostics, suggestion
 from skuda.codegen.forms import chosen_name, form_name, of_backward, spelled, suffixes
 from skuda.codegen.formulas import Formulas
-from skuda.codegen.half_precision import as_stored
-from skuda.codegen.intrinsics import CONVERSIONS
+from skuda.codegen.half_precision import as_stored, by_instructions
+from skuda.codegen.intrinsics import CONVERSIONS, QUICKENED
 from skuda.codegen.nodes import CHOOSE, REDUCE, Node
 from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.program import Program, Row, analysed, copies, is_repeated, partial_results, whole_dims
@@ -69,7 +70,7 @@ class RowReader(Formulas):
         used |= {forward.operation.block}
         used |= {dim.block for operand in inputs for dim in operand.dims}
         chooses = self.said_choice and any(CHOOSE in text.value for text in self.texts.values())
-        used |= {self.choice.name} if self.choice is not None and (self.choice.reduces or chooses) else set()
+        used |= {self.choice.name} if self.choice is not None and (chooses or not self.choice.of_formulas) else set()
         placed = {_between(operand) for operand in inputs}
         used |= {a.name for a in attributes if a.names_axes and a.axis_of in placed}
         backward, said = None, "backward" in self.fields
@@ -101,7 +102,10 @@ class RowReader(Formulas):
         if self.choice is not None and not self.word:
             row = self.with_choice(row)
         row = derived.in_all_forms(row)
-        return row if self.word else as_stored(row)  # the row of all words decides for each
+        if self.word:
+            return row  # the row of all words decides for each
+        row = as_stored(row)
+        return by_instructions(row, FAST) if self.choice is not None and self.choice.computes else row
 
     def with_choice(self, row: Row) -> Row:
         """The row with the operations that it is for the other words of its choice."""
@@ -122,6 +126,11 @@ class RowReader(Formulas):
                 found[word] = form
         forms = tuple((word, found[word].name if word in found else row.name) for word in self.choice.words)
         doc = "all elements of the output, or their mean or sum" if self.choice.reduces else "which formula is meant"
+        if self.choice.computes:
+            doc = "functions in steps that CPU and GPU have in common, or by instructions of the GPU"
+            if not any(node.intrinsics() & QUICKENED for node in row.forward.formulas.values()):
+                message = f"no function in the outputs of `{row.name}` is an instruction of a GPU"
+                self.error(self.places[self.choice.name], message, f"{', '.join(sorted(QUICKENED))} are")
         return replace(row, choice=Choice(self.choice.name, self.choice.default, forms, doc), chosen=found)
 
     def differs(self, row: Row, form: Row) -> tuple[str, str] | None:

@@ -75,8 +75,8 @@ def _schema() -> dict:
             ),
             "attrs": table(
                 r"^.+$",
-                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, reduction, or "
-                "words for each of which formulas `choose`: `none | tanh = none`. "
+                "name: type = default; types are a letter, i32, bool, C, size, `axis of d`, `axes of d`, reduction, "
+                "precision, or words for each of which formulas `choose`: `none | tanh = none`. "
                 "A default is a number, `inf`, or a limit of a type: `highest(T)`.",
             ),
             "requires": {

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from skuda.codegen.intrinsics import CONVERSIONS, HALVED
+from skuda.codegen.intrinsics import CONVERSIONS, HALVED, QUICKENED
 from skuda.codegen.nodes import CPP, INT, REDUCE, Node, Replaced, found_once
 from skuda.codegen.picks import picked
 from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
@@ -310,6 +310,7 @@ class _Splitter:
         operation = self._operation(number, inputs, tuple(made), used, over, asks_of)
         counts = {count.text for node in formulas.values() for count in node.counts()} - {over}
         converts = any(node.op in CONVERSIONS for node in formulas.values())
+        functions = any(node.intrinsics() & HALVED for node in formulas.values())
         operation = analysed(
             operation,
             whole=whole_dims(formulas.values()),
@@ -317,7 +318,8 @@ class _Splitter:
             counted=Over.of(counts.pop()).dims if len(counts) == 1 else (),
             chained=bool(used & formulas.keys()),
             converts=converts,
-            precise_as=op.analysis.precise_as if any(node.intrinsics() & HALVED for node in formulas.values()) else "",
+            precise_as=op.analysis.precise_as if functions else "",
+            exact=op.analysis.exact or not any(node.intrinsics() & QUICKENED for node in formulas.values()),
         )
         stage = Program(operation, formulas, texts, (), called)
         some = stage.of_some if op.analysis.of_some else ""  # else the program says what it is of no elements

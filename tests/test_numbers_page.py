@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED, INTRINSICS
+from skuda.codegen.intrinsics import HALF_BOUNDS, HALVED, INTRINSICS, QUICKENED
 from skuda.model import scan_order, sum_order
 from skuda.model.dtypes import DTYPES
 from skuda.reference import formulas
+from skuda.verification import nearness
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 PAGE = (REPOSITORY / "docs" / "numerics.md").read_text(encoding="utf-8")
@@ -96,3 +97,13 @@ def test_results_that_are_not_the_nearest_are_counted(word):
             found = [formulas.narrow(_called(name, x, form), word) for form in (word, "")]
         missed = [np.count_nonzero(each.astype(np.float32) != nearest.astype(np.float32)) for each in found]
         assert missed == [int(each) for each in counts[column : column + 2]], name
+
+
+def test_bounds_of_instructions_are_those_of_the_tests():
+    text = section("Instructions of the GPU")
+    for element, power in nearness.BOUNDS.items():
+        if element != "f64":
+            said = re.search(rf"T is {element} \| 2\^(-\d+) of the value", text)
+            assert said and int(said[1]) == power
+    assert f"below 2^{int(np.log2(nearness.SMALLEST))}" in text and nearness.STEPS == 1
+    assert all(f"`{name}`" in text for name in QUICKENED)

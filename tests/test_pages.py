@@ -54,7 +54,7 @@ def test_the_examples_of_concepts_run_one_after_another():
     names: dict = {}
     for block in found[first:]:
         exec(block, names)
-    assert len(found[first:]) == 9
+    assert len(found[first:]) == 10
 
 
 def test_the_spec_of_the_language_runs(monkeypatch, tmp_path):

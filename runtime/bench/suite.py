@@ -17,7 +17,7 @@ from skuda.bench.shapes import SHAPES, Layout, Shape, SizeClass
 from skuda.errors import InvalidProblem
 from skuda.launch.registry import Catalog
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import Operand, Operation, count, packed_shape
+from skuda.model.operation import FORM, Operand, Operation, count, packed_shape
 from skuda.verification import coverage
 
 GROUP_SIZES = (32, 64, 128)
@@ -298,7 +298,7 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
     Raises:
         InvalidProblem: a name matches no operation, or none of the operations has one of the element types.
     """
-    plans = [p for module in catalog.modules for p in catalog.own_plans(module) if not p.operation.analysis.stage]
+    plans = [p for module in catalog.modules for p in _plans(catalog, module)]
     for pattern in operations:
         if not any(_matches(plan.operation, pattern) for plan in plans):
             there = dict.fromkeys(plan.operation.name for plan in plans)
@@ -309,6 +309,15 @@ def plans_of(catalog: Catalog, operations: Sequence[str] = (), elements: Sequenc
         if word not in known:
             raise InvalidProblem(f"--dtype {word}: expected one of {' '.join(known)}")
     return chosen
+
+
+def _plans(catalog: Catalog, module: str) -> Iterator[type]:
+    """The plans of a row, and those of its forms that are measured beside it: by instructions of the GPU."""
+    own = catalog.own_plans(module)
+    for plan in catalog.plans(module):
+        quick = not plan.operation.analysis.exact and FORM not in plan.operation.name
+        if (plan in own or quick) and not plan.operation.analysis.stage:
+            yield plan
 
 
 def _rows(

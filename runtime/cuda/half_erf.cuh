@@ -102,16 +102,31 @@ template <typename T> __device__ inline f32 half_slope(f32 x) {
   return x < 0.0f ? below : 1.0f - below;
 }
 
+// The power of two by an instruction of the GPU. That of f16 is 0 where the other form is.
+template <typename T, typename C> __device__ inline C quick_normal_below(C x) {
+  if constexpr (HALF<T>) {
+    constexpr bool WIDE = Format<T>::exponent == 8;
+    const f32 t = absolute(x), p = below_polynomial(T(), at_most(t, WIDE ? 14.55f : 12.0f));
+    const f32 below = WIDE ? hardware_power(fused(t, p, -1.0f)) : hardware_power(fused(t, p, -25.0f)) * 0x1p24f;
+    return x < 0.0f ? below : 1.0f - below;
+  } else {
+    return normal_below(x);
+  }
+}
+
 // ---- as precise as T, C where T is not of 16 bits ----
 
 template <typename T, typename C> __device__ inline C logistic_as(C x) {
-  if constexpr (HALF<T>) return half_logistic<T>(x);
+  if constexpr (IS_QUICK<T>) return hardware_inverse(C(1) + hardware_exponential(-x));
+  else if constexpr (HALF<T>) return half_logistic<T>(x);
   else return logistic(x);
 }
 template <typename T, typename C> __device__ __noinline__ C careful_logistic_alone(C x) { return logistic_as<T>(x); }
 // As row_exponential of quick.cuh.
 template <int FAST, typename T, typename C> __device__ inline C row_logistic_as(C x, bool& usual) {
-  if constexpr (sizeof(C) > sizeof(f32)) {
+  if constexpr (IS_QUICK<T>) {
+    return logistic_as<T>(x);
+  } else if constexpr (sizeof(C) > sizeof(f32)) {
     return logistic(x);
   } else if constexpr (!FAST) {
     return careful_logistic_alone<T>(x);
@@ -126,7 +141,8 @@ template <typename T, typename C> __device__ inline C hyperbolic_tangent_as(C x)
   else return hyperbolic_tangent(x);
 }
 template <typename T, typename C> __device__ inline C normal_below_as(C x) {
-  if constexpr (HALF<T>) return half_normal_below<T>(x);
+  if constexpr (IS_QUICK<T>) return quick_normal_below<typename Plain<T>::type>(x);
+  else if constexpr (HALF<T>) return half_normal_below<T>(x);
   else return normal_below(x);
 }
 template <typename T, typename C> __device__ inline C gelu_slope_as(C x) {

@@ -53,6 +53,7 @@ template <typename T> __device__ inline f32 half_exponential_near(f32 x) {
 // ---- as precise as T, C where T is not of 16 bits ----
 
 template <typename T, typename C> __device__ inline C exponential_as(C x) {
+  if constexpr (IS_QUICK<T>) return hardware_exponential(x);
   if constexpr (HALF<T>) return half_exponential<T>(x);
   else return exponential(x);
 }
@@ -63,7 +64,9 @@ template <typename T, typename C> __device__ __noinline__ C careful_logistic_as(
 
 // As row_exponential, logistic_product and logistic_quotient of quick.cuh.
 template <int FAST, typename T, typename C> __device__ inline C row_exponential_as(C x, bool& usual) {
-  if constexpr (HALF<T>) {
+  if constexpr (IS_QUICK<T>) {
+    return hardware_exponential(x);
+  } else if constexpr (HALF<T>) {
     if (!FAST) return x < C(-104) ? C(0) : careful_exponential_as<T>(x);
     usual &= absolute(x) <= C(87);
     return half_exponential_near<T>(x);
@@ -72,7 +75,9 @@ template <int FAST, typename T, typename C> __device__ inline C row_exponential_
   }
 }
 template <int FAST, typename T, typename C> __device__ inline C logistic_product_as(C x, bool& usual) {
-  if constexpr (!HALF<T>) {
+  if constexpr (IS_QUICK<T>) {
+    return x * hardware_inverse(C(1) + hardware_exponential(-x));
+  } else if constexpr (!HALF<T>) {
     return logistic_product<FAST>(x, usual);
   } else if constexpr (FAST) {
     usual &= absolute(x) <= C(69);
@@ -83,7 +88,9 @@ template <int FAST, typename T, typename C> __device__ inline C logistic_product
 }
 template <int FAST, typename E, typename T, typename C>
 __device__ inline C logistic_quotient_as(C x, C u, bool& usual) {
-  if constexpr (!HALF<T>) {
+  if constexpr (IS_QUICK<T>) {
+    return x * hardware_inverse(C(1) + hardware_exponential(u));
+  } else if constexpr (!HALF<T>) {
     return logistic_quotient<FAST, E>(x, u, usual);
   } else if constexpr (FAST && NARROW<E>) {
     usual &= absolute(u) <= C(69);

@@ -4,6 +4,34 @@
 #pragma once
 #include "elementary.cuh"
 
+// Quick<T>, where functions name the type that they are as precise as: by instructions of the GPU. The CPU, which lacks
+// them, takes the steps of T.
+template <typename T> constexpr bool IS_QUICK = false;
+template <typename T> struct Plain { using type = T; };
+#ifdef __CUDACC_RTC__
+template <typename T> struct Quick {};
+template <typename T> constexpr bool IS_QUICK<Quick<T>> = true;
+template <typename T> struct Plain<Quick<T>> { using type = T; };
+
+// e^x and 1 / x, in f32 within 2^-16 and 2^-22 of the value; 0 in place of subnormal numbers.
+__device__ inline f32 hardware_power(f32 x) {
+  f32 y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline f32 hardware_inverse(f32 x) {
+  f32 y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ inline f32 hardware_exponential(f32 x) { return hardware_power(x * 0x1.715476p+0f); }
+// f64 has no such instructions.
+__device__ inline f64 hardware_inverse(f64 x) { return 1.0 / x; }
+__device__ inline f64 hardware_exponential(f64 x) { return exponential(x); }
+#else
+template <typename T> using Quick = T;
+#endif
+
 // What follows where a quick form does not hold is out of line: it is seldom wanted, and code that is jumped over has
 // to be fetched too, which is what a kernel of few rows waits for.
 template <typename C> __device__ __noinline__ C careful_exponential(C x) { return exponential(x); }
@@ -107,14 +135,22 @@ template <typename C> __device__ __noinline__ i64 divided_steps(C x, C s, C y, i
   return integer_in(to_integer(fused(fused(-s, q0, x), y, q0)));
 }
 
+// The same of quick steps, whatever a thread's other values are: by the product wherever that holds.
+template <typename C> __device__ __noinline__ i64 product_steps(C x, C s, C y, i64 low, i64 high) {
+  if (!(s >= limits<f32>::scale_low && s <= limits<f32>::scale_high && absolute(x * y) < C(0x1p21)))
+    return careful_steps(x, s, low, high);
+  const i64 code = integer_in(fused(x, y, 0x1.8p23f));
+  return code > high ? high : code < low ? low : code;
+}
+
 // Steps of values of which a thread's are finite (`finite`) and then lie in smallest .. greatest. Where the quotients
 // of these two are inside the bounds, so are all, and nothing has to be cut. Elements of 16 bits, E, are divided; the
 // quotient of a small dividend may be inexact, but rounds to 0 like the right one. Values of C are not even that: the
 // products with a number below 1 / s and with one above it enclose the quotient, as it is and as it is rounded to C,
 // and where both are rounded to the same integer, so is it. That leaves quotients within a relative 2^-21 of a tie, of
-// which elements of few bits give many. SMALL: the bounds are of 16 bits whatever they are.
+// which elements of few bits give many: Quick ones are not asked. SMALL: the bounds are of 16 bits whatever they are.
 template <typename C, typename E, bool SMALL> struct RowSteps {
-  static constexpr bool ENCLOSED = sizeof(C) == sizeof(f32) && storage<E>::bits > 16;
+  static constexpr bool ENCLOSED = sizeof(C) == sizeof(f32) && storage<typename Plain<E>::type>::bits > 16;
   Steps<C> steps;
   C below, above;  // 1 / s lies between, three units in the last place of RN(1 / s) from either
   bool fast;
@@ -149,6 +185,8 @@ template <typename C, typename E, bool SMALL> struct RowSteps {
   template <int FAST> __device__ i64 value(C x, bool& usual) const {
     if constexpr (FAST && sizeof(C) == sizeof(f32)) return integer_in(sum<FAST>(x, usual));
     else if constexpr (FAST) return steps.template value<true>(x);
+    else if constexpr (IS_QUICK<E> && sizeof(C) == sizeof(f32))
+      return product_steps(x, steps.s, steps.y, steps.low, steps.high);
     else if constexpr (ENCLOSED) return divided_steps(x, steps.s, fast ? steps.y : C(0), steps.low, steps.high);
     else return careful_steps(x, steps.s, steps.low, steps.high);
   }
@@ -168,6 +206,7 @@ template <typename C, typename E, bool SMALL> struct RowSteps {
 
   // The quotient as `to_integer` rounds it.
   template <int FAST> __device__ f32 sum(f32 x, bool& usual) const {
+    if constexpr (IS_QUICK<E>) return fused(x, steps.y, 0x1.8p23f);
     if constexpr (!ENCLOSED) return to_integer(quotient(x));
     const f32 first = fused(x, below, 0x1.8p23f);
     usual &= first == fused(x, above, 0x1.8p23f);

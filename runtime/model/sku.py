@@ -53,8 +53,8 @@ class PrecisionGuarantee(Record):
             selections, each correctly rounded, and sums and elementary functions, made of these in one order. So
             the result is a function of the formula alone: the same bits on CPU and GPU.
         max_ulp: largest distance from the formula evaluated in the compute type step by step, in units in the
-            last place of the output; 0 for exact rows, None where a function of CUDA's and NumPy's libraries
-            occurs and only a measurement can tell.
+            last place of the output; 0 for exact rows, None where functions are instructions of the GPU
+            (`precision="fast"`; docs/numerics.md has their bounds).
         deterministic: the same input gives the same bits on every run.
         bit_stable_on_same_hardware: the same bits for every layout, alignment and launch shape.
     """

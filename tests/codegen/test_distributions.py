@@ -19,7 +19,7 @@ from trees import REPOSITORY, linked, run, skuda_in
 
 BUILD = "import sys; from setuptools import build_meta; print(getattr(build_meta, sys.argv[1])(sys.argv[2]))"
 MOST_BYTES = 2_000_000  # of a wheel: losses have three forms each, and optional inputs as many more
-MOST_BYTES_OF_ROWS = 640_000  # of what is generated for the catalog: some 2,300 a row, its forms included
+MOST_BYTES_OF_ROWS = 660_000  # of what is generated for the catalog: some 2,400 a row, its forms included
 NOT_THERE = {".git", ".venv", "build", "dist", "__pycache__", "import"}
 
 

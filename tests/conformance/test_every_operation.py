@@ -21,6 +21,7 @@ from oracles.floats import FORMATS, FP8, Value, decode, encode, encode_fraction
 from oracles.spans import ANY
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
+from skuda.model.operation import REDUCTIONS
 from skuda.model.sku import BackendKind, Direction
 
 from .support import I32_MAX, I32_MIN, RANGE, STORAGE, UINT, floats, stored_codes, unpack
@@ -72,7 +73,7 @@ def reduction_of(operation) -> tuple[str, tuple]:
     """How a form of a row reduces its output, and the dimensions of that where it does not."""
     row = next(each for each in plans(catalog()) if each.operation.function == operation.row)
     choice = row.operation.choice
-    if choice is None:
+    if choice is None or choice.words != REDUCTIONS:
         return "", ()
     how = next((word for word, form in choice.forms if form == operation.name.partition("_without_")[0]), "")
     (output,) = row.chosen("none").operation.outputs

@@ -17,6 +17,7 @@ from oracles.floats import FORMATS, compute_format, integer
 from skuda.errors import InvalidProblem
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
+from skuda.model.operation import REDUCTIONS
 from skuda.model.sku import BackendKind
 
 from . import test_rows, test_stages
@@ -33,7 +34,8 @@ PLANS = {
 }
 AXES = [name for name, plan in PLANS.items() if plan.operation.chooses_axes]
 
-REDUCED = [name for name, plan in PLANS.items() if plan.operation.choice is not None and not name.endswith("_backward")]
+CHOICES = {name: plan.operation.choice for name, plan in PLANS.items() if not name.endswith("_backward")}
+REDUCED = [name for name, choice in CHOICES.items() if choice is not None and choice.words == REDUCTIONS]
 REFUSED = {
     "amax": "largest", "amin": "smallest", "argmax": "largest", "argmin": "smallest", "logsumexp": "largest",
 }  # fmt: skip

@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from skuda.bench import markdown, targets
+from skuda.codegen.attributes import FAST
 from skuda.codegen.commands import carry, growth, options
 from skuda.codegen.commands.verified import in_words
 from skuda.errors import BadFile, InvalidProblem
 from skuda.launch.registry import Catalog, catalogs
-from skuda.model.operation import row_of
+from skuda.model.operation import AS, row_of
 from skuda.model.sku import Direction, split_symbol
 from skuda.verification import summary
 from skuda.verification.evidence import Records, package_of
@@ -22,6 +23,7 @@ from skuda.verification.texts import source_of
 
 PAGE = "README.md"  # in evidence/, where a forge shows it with the folder
 SPEED = "speed.md"  # beside it: the bench by operation and type
+_QUICK = f"{AS}{FAST}"  # in the names of kernels that take instructions of the GPU
 BEGIN, END = "<!-- evidence:begin -->", "<!-- evidence:end -->"
 
 
@@ -103,7 +105,7 @@ def block(records: Records) -> str:
     parts = ["\n".join(markdown.brief(record)) for record in records.measured if record.get("rows")]
     parts = parts or ["Nothing has been measured."]
     for record in records.verified:
-        equal = [result.bit_equal for *_, result in statements(record)]
+        equal = [result.bit_equal for _, symbol, _, result in statements(record) if _QUICK not in symbol]
         said = f"{len(equal):,} kernels were compared with the reference: {sum(equal):,} gave the same bits."
         parts.append(f"On {record['gpu']}, {said}")
     return "\n\n".join(parts) + "\n"
@@ -155,6 +157,8 @@ def page(records: Records, package: str) -> str:
         "with the reference's. Finite values are the elements of float outputs that are neither NaN nor infinite in",
         "the reference; `-`: the outputs are codes, or the run did not count. The share of the copy's speed is the",
         "bench's of the same source, over its rows: median, and the worst.",
+        f"Kernels with `{_QUICK}` in their names take instructions of the GPU. They may differ as docs/numerics.md",
+        "says, and count as bit-equal where they differ by no more.",
         "This page says what was found then. A kernel whose source has changed since is not verified:",
         "`skuda check --evidence` lists these, and `skuda show OP` says it for each choice of types.",
     ]

@@ -317,7 +317,7 @@ def test_every_program_has_arguments():
     assert {id(kernel.entry.operation) for kernel in kernels().values()} == every
 
 
-@pytest.mark.turns(40)
+@pytest.mark.turns(60)
 @pytest.mark.parametrize("function", kernels())
 def test_arguments_lie_as_they_are_packed(compiled, function):
     found = compiled[function]

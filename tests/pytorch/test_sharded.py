@@ -28,7 +28,7 @@ def is_whole(operation: Operation) -> bool:
     return operation.name in WHOLE or averaged or counted == {dim.name for dim in operation.space}
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(6)
 def test_every_operation_on_two_processes(tmp_path):
     two_processes(tmp_path / "meeting", "cpu")
 

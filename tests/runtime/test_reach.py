@@ -22,7 +22,7 @@ for each in each_schedule():
     SKUS.setdefault(registry.entry_of(each).operation.name, []).append(each)
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", SKUS)
 def test_every_kernel_has_a_call_that_reaches_it(name):
     assert [sku.symbol for sku in SKUS[name] if not calls(sku)] == []

@@ -326,7 +326,7 @@ def test_show_types_names_the_kernels(skuda_command):
     assert "  quantize_per_group_backward_bf16_scale_f32__reference (reference, strided)\n" in out
 
 
-@pytest.mark.turns(8)
+@pytest.mark.turns(12)
 @pytest.mark.parametrize("name", [row.name for row in own_spec().rows])
 def test_show_serves_every_operation(skuda_command, name):
     plans = [plan for plan in registry.catalogs()[0].own_plans(name) if not plan.operation.analysis.stage]

@@ -93,7 +93,7 @@ def test_a_row_passes_gradcheck(name, said):
     assert torch.autograd.gradcheck(lambda *arrays: operation(*arrays, **options), arrays)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("name", ROWS)
 def test_the_kernels_of_a_gradient_compile(name):
     """The preferred schedule of each kernel, for f32."""

@@ -44,7 +44,7 @@ def catalog():
     return registry.catalogs()[0]
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(18)
 @pytest.mark.parametrize("plan", plans(catalog()), ids=lambda plan: plan.operation.function)
 def test_against_the_oracle_of_its_name(backend, plan):
     compare(backend, plan)

@@ -149,7 +149,7 @@ def compute(backend, name: str, element: str, *given: list[int], **options) -> n
 # ---- real values ----
 
 
-@pytest.mark.turns(2)
+@pytest.mark.turns(3)
 @pytest.mark.parametrize("element", FORMATS)
 @pytest.mark.parametrize("name", REAL)
 def test_an_output_for_each_element(backend, name, element):

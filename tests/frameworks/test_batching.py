@@ -29,7 +29,7 @@ def mapped(drawn: DrawnCall, has_batch: dict[str, bool], ranks) -> tuple[np.ndar
     return drawn.run(inputs, attributes=found.attributes, options=options)
 
 
-@pytest.mark.turns(4)
+@pytest.mark.turns(6)
 @pytest.mark.parametrize("plan", plans(), ids=lambda plan: plan.operation.function)
 @pytest.mark.parametrize("many", [(4, 6), (5,), ()], ids=str)
 def test_one_call_maps_as_many_calls_do(plan, many):

@@ -37,7 +37,7 @@ def find(symbol: str) -> KernelSku:
     return next(sku for sku in SKUS if sku.symbol == symbol)
 
 
-@pytest.mark.turns(16)
+@pytest.mark.turns(24)
 @pytest.mark.parametrize("source", COVERING)
 def test_bytes(source, tmp_path):
     host = emulator.Host(COVERING[source], tmp_path)

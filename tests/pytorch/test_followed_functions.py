@@ -49,6 +49,7 @@ def gradients(function, *inputs):
     return made.detach(), *[leaf.grad for leaf in leaves]
 
 
+@pytest.mark.turns(2)
 @pytest.mark.parametrize("dynamic", [False, True])
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_compiled_functions_and_their_gradients(dynamic, backend):
@@ -156,7 +157,7 @@ def placed(name: str, value: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(np.asarray(in_domain(name, value.numpy()))) if value.is_floating_point() else value
 
 
-@pytest.mark.turns(5)
+@pytest.mark.turns(8)
 @pytest.mark.parametrize("name", SMOOTH)
 def test_gradcheck_in_f64(name):
     call = call_of(plans()[name], wide=True)

@@ -14,7 +14,7 @@ from operator_differences import DIFFERENCES
 DOCS = Path(__file__).parents[2] / "docs" / "frameworks.md"
 
 
-@pytest.mark.turns(24)
+@pytest.mark.turns(36)
 @pytest.mark.parametrize("name", entries())
 def test_samples_agree(name):
     """Or the reasons found are those that are stated: no other one, and each of them."""

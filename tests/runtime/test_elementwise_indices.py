@@ -25,7 +25,7 @@ from skuda.schedules.abi import is_parameter
 from skuda.schedules.variant import COLUMNS, COLUMNS_SMALL, COLUMNS_UNALIGNED, PITCHED, TILE
 
 
-@pytest.mark.turns(12)
+@pytest.mark.turns(18)
 @pytest.mark.parametrize("plan_class", UNLIKE, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_with_its_parameters(plan_class, monkeypatch):
     """Also where threads take as much as they do in large arrays."""

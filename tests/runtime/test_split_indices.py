@@ -116,7 +116,7 @@ def summed(model: IndexModel, values: np.ndarray) -> list[np.float32]:
     return totals
 
 
-@pytest.mark.turns(3)
+@pytest.mark.turns(5)
 @pytest.mark.parametrize("plan_class", PLANS, ids=lambda plan: plan.operation.function)
 def test_every_element_is_reached_once_and_in_its_row(plan_class):
     rng = random.Random(plan_class.__name__)

@@ -113,8 +113,11 @@ class Attributes(TypeLetters):
             place = text.at(match.start("by"), len(match["by"]))
             self.error(place, f"`by` is of a `{REDUCTION}`, this is `{kind}`", f"write `{REDUCTION} by weight = mean`")
             return None
-        if kind in (REDUCTION, PRECISION):
+        if kind == REDUCTION:
             self.read_choice(name, text, match)
+            return None
+        if kind == PRECISION:
+            self.read_precision(name, text, match)
             return None
         of_codes = kind in letters
         real = kind == COMPUTE or (of_codes and self.kind_of(kind)[0] == REAL)
@@ -171,26 +174,36 @@ class Attributes(TypeLetters):
         return Attribute(name, kind, value, of)
 
     def read_choice(self, name: str, text: Text, match: re.Match) -> None:
-        """`reduction = mean`: no reduction, the mean or the sum of an output's elements. `precision = exact`: functions
-        in steps that CPU and GPU have in common, or by instructions of the GPU."""
-        of, default, kind = match["of"], match["default"], match["type"]
-        known = REDUCTIONS if kind == REDUCTION else PRECISIONS
-        spelled, words = f"write `{REDUCTION} = mean`" if kind == REDUCTION else f"write `{PRECISION} = {EXACT}`", ""
-        if kind == REDUCTION:
-            words = f", or another of {', '.join(known)}"
+        """`reduction = mean`: no reduction, the mean or the sum of an output's elements."""
+        of, default = match["of"], match["default"]
+        words = ", ".join(REDUCTIONS)
         if of is not None:
             place = text.at(match.start("of"), len(of))
-            what = "all elements of the output" if kind == REDUCTION else "all functions of the outputs"
-            self.error(place, f"a {kind} is of {what}", spelled)
-        elif default not in known or (kind == PRECISION and default != EXACT):
+            self.error(place, "a reduction is of all elements of the output", f"write `{REDUCTION} = mean`")
+        elif default not in REDUCTIONS:
             place = text.place if default is None else text.at(match.start("default"), len(default))
-            message = f"`{name}` has no default" if default is None else f"`{default}` is no {kind}"
-            if kind == PRECISION and default == FAST:
-                message = f"`{name}` is `{EXACT}` unless a call says otherwise"
-            self.error(place, message, f"{spelled}{words}")
+            message = f"`{name}` has no default" if default is None else f"`{default}` is no reduction"
+            self.error(place, message, f"write `{REDUCTION} = mean`, or another of {words}")
         else:
-            by = match["by"] or ""
-            self.choose(Chosen(name, known, default, by, reduces=kind == REDUCTION, computes=kind == PRECISION))
+            self.choose(Chosen(name, REDUCTIONS, default, match["by"] or "", reduces=True))
+
+    def read_precision(self, name: str, text: Text, match: re.Match) -> None:
+        """`precision = exact`: functions in steps that CPU and GPU have in common, or by instructions of the GPU."""
+        of, default = match["of"], match["default"]
+        if of is not None:
+            message = "a precision is of all functions of the outputs"
+        elif default is None:
+            message = f"`{name}` has no default"
+        elif default == FAST:
+            message = f"`{name}` is `{EXACT}` unless a call says otherwise"
+        else:
+            message = "" if default == EXACT else f"`{default}` is no precision"
+        if message:
+            said = "of" if of is not None else "default"
+            place = text.at(match.start(said), len(match[said])) if match[said] else text.place
+            self.error(place, message, f"write `{PRECISION} = {EXACT}`")
+        else:
+            self.choose(Chosen(name, PRECISIONS, EXACT, computes=True))
 
     def read_words(self, name: str, text: Text, match: re.Match) -> None:
         """`none | tanh = none`: words, for each of which formulas say what they are (`choose`)."""

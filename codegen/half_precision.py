@@ -158,15 +158,10 @@ def _negative(known: Known) -> Known:
 
 
 def _marked(row: Row) -> Row:
-    return _each(row, _precise)
-
-
-def _each(row: Row, change: Callable[[Program], Program]) -> Row:
-    """A row with all its programs changed, those of its forms too."""
-    backward = row.backward and change(row.backward)
-    forms: Mapping[str, Row] = {name: _each(form, change) for name, form in row.forms.items()}
-    chosen: Mapping[str, Row] = {word: _each(form, change) for word, form in row.chosen.items()}
-    return replace(row, forward=change(row.forward), backward=backward, forms=forms, chosen=chosen)
+    backward = row.backward and _precise(row.backward)
+    forms: Mapping[str, Row] = {name: _marked(form) for name, form in row.forms.items()}
+    chosen: Mapping[str, Row] = {word: _marked(form) for word, form in row.chosen.items()}
+    return replace(row, forward=_precise(row.forward), backward=backward, forms=forms, chosen=chosen)
 
 
 def _precise(program: Program) -> Program:

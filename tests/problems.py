@@ -275,7 +275,9 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
     if isinstance(variant, ClusterVariant):  # of one segment and of several, the last one short
         lengths, blocked = (24_584, 40_008, 65_544, 131_336), (100_016, 164_088)
         if variant.blocks > PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
-            lengths, blocked = (65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
+            lengths, blocked = (40_008, 65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
+        if variant.mode is RowMode.UNIT:  # the last share is shorter, and rows begin anywhere; blocks of codes are even
+            lengths, blocked = ([each - (6 if operation.block else 3) for each in some] for some in (lengths, blocked))
         outer, single = ((2,), ()), (2, 1)
     else:
         reread = isinstance(variant, RowVariant) and not variant.keep and variant.threads >= 1024

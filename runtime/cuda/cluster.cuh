@@ -3,8 +3,7 @@
 // A row is divided as its sums are (reduce.cuh): a share is GROUP neighbours, a chunk one share for each of
 // ACCUMULATORS threads, a segment SEGMENT elements. Each block holds the shares of TEAM of these threads.
 #pragma once
-#include "reduce.cuh"
-#include "rows.cuh"
+#include "row_args.cuh"
 
 constexpr int SEGMENT_CHUNKS = SEGMENT / (ACCUMULATORS * GROUP);
 constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
@@ -206,6 +205,24 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
             to + turn * chunk_bytes + i * 32 * width, from + turn * (elements * storage<E>::bits / 8) + i * 32 * width);
   }
 
+  // Whether a row that starts at any element can be copied so, unit by unit.
+  static constexpr int unit = int(sizeof(storage_t<E>));
+  static constexpr bool in_units = unit == 4 || unit == 8;
+  // Copies a chunk of such a row. Lanes copy neighbouring units.
+  __device__ void load_units(
+      const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
+    const i32 first = thread.first(chunk) - lane * (GROUP - 1);
+    const u8* const from = reinterpret_cast<const u8*>(row + first);
+    const i32 to = thread.warp_share * BYTES + word_at(lane * unit / width) + lane * unit % width + chunk * chunk_bytes;
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) {
+      constexpr int apart = 32 * unit / width;  // words
+      if (first + i * 32 < length)
+        copy_async<unit>(
+            at((to ^ (i * apart >> 3 & (words - 1)) * width) + i * apart * width), from + i * 32 * unit);
+    }
+  }
+
   __device__ V share(i32 chunk) const {
     V lanes;
 #pragma unroll
@@ -220,18 +237,36 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
 
 // Shares of a column, TURNS of them loaded ahead of their use: they come from far. They are kept as whole words: halves
 // of words that a branch may leave as they are would be put together, and waited for, where they are loaded.
-template <typename E, int TURNS> struct Prefetched {
+template <int MODE, typename E, int TURNS> struct Prefetched {
   using V = Lanes<E, GROUP>;
-  using W = typename word<sizeof(V) < 4 ? int(sizeof(V)) : 4>::type;
-  static constexpr int count = int(sizeof(V) / sizeof(W));
-  W words[TURNS][count];
+  static constexpr int count = int(sizeof(V)) / 4;
+  u32 words[TURNS][count];
+
+  static __device__ ShareWords<E> words_at(const storage_t<E>* row, i32 first) {
+    return *reinterpret_cast<const ShareWords<E>*>(::at<E>(row, first));
+  }
+  // Unit by unit, and in line: registers would be saved around a call, which is seldom made.
+  static __device__ ShareWords<E> some_at(const storage_t<E>* from, i32 left) {
+    V lanes = {};
+#pragma unroll
+    for (int i = 0; i < V::units; ++i)
+      if (i * (GROUP / V::units) < left) lanes.data[i] = ::fetch(from + i);
+    return reinterpret_cast<const ShareWords<E>&>(lanes);
+  }
 
   template <int BLOCKS>
   __device__ void fetch(
       const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, int turn, i32 chunk) {
-    const V lanes = ::load<true, E, GROUP>(row, min(thread.first(chunk), length - GROUP), length);
+    ShareWords<E> lanes;
+    if constexpr (MODE == WHOLE) {
+      lanes = words_at(row, min(thread.first(chunk), length - GROUP));
+    } else {  // columns mostly start aligned, however rows do
+      const i32 first = min(thread.first(chunk), (length - 1) / GROUP * GROUP);
+      if (__builtin_expect(starts_aligned<E>(row) && first + GROUP <= length, 1)) lanes = words_at(row, first);
+      else lanes = some_at(::at<E>(row, first), length - first);
+    }
 #pragma unroll
-    for (int i = 0; i < count; ++i) words[turn][i] = reinterpret_cast<const W*>(lanes.data)[i];
+    for (int i = 0; i < count; ++i) words[turn][i] = lanes.w[i];
   }
   template <int BLOCKS>
   __device__ void begin(const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread) {
@@ -241,11 +276,11 @@ template <typename E, int TURNS> struct Prefetched {
   __device__ V share(int turn) const {
     V lanes;
 #pragma unroll
-    for (int i = 0; i < count; ++i) reinterpret_cast<W*>(lanes.data)[i] = words[turn][i];
+    for (int i = 0; i < count; ++i) reinterpret_cast<u32*>(lanes.data)[i] = words[turn][i];
     return lanes;
   }
 };
-template <int TURNS> struct Prefetched<Place, TURNS> {
+template <int MODE, int TURNS> struct Prefetched<MODE, Place, TURNS> {
   template <int BLOCKS> __device__ void begin(const Place*, i32, const ClusterThread<BLOCKS>&) {}
 };
 // Shares of a thread that are under way together, where an element of all inputs, or of all columns, has so many bits.
@@ -257,13 +292,19 @@ __device__ constexpr int room_of_cluster(int bits, int passes, bool wide, bool c
   return wide ? 1 : narrow ? CLUSTER_BLOCKS_NARROW : CLUSTER_BLOCKS;
 }
 
+// Adds what a pass made of a share, of which a row has `count` elements; those of WHOLE rows have all.
+template <int MODE, typename How, typename V>
+__device__ inline void add_group(Partial<How, V, ACCUMULATORS>& partial, V (&group)[GROUP], i32 count) {
+  if (MODE != WHOLE && count < GROUP) cut<How>(group, count);
+  partial.add(group);
+}
 // Adds a share of elements themselves.
-template <typename How, typename V, typename E>
-__device__ inline void add_share(Partial<How, V, ACCUMULATORS>& partial, const Lanes<E, GROUP>& lanes) {
+template <int MODE, typename How, typename V, typename E>
+__device__ inline void add_share(Partial<How, V, ACCUMULATORS>& partial, const Lanes<E, GROUP>& lanes, i32 count) {
   V group[GROUP];
 #pragma unroll
   for (int lane = 0; lane < GROUP; ++lane) group[lane] = lanes.get(lane);
-  partial.add(group);
+  add_group<MODE, How>(partial, group, count);
 }
 
 // What the warps of a row found of a reduction, by segment: in the shared memory of each block of its cluster.

@@ -1,9 +1,9 @@
-// The kernel of long aligned rows: the blocks of a cluster hold a row in shared memory, so that it is read once,
-// however many passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside
-// another's arithmetic.
+// The kernel of long rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however many
+// passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
+// arithmetic. Rows that lie in whole words are copied there without waiting; others go through registers, for their
+// shares are to be moved into whole words.
 #pragma once
 #include "cluster.cuh"
-#include "row_args.cuh"
 
 #if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900
 
@@ -17,6 +17,12 @@ template <typename... Entry> __device__ constexpr int stack_bytes(List<Entry...>
   int words = 0;
   ((words = larger(words, StackWords<Entry>::end)), ...);
   return 16 * words;
+}
+
+template <typename... N> __device__ constexpr int larger_of(N... each) {
+  int most = 0;
+  ((most = larger(most, each)), ...);
+  return most;
 }
 
 // The shares of an input, or of a held value, that a thread takes at once.
@@ -44,25 +50,27 @@ template <int I, typename T> using value_at = typename decltype(slot_of<I>(T()))
 
 // What a thread has found of a reduction in a segment. Element: of an input that is reduced as it is stored, two
 // elements at once, where they have such instructions.
-template <typename Make, typename Element> struct SegmentResult {
+template <int MODE, typename Make, typename Element> struct SegmentResult {
   using How = typename Make::How;
   Partial<How, state_t<How, typename Make::Value>, ACCUMULATORS> partial;
   Packed<How, Element> packed;
   static constexpr bool PACKED = Packed<How, Element>::can;
 
-  template <typename Inputs> __device__ void add(const Inputs& inputs, ReducedShare<Make>& made) {
-    if constexpr (PACKED) packed.add(get<Make::raw>(inputs));
-    else partial.add(made.values);
+  // A share, of which the row has `count` elements.
+  template <typename Inputs> __device__ void add(const Inputs& inputs, ReducedShare<Make>& made, i32 count) {
+    if constexpr (!PACKED) add_group<MODE, How>(partial, made.values, count);
+    else if (MODE != WHOLE && count < GROUP) packed.add(get<Make::raw>(inputs), count);
+    else packed.add(get<Make::raw>(inputs));
   }
   // Where the packed result of a segment is not what is wanted, its shares are added once more.
-  template <typename Buffers> __device__ void end_segment(const Buffers& buffers, i32 segment, i32 chunks) {
+  template <typename Row> __device__ void end_segment(const Row& row, i32 segment, i32 chunks) {
     if constexpr (PACKED) {
       if (__builtin_expect(packed.known(), 1)) {
         partial.accumulator = packed.value();
       } else {
 #pragma unroll 1
         for (i32 chunk = segment * SEGMENT_CHUNKS; chunk < chunks; ++chunk)
-          add_share(partial, get<Make::raw>(buffers).share(chunk));
+          add_share<MODE, How>(partial, get<Make::raw>(row.buffers).share(chunk), row.length - row.thread.first(chunk));
       }
     }
   }
@@ -151,9 +159,9 @@ template <typename Makes, int... R> struct PassResults<Makes, Seq<R...>> {
 
 // A row that BLOCKS blocks hold, as one of their threads sees it. N: inputs with elements along the row; O: outputs; S:
 // entries of the Stack; I: passes before the last.
-template <typename P, int BLOCKS, typename N, typename O, typename S, typename I> struct ClusterRowOf;
-template <typename P, int BLOCKS, int... N, int... O, int... S, int... I>
-struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
+template <typename P, int BLOCKS, int MODE, typename N, typename O, typename S, typename I> struct ClusterRowOf;
+template <typename P, int BLOCKS, int MODE, int... N, int... O, int... S, int... I>
+struct ClusterRowOf<P, BLOCKS, MODE, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   using Operands = operands_of<P>;
   static constexpr int ARRAYS = Operands::arrays;
   // What is picked, and compared with positions, leaves less room for values that are held.
@@ -161,6 +169,8 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   static constexpr int TURNS =
       turns_at_once(larger(HELD_BITS, larger(Operands::array_bits, Operands::column_bits)));
   static constexpr int SHARE_BYTES = stack_bytes(typename P::Stack());
+  // Shares of a row that starts at any element, which are on their way to registers together.
+  static constexpr int LOADS = turns_at_once(Operands::array_bits / 2);
   // Chunks that are copied as a group: twice as many where the first pass stores outputs while others are on their way.
   static constexpr bool STORES_FIRST =
       sizeof...(I) > 0 && stored_bits<typename P::Passes>(false, typename type_at<typename P::Passes, 0>::Makes()) != 0;
@@ -178,8 +188,9 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
   Tuple<storage_t<element_out<P, O>>*...> outputs;
   Tuple<Buffer<S>...> buffers;
   Tuple<Results<I>...> results;
-  Tuple<Prefetched<element_in<P, N>, TURNS>...> columns;  // those of inputs that are no columns stay unused
-  i32 copies = 0;                                         // groups of them that have not been waited for
+  Tuple<Prefetched<MODE, element_in<P, N>, TURNS>...> columns;  // those of inputs that are no columns stay unused
+  i32 copies = 0;  // groups of them that have not been waited for
+  u8* stretches;   // where each warp puts shares of outputs in order, which are not stored in whole words
 
   __device__ ClusterRowOf(const RowArgs<P>& args, u8* shared)
       : args(args), position(args.rows.position(i64(blockIdx.x / BLOCKS))), length(i32(args.rows.length_of(position))),
@@ -191,6 +202,7 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
         buffers{Buffer<S>(shared, thread)...} {
     u8* free = shared + chunks_of(args.rows.length) * memory.chunk_bytes;
     (get<I>(results).reserve(free, segments_of(args.rows.length)), ...);
+    stretches = free;
   }
 
   __device__ void begin_signals() const {
@@ -203,19 +215,60 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
     __syncwarp();
   }
 
-  // Copies the row into shared memory, without waiting for it.
-  template <int... A> __device__ void begin_copies(Seq<A...>) {
+  // Whether an input is copied into shared memory without waiting for it.
+  template <int A> static constexpr bool copied = MODE == WHOLE || Buffer<A>::in_units;
+  template <int... A> static __device__ constexpr bool any_copied(Seq<A...>) { return (copied<A> || ...); }
+
+  // Brings the row to shared memory. What is copied is under way before anything else is waited for.
+  template <int... A> __device__ void bring(Seq<A...>) {
+    if constexpr ((copied<A> || ...)) {
 #pragma unroll 1
-    for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
-      const i32 end = thread.end(segment, thread.warp_chunks);
+      for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
+        const i32 end = thread.end(segment, thread.warp_chunks);
 #pragma unroll 1
-      for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
-#pragma unroll
-        for (int turn = 0; turn < BATCH; ++turn) {
-          if (batch + turn >= end) break;
-          (get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn), ...);
+        for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += BATCH, ++copies) {
+#pragma unroll MODE == WHOLE ? BATCH : 1
+          for (int turn = 0; turn < BATCH; ++turn) {
+            if (batch + turn >= end) break;
+            (copy<A>(batch, turn), ...);
+          }
+          commit_copies();
         }
-        commit_copies();
+      }
+    }
+    if constexpr (!(copied<A> && ...)) {
+#pragma unroll 1
+      for (i32 segment = thread.team; segment < thread.segments; segment += thread.teams) {
+        const i32 end = thread.end(segment, thread.chunks);
+#pragma unroll 1
+        for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += LOADS)
+          (move<A>(batch, end), ...);
+      }
+    }
+  }
+  template <int A> __device__ void copy(i32 batch, int turn) const {
+    if constexpr (MODE == WHOLE) get<A>(buffers).load(get<A>(inputs), length, thread, batch, turn);
+    else if constexpr (copied<A>) get<A>(buffers).load_units(get<A>(inputs), length, thread, batch + turn);
+  }
+  // LOADS shares, all of them on their way to registers before one is moved into whole words.
+  template <int A> __device__ void move(i32 batch, i32 end) const {
+    if constexpr (!copied<A>) {
+      using E = element_in<P, A>;
+      const auto& input = args.template elements<A>();
+      Own<MODE, E, 1, 1> own[LOADS];
+#pragma unroll
+      for (int turn = 0; turn < LOADS; ++turn) {
+        const i32 first = thread.first(batch + turn);
+        if (batch + turn >= end) break;
+        own[turn].load(
+            at<E>(get<A>(inputs), first), 0, min(length - first, GROUP), input.steps, input.array, input.span);
+      }
+#pragma unroll
+      for (int turn = 0; turn < LOADS; ++turn) {
+        const i32 first = thread.first(batch + turn);
+        if (batch + turn >= end) break;
+        own[turn].arrive(at<E>(get<A>(inputs), first), 0, min(length - first, GROUP));
+        get<A>(buffers).put(batch + turn, own[turn].lanes[0]);
       }
     }
   }
@@ -254,31 +307,33 @@ struct ClusterRowOf<P, BLOCKS, Seq<N...>, Seq<O...>, Seq<S...>, Seq<I...>> {
     using E = element_out<P, OUTPUT>;
     using WarpStretch = Stretch<E, 32, 1>;
     const i32 first = thread.first(chunk);
-    if constexpr (WarpStretch::wanted(WHOLE) && sizeof(lanes) <= SHARE_BYTES) {
+    if constexpr (MODE != WHOLE || (WarpStretch::wanted(WHOLE) && sizeof(lanes) <= SHARE_BYTES)) {
+      constexpr int apart = larger_of(Stretch<element_out<P, O>, 32, 1>::bytes...);
       __syncwarp();
-      const WarpStretch stretch{memory.chunk_at(chunk)};
-      stretch.put(thread.lane, 0, lanes, GROUP);
+      const WarpStretch stretch{MODE == WHOLE ? memory.chunk_at(chunk) : stretches + threadIdx.x / 32 * apart};
+      stretch.put(thread.lane, 0, lanes, MODE == WHOLE ? GROUP : length - first);
       const i32 begin = first - thread.lane * GROUP;
-      stretch.template store<true>(
+      stretch.template store<MODE == WHOLE>(
           at<E>(get<OUTPUT>(outputs), begin), min(length - begin, 32 * GROUP), thread.lane);
     } else if (first < length) {
       keep<WHOLE, E>(get<OUTPUT>(outputs), first, length, args.template output<OUTPUT>().steps, lanes);
     }
   }
 };
-template <typename P, int BLOCKS>
+template <typename P, int BLOCKS, int MODE>
 using ClusterRow = ClusterRowOf<
-    P, BLOCKS, make_seq<operands_of<P>::elements>, make_seq<operands_of<P>::outputs>, make_seq<P::Stack::size>,
+    P, BLOCKS, MODE, make_seq<operands_of<P>::elements>, make_seq<operands_of<P>::outputs>, make_seq<P::Stack::size>,
     make_seq<P::Passes::size - 1>>;
 
 // A pass over such a row: what it takes of a share comes from shared memory, and what later passes take of it goes
 // there. N, K, H, F, R, O: the sets of PassSets.
-template <typename P, int BLOCKS, int I, typename N, typename K, typename H, typename F, typename R, typename O>
+template <
+    typename P, int BLOCKS, int MODE, int I, typename N, typename K, typename H, typename F, typename R, typename O>
 struct ClusterPassOf;
-template <typename P, int BLOCKS, int I, int... N, int... K, int... H, int... F, int... R, int... O>
-struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, Seq<R...>, Seq<O...>> {
+template <typename P, int BLOCKS, int MODE, int I, int... N, int... K, int... H, int... F, int... R, int... O>
+struct ClusterPassOf<P, BLOCKS, MODE, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, Seq<R...>, Seq<O...>> {
   using C = typename P::C;
-  using Row = ClusterRow<P, BLOCKS>;
+  using Row = ClusterRow<P, BLOCKS, MODE>;
   using Pass = type_at<typename P::Passes, I>;
   using Values = decltype(Pass().template of<true, HOLDS_EARLIER>(
       typename P::Element(), *static_cast<typename P::Held*>(nullptr), *static_cast<bool*>(nullptr)));
@@ -287,7 +342,8 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
 
   template <int M> using Make = type_at<typename Pass::Makes, M>;
   template <int M> using Stored = StoredShare<element_out<P, Make<M>::output>, value_at<M, Values>>;
-  using Found = TupleOf<Seq<R...>, SegmentResult<Make<R>, typename reduced_as_stored<P, Pass, Make<R>>::type>...>;
+  using Found =
+      TupleOf<Seq<R...>, SegmentResult<MODE, Make<R>, typename reduced_as_stored<P, Pass, Make<R>>::type>...>;
   // Of a thread's share of a chunk: elements, values that are held from now on, what the pass makes of them.
   using Shares = TupleOf<Seq<N..., K...>, Lanes<element_in<P, N>, GROUP>..., Lanes<element_in<P, K>, GROUP>...>;
   using HeldShares = TupleOf<Seq<F...>, Lanes<C, (GROUP + 0 * F)>...>;
@@ -312,10 +368,10 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
       const i32 end = thread.end(segment, thread.warp_chunks), chunks = thread.end(segment, thread.chunks);
 #pragma unroll 1
       for (i32 batch = segment * SEGMENT_CHUNKS; batch < end; batch += TURNS) {
-        if (I == 0 && batch % Row::BATCH == 0) wait_for_copies(--row.copies);
+        if (I == 0 && Row::any_copied(make_seq<ARRAYS>()) && batch % Row::BATCH == 0) wait_for_copies(--row.copies);
         take(found, segment, batch, end, chunks);
       }
-      (get<R>(found).end_segment(row.buffers, segment, chunks), ...);
+      (get<R>(found).end_segment(row, segment, chunks), ...);
       (get<R>(found).send(get<R>(get<LAST ? 0 : I>(row.results).of), shared, segment, thread), ...);
     }
   }
@@ -374,7 +430,7 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     if constexpr (Pass::CAREFUL)
       if (__builtin_expect(!usual, 0))
         make_all<GENERAL>(reduced, held, stored, shares, taken, turn, first, usual);
-    (get<R>(found).add(shares, get<R>(reduced)), ...);
+    (get<R>(found).add(shares, get<R>(reduced), row.length - first), ...);
     (set_all(get<O>(stored).lanes, get<O>(stored).values), ...);
   }
   template <int FAST>
@@ -394,9 +450,9 @@ struct ClusterPassOf<P, BLOCKS, I, Seq<N...>, Seq<K...>, Seq<H...>, Seq<F...>, S
     }
   }
 };
-template <typename P, int BLOCKS, int I, typename S = PassSets<P, I>>
+template <typename P, int BLOCKS, int MODE, int I, typename S = PassSets<P, I>>
 using ClusterPass = ClusterPassOf<
-    P, BLOCKS, I, typename S::Inputs, typename S::Columns, typename S::Held, typename S::Fresh, typename S::Reduced,
+    P, BLOCKS, MODE, I, typename S::Inputs, typename S::Columns, typename S::Held, typename S::Fresh, typename S::Reduced,
     typename S::Stored>;
 
 // The passes that all calls want.
@@ -405,19 +461,19 @@ template <typename... Pass> __device__ constexpr int usual_passes(List<Pass...>)
 }
 
 // A pass before the last.
-template <int I, typename P, int BLOCKS>
-__device__ inline void reduce(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared) {
+template <int I, typename P, int BLOCKS, int MODE>
+__device__ inline void reduce(ClusterRow<P, BLOCKS, MODE>& row, typename P::Shared& shared) {
   const bool wanted = type_at<typename P::Passes, I>::wanted(shared);
-  if (wanted) ClusterPass<P, BLOCKS, I>(row, shared).run(shared);
+  if (wanted) ClusterPass<P, BLOCKS, MODE, I>(row, shared).run(shared);
   row.begin(typename PassSets<P, I + 1>::Columns());
   if (wanted) get<I>(row.results).receive(shared, row.thread.segments);
 }
-template <typename P, int BLOCKS, int... I>
-__device__ inline void reduce_all(ClusterRow<P, BLOCKS>& row, typename P::Shared& shared, Seq<I...>) {
-  (reduce<I, P, BLOCKS>(row, shared), ...);
+template <typename P, int BLOCKS, int MODE, int... I>
+__device__ inline void reduce_all(ClusterRow<P, BLOCKS, MODE>& row, typename P::Shared& shared, Seq<I...>) {
+  (reduce<I, P, BLOCKS, MODE>(row, shared), ...);
 }
 
-template <typename P, int BLOCKS>
+template <typename P, int BLOCKS, int MODE>
 __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
     CLUSTER_THREADS,
     room_of_cluster(
@@ -425,7 +481,7 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
         P::COSTLY > 0 && operands_of<P>::elements == 1 &&
             operands_of<P>::result_bits >= operands_of<P>::array_bits))
     cluster(const __grid_constant__ RowArgs<P> args) {
-  using Row = ClusterRow<P, BLOCKS>;
+  using Row = ClusterRow<P, BLOCKS, MODE>;
   constexpr int LAST = P::Passes::size - 1;
   extern __shared__ uint4 memory[];
   Row row(args, reinterpret_cast<u8*>(memory));
@@ -434,16 +490,17 @@ __global__ void __cluster_dims__(BLOCKS) __launch_bounds__(
   typename P::Shared shared;
   const auto begin = [&] { shared = shared_at_start<P>(args, row.position, typename P::C(row.length)); };
   if constexpr (P::Picks::size > 0) begin();  // what is picked waits for it
-  row.begin_copies(make_seq<Row::ARRAYS>());
-  row.ask_for_later_row();
+  if constexpr (MODE != WHOLE) row.ask_for_later_row();  // before this row is waited for
+  row.bring(make_seq<Row::ARRAYS>());
+  if constexpr (MODE == WHOLE) row.ask_for_later_row();
   if constexpr (P::Picks::size == 0) begin();
   pick_all<P>(args, shared, row.length, [&](auto n) { return get<n>(row.inputs); });
   row.begin(typename PassSets<P, 0>::Columns());
   cluster_wait();
-  reduce_all<P, BLOCKS>(row, shared, make_seq<LAST>());
+  reduce_all<P, BLOCKS, MODE>(row, shared, make_seq<LAST>());
   if constexpr (!P::LONE_FINISH) P::finish(shared);
   row.store_per_row(shared);
   if constexpr (type_at<typename P::Passes, LAST>::Makes::size > 0)
-    ClusterPass<P, BLOCKS, LAST>(row, shared).run(shared);
+    ClusterPass<P, BLOCKS, MODE, LAST>(row, shared).run(shared);
 }
 #endif

@@ -28,7 +28,6 @@ struct Columns {
     const i32 near = i32(rows) - (chunk >= i32(last));
     return {table, row, thread == unit ? near : 0, near, chunk * LANES + i32(lead)};
   }
-  __device__ i32 column(i32 element) const { return element - width(element) * i32(width.divisor); }
 
   // Where a vector's entries are. `above`: rows of the table that end before it within one of `rows`.
   struct Place {

@@ -110,6 +110,8 @@ class RowKernels(KernelGeometry):
         self._alone = SEGMENT if self._columns and operation.analysis.stack else TUNED.lone_row
         inputs = [bits for bits, full in zip(self.bits[: len(operation.inputs)], self.full) if full]
         self._slot = self._slot_bytes(inputs)
+        # Bytes of a warp's shares of the widest output, and of a word beyond: row_moves.cuh's Stretch.
+        self._stretch = 32 * GROUP * max(self.bits[len(operation.inputs) :]) // 8 + 16
         self.split = SplitReductionKernels(operation, types, sizes) if split_variants(operation, types) else None
         self.workspace = self.split.workspace if self.split else 0
 
@@ -133,7 +135,7 @@ class RowKernels(KernelGeometry):
             apart = {name: slots[AXES - 1 : AXES] for name, slots in strides.items()}
             return Geometry(of_few, -(-count // of_few.rows), rows.in_line, apart, of_few.block)
         alone = variant.keep and rows.length <= self._alone
-        if mode is RowMode.WHOLE and not alone and (held := self._held_by_cluster(rows)):
+        if not alone and (held := self._held_by_cluster(rows, mode)):
             cluster, shared = held
             return Geometry(cluster, count * cluster.blocks, head, strides, self._threads(cluster, rows), shared=shared)
         return Geometry(variant, -(-count // variant.rows), head, strides, variant.block)
@@ -166,7 +168,7 @@ class RowKernels(KernelGeometry):
 
         return 16 * max([words(inputs), *(words([*map(bits, stack)]) for stack in self.operation.analysis.stack)])
 
-    def _held_by_cluster(self, rows: Rows) -> tuple[ClusterVariant, int] | None:
+    def _held_by_cluster(self, rows: Rows, mode: RowMode) -> tuple[ClusterVariant, int] | None:
         """Which cluster is to hold a row, and how many bytes of shared memory a block of it needs; None where none is.
 
         A multiprocessor should have room for several blocks: one's loads run beside another's arithmetic. Sixteen
@@ -178,7 +180,7 @@ class RowKernels(KernelGeometry):
         if accumulators(rows.length) < MOST_ACCUMULATORS or segments > CLUSTER_SEGMENTS:
             return None
         found = None
-        for cluster in self._clusters:
+        for cluster in [each for each in self._clusters if each.mode is mode]:
             shared = self._shared(cluster, rows)
             several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
@@ -190,14 +192,17 @@ class RowKernels(KernelGeometry):
         return found
 
     def _shared(self, cluster: ClusterVariant, rows: Rows) -> int:
-        """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal."""
+        """Bytes of shared memory of a block: its shares, and what it gathers of each reduction, with a signal; where
+        rows start at any element, a stretch of outputs for each warp."""
         chunks = -(-rows.length // (MOST_ACCUMULATORS * GROUP))
         warps = -(-rows.length // SEGMENT) * MOST_ACCUMULATORS // 32
-        return chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
+        found = chunks * cluster.team * self._slot + self.operation.analysis.reductions * (warps + 1) * STATE_BYTES
+        return found if cluster.mode is RowMode.WHOLE else found + self._threads(cluster, rows) // 32 * self._stretch
 
     def _idle(self, cluster: ClusterVariant, rows: Rows) -> bool:
         """Whether more threads of another cluster would run at once."""
-        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in self._clusters])
+        alike = [each for each in self._clusters if each.mode is cluster.mode]
+        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in alike])
 
     def _at_once(self, cluster: ClusterVariant, rows: Rows) -> int:
         """Threads of a multiprocessor that a cluster's blocks have shared memory and registers for."""

@@ -76,9 +76,11 @@ class ClusterVariant(Variant):
 
     Attributes:
         blocks: of a cluster.
+        mode: how the elements of a row lie.
     """
 
     blocks: int = 8
+    mode: RowMode = RowMode.WHOLE
 
     least_arch = CLUSTER_ARCH
 
@@ -114,7 +116,11 @@ class SplitVariant(Variant):
 
 
 FINISH = SplitVariant("finish", Layout.STRIDED)  # what joins slabs, of the operation of the sums
-_CLUSTERS = tuple(ClusterVariant("cluster", Layout.CONTIGUOUS, "", blocks) for blocks in TUNED.clusters)
+_CLUSTERS = tuple(
+    ClusterVariant("cluster", mode.layout, mode.suffix, blocks, mode)
+    for mode in (RowMode.WHOLE, RowMode.UNIT)
+    for blocks in TUNED.clusters
+)
 
 
 def row_variants(operation: Operation, types: Types) -> tuple[RowVariant, ...]:

@@ -130,7 +130,7 @@ SCHEDULES = {
         ),
         Schedule(
             "cluster", "a row held by a cluster of blocks", "cluster_row.cuh", "row_reduction", abi.ROW_ARGUMENTS,
-            lambda operation, types, variant: (variant.blocks,),
+            lambda operation, types, variant: (variant.blocks, int(variant.mode)),
         ),
         Schedule(
             "slab", "rows and sums across them, by blocks that go down rows", "slab.cuh", "slabs", abi.PARTS_ARGUMENTS,

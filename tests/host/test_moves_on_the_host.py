@@ -54,6 +54,12 @@ def is_row(mode: RowMode, threads: int = 0, accumulators: int = 1, keep: bool = 
     return wanted
 
 
+def is_cluster(mode: RowMode, blocks: int):
+    return lambda found: (
+        isinstance(found.variant, ClusterVariant) and (found.variant.mode, found.variant.blocks) == (mode, blocks)
+    )
+
+
 def is_split(kernel: str, mode: RowMode):
     return lambda found: (
         isinstance(found.variant, SplitVariant) and (found.variant.kernel, found.variant.mode) == (kernel, mode)
@@ -69,9 +75,12 @@ MOVES = {
     "long rows, misaligned": ("softmax", ("f16",), is_row(UNIT, 256)),
     "rows whose elements lie apart": ("log_softmax", ("f32",), is_row(STEPPED, 32)),
     "packed codes of misaligned rows": ("dynamic_quantize_per_token", ("f16", "s4"), is_row(UNIT, 32)),
-    "sixteen blocks": ("softmax", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
-    "sixteen blocks and weights": ("rms_norm", ("f16",), lambda found: getattr(found.variant, "blocks", 0) == 16),
-    "eight blocks": ("layer_norm", ("f32",), lambda found: isinstance(found.variant, ClusterVariant)),
+    "sixteen blocks": ("softmax", ("f16",), is_cluster(WHOLE, 16)),
+    "sixteen blocks and weights": ("rms_norm", ("f16",), is_cluster(WHOLE, 16)),
+    "eight blocks": ("layer_norm", ("f32",), is_cluster(WHOLE, 8)),
+    "eight blocks, misaligned": ("layer_norm", ("f32",), is_cluster(UNIT, 8)),
+    "eight blocks, misaligned half types": ("softmax_dynamic_quantize", ("f16", "s4"), is_cluster(UNIT, 8)),
+    "sixteen blocks, misaligned": ("softmax", ("f64",), is_cluster(UNIT, 16)),
     "splits along": ("sum", ("f32",), is_split("along", WHOLE)),
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),

@@ -241,7 +241,10 @@ def test_trailing_axes_are_one_row_of_whole_shares(axis):
         ("L2Normalize", "f16", 262144, 8, 256),
         ("RmsNorm", "f16", 131080, 16, 192),
         ("RmsNorm", "f16", 262144, 16, 256),
-        ("Softmax", "f16", 262140, 0, 0),  # rows do not begin on boundaries
+        ("Softmax", "f16", 262140, 16, 256),  # rows do not begin on boundaries
+        ("Softmax", "bf16", 50257, 8, 128),
+        ("RmsNorm", "f32", 17713, 8, 128),
+        ("Softmax", "bf16", 17713, 0, 0),  # a block holds it
         ("Softmax", "f32", 65536, 8, 128),
         ("Softmax", "f32", 262144, 16, 256),
         ("Softmax", "f32", 524288, 0, 0),  # no cluster has room

@@ -207,11 +207,15 @@ class Formulas(Declarations):
         if self.how not in REDUCERS:
             return operand, value, text
         over = spelled(over_all(operand))
-        how = "sum({}, over={}) / {}" if by and self.how == MEAN else f"{self.how}({{}}, over={{}})"
         divisor = self.divisor(operand)[1]
-        asked = how.format(operand.name, over, divisor)
-        value = self.of_all(asked, {operand.name: value}, place)
-        return replace(operand, dims=()), value, how.format(text, over, divisor)
+
+        def how(each: str) -> str:
+            total = f"sum({each}, over={over})"
+            weighted = f"where({divisor} == 0, nan, {total} / {divisor})"
+            return weighted if by and self.how == MEAN else f"{self.how}({each}, over={over})"
+
+        value = self.of_all(how(operand.name), {operand.name: value}, place)
+        return replace(operand, dims=()), value, how(text)
 
     def of_all(self, formula: str, values: Mapping[str, Node], place: Place) -> Node | None:
         """A formula over dimensions, some values and the names of `let:`."""

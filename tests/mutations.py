@@ -275,7 +275,7 @@ MUTATIONS = (
     Mutation(
         CUDA + "cluster.cuh",
         "if (MODE != WHOLE && count < GROUP) cut<How>(group, count);",
-        "if (MODE != WHOLE && count < GROUP - 1) cut<How>(group, count);",
+        "if (MODE != WHOLE && count < GROUP / 2) cut<How>(group, count);",
         moves("eight blocks, misaligned", "eight blocks, misaligned half types"),
         "a reduction takes an element that the row does not have",
     ),

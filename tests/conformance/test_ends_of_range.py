@@ -52,6 +52,19 @@ def test_logsumexp_of_infinities(backend, element, length):
     np.testing.assert_array_equal(of(backend, "logsumexp", one, element=element), 0.5)
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.25])
+@pytest.mark.parametrize("name", ["cross_entropy", "nll_loss"])
+def test_a_mean_of_no_weight_is_nan(backend, name, smoothing):
+    """As torch's: whatever the elements are that nothing weighs."""
+    options = {"label_smoothing": smoothing} if name == "cross_entropy" else {}
+    logits, labels = np.array([[1.0, 2.0, 3.0], [0.5, -1.0, 4.0]], np.float32), np.array([0, 1])
+    arrays = [backend.array(each) for each in (logits, labels, np.array([0, 0, 1], np.float32))]
+    for weights, targets in ((arrays[2], arrays[1]), (None, backend.array(np.array([-100, -100])))):
+        assert np.isnan(backend.numpy(getattr(skuda, name)(arrays[0], targets, weights, **options)))
+        whole = backend.numpy(getattr(skuda, name)(arrays[0], targets, weights, reduction="sum", **options))
+        assert np.isfinite(whole)
+
+
 def test_the_gradient_of_logsumexp_beside_infinities(backend):
     """As torch's: 0 for what is finite, NaN for what is as infinite as the result."""
     d_output = [2.0]

@@ -223,3 +223,13 @@ def test_the_largest_values_are_values(backend):
         largest = float(floats([form.largest], element)[0])
         assert of(backend, "sum", [largest, -largest], element=element) == 0
         assert of(backend, "amax", [largest, -largest], element=element) == largest
+
+
+@pytest.mark.parametrize("element, most", [("f32", 3e38), ("f64", 1.5e308)])
+def test_a_range_that_overflows_has_finite_steps(backend, element, most):
+    """One, two and several elements; infinite ends stay as they are."""
+    ends = [backend.array(np.array(each).astype(STORAGE[element])) for each in (-most, most)]
+    for count in (1, 2, 3, 5):
+        found = backend.numpy(skuda.linspace(count, *ends)).astype(np.float64)
+        wanted = np.array([-1.0, *(2 * i / (count - 1) - 1 for i in range(1, count))])
+        np.testing.assert_allclose(found / np.float64(found.max() if count > 1 else most), wanted, atol=1e-15)

@@ -38,7 +38,11 @@ def arange(output, start=None, step=None, *, T):
 def linspace(output, start, end, *, T):
     form, last = compute_format(T), len(output) - 1
     first, final = (decode(each, FORMATS[T]) for each in (start, end))
-    step = floats.divide(floats.subtract(final, first, form), floats.integer(max(last, 1), form), form)
+    steps, distance = floats.integer(max(last, 1), form), floats.subtract(final, first, form)
+    step = floats.divide(distance, steps, form)
+    if distance.kind != "finite":  # a single step is multiplied by 0 alone
+        several = floats.integer(max(last, 2), form)
+        step = floats.subtract(*[floats.divide(each, several, form) for each in (final, first)], form)
 
     def element(index: int) -> int:
         ahead = 2 * index < last or last == 0

@@ -3,6 +3,7 @@
 // A row is divided as its sums are (reduce.cuh): a share is GROUP neighbours, a chunk one share for each of
 // ACCUMULATORS threads, a segment SEGMENT elements. Each block holds the shares of TEAM of these threads.
 #pragma once
+#include "copies.cuh"
 #include "row_args.cuh"
 
 constexpr int SEGMENT_CHUNKS = SEGMENT / (ACCUMULATORS * GROUP);
@@ -10,19 +11,6 @@ constexpr int CLUSTER_SEGMENTS = 32;   // of a row, at most
 constexpr int WARPS = ACCUMULATORS / 32;      // of their threads
 constexpr int STATE_BYTES = 16;        // of a partial result, at most
 
-// Copies WIDTH bytes into shared memory without waiting for them.
-template <int WIDTH> __device__ inline void copy_async(u8* to, const u8* from) {
-  const u32 there = u32(__cvta_generic_to_shared(to));
-  if constexpr (WIDTH == 16)  // past the first cache: nothing reads these bytes again
-    asm volatile("cp.async.cg.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
-  else
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
-}
-// Those since the last such call are a group.
-__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int LATER> __device__ inline void wait_for_all_but() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
-}
 // Waits for all groups but the latest ones.
 __device__ inline void wait_for_copies(i32 later) {
   switch (later) {
@@ -184,7 +172,7 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
     if (words > 1) own = kept(own);  // that of one word takes no arithmetic
   }
 
-  static __device__ i32 word_at(i32 word) { return (word ^ (word >> 3 & (words - 1))) * width; }
+  static __device__ i32 word_at(i32 word) { return word_place<words>(word) * width; }
   __device__ u8* at(i32 bytes) const { return block + bytes + FIRST * 16 * 32; }
   // A word of this lane's share: the words of a share differ in bits that are the same in all chunks.
   __device__ W& word(i32 chunk, int i) const {
@@ -213,14 +201,10 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
       const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
     const i32 first = thread.first(chunk) - lane * (GROUP - 1);
     const u8* const from = reinterpret_cast<const u8*>(row + first);
-    const i32 to = thread.warp_share * BYTES + word_at(lane * unit / width) + lane * unit % width + chunk * chunk_bytes;
+    const i32 to = thread.warp_share * BYTES + first_unit_place<unit, words>(lane) + chunk * chunk_bytes;
 #pragma unroll
-    for (int i = 0; i < GROUP; ++i) {
-      constexpr int apart = 32 * unit / width;  // words
-      if (first + i * 32 < length)
-        copy_async<unit>(
-            at((to ^ (i * apart >> 3 & (words - 1)) * width) + i * apart * width), from + i * 32 * unit);
-    }
+    for (int i = 0; i < GROUP; ++i)
+      if (first + i * 32 < length) copy_async<unit>(at(unit_place<unit, words>(to, i)), from + i * 32 * unit);
   }
 
   __device__ V share(i32 chunk) const {

@@ -10,6 +10,7 @@ constexpr int FEWEST = 4;           // accumulators of a row
 constexpr int ACCUMULATORS = 1024;  // of a row, at most
 constexpr int REGISTERS = 65536;  // of a multiprocessor, 32 bits each
 __device__ constexpr int larger(int a, int b) { return a > b ? a : b; }
+__device__ constexpr int smaller(int a, int b) { return a < b ? a : b; }
 // How many loads of so many bits are under way together: those of `under_way` bits, a power of two up to `most`.
 __device__ constexpr int turns_of(int bits, int under_way, int most) {
   return most <= 1 || bits * most <= under_way ? most : turns_of(bits, under_way, most / 2);

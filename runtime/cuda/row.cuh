@@ -239,7 +239,7 @@ __device__ inline void reduce_pass(
 template <typename S> struct StretchesOf {
   static constexpr bool TOGETHER = S::KEEP && S::MODE == UNIT;
   static constexpr int LANES = TOGETHER || S::THREADS < 32 ? S::THREADS : 32, BITS = S::Operands::result_bits;
-  static constexpr int SHARES = S::THREADS < 32 ? S::CHUNKS : TOGETHER ? shares_of(S::CHUNKS, S::BLOCK, BITS) : 1;
+  static constexpr int SHARES = S::THREADS < 32 ? S::CHUNKS : TOGETHER ? shares_of(S::CHUNKS, S::BLOCK, BITS, S::STRETCH) : 1;
 };
 template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   using Base = StretchesOf<S>;
@@ -247,7 +247,7 @@ template <typename S, typename Pass, int N> struct Storer : StretchesOf<S> {
   static constexpr int I = type_at<typename Pass::Makes, N>::output;
   using E = element_out<typename S::Program, I>;
   using Part = Stretch<E, Base::LANES, Base::SHARES>;
-  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= STRETCH_BYTES;
+  static constexpr bool joined = Part::wanted(S::MODE) && S::BLOCK * Base::SHARES * Base::BITS <= S::STRETCH;
   struct alignas(16) Memory { u8 of[joined ? S::BLOCK / Base::LANES * Part::bytes : 16]; };
   Part part;
   ShareWords<E> words;  // of a chunk

@@ -3,14 +3,23 @@
 #include "row_schedule.cuh"
 
 // What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
+template <typename S, typename E> struct OwnOf { using type = Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1>; };
+template <bool STAGED, typename S, typename E> struct HeldOf : OwnOf<S, E> {};
+template <typename S, typename E> struct HeldOf<true, S, E> { using type = Staged<E, S::THREADS, S::CHUNKS>; };
 template <typename S, int N> struct ArrayShares {
   using E = element_in<typename S::Program, N>;
   using Args = typename S::Args;
   using Row = ThreadRow<S>;
-  Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1> own;
+  typename HeldOf<S::STAGED, S, E>::type own;
 
+  static __device__ u8* memory() {
+    __shared__ alignas(16) u8 of[S::BLOCK * S::CHUNKS * int(sizeof(Lanes<E, GROUP>))];
+    return of;
+  }
   __device__ void load(const Args& args, const Row& row) {
-    if constexpr (S::KEEP) {
+    if constexpr (S::STAGED) {
+      own.load(memory(), row.template input<N>(), row.thread, row.length);
+    } else if constexpr (S::KEEP) {
       const auto& input = args.template elements<N>();
       own.load(row.template input<N>(), row.thread, row.length, input.steps, input.array, input.span);
     }
@@ -19,7 +28,8 @@ template <typename S, int N> struct ArrayShares {
   __device__ void bring_near(const Row&) const {}
   __device__ void end(const Row&) {}
   __device__ void arrive(const Row& row) {
-    if constexpr (S::KEEP) own.arrive(row.template input<N>(), row.thread, row.length);
+    if constexpr (S::STAGED) own.arrive(memory(), row.thread, row.length);
+    else if constexpr (S::KEEP) own.arrive(row.template input<N>(), row.thread, row.length);
   }
   // Asks for a later row, where rows of a block are neighbours.
   __device__ void ask_for(const Args& args, const Row& row, i64 later) const {

@@ -1,6 +1,7 @@
 // How the elements of rows come from memory and go there: by the thread whose accumulators take them, wherever a row
 // starts and however its elements lie.
 #pragma once
+#include "copies.cuh"
 #include "reduce.cuh"
 #include "rows.cuh"
 #include "shift.cuh"
@@ -183,6 +184,46 @@ template <typename E, int THREADS, int CHUNKS> struct Own<UNIT, E, THREADS, CHUN
   }
 };
 
+// The same of elements of 4 or 8 bytes, by way of shared memory: they are copied there one by one, by lanes side by side,
+// and are read from there in whole words. That takes fewer registers than the words around each share.
+template <typename E, int THREADS, int CHUNKS> struct Staged {
+  using V = Lanes<E, GROUP>;
+  static constexpr int unit = int(sizeof(storage_t<E>)), words = int(sizeof(V)) / 16;
+  static constexpr int warp_bytes = 32 * CHUNKS * int(sizeof(V));
+  V lanes[CHUNKS];
+
+  // `memory` has warp_bytes for each warp of the block.
+  __device__ void load(u8* memory, const storage_t<E>* row, i32 thread, i32 length) const {
+    static_assert(THREADS % 32 == 0 && (unit == 4 || unit == 8));
+    const i32 lane = thread % 32, to = first_unit_place<unit, words>(lane);
+    u8* const own = memory + threadIdx.x / 32 * warp_bytes;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      const i32 first = (chunk * THREADS + thread - lane) * GROUP + lane;
+      const u8* const from = reinterpret_cast<const u8*>(row + first);
+#pragma unroll
+      for (int i = 0; i < GROUP; ++i)
+        if (first + i * 32 < length)
+          copy_async<unit>(own + chunk * 32 * int(sizeof(V)) + unit_place<unit, words>(to, i), from + i * 32 * unit);
+    }
+    commit_copies();
+  }
+  __device__ void arrive(const u8* memory, i32 thread, i32 length) {
+    wait_for_all_but<0>();
+    __syncwarp();  // lanes copy for each other
+    const i32 lane = thread % 32, from = word_place<words>(lane * words) * 16;
+    const u8* const own = memory + threadIdx.x / 32 * warp_bytes;
+#pragma unroll
+    for (int chunk = 0; chunk < CHUNKS; ++chunk) {
+      if ((chunk * THREADS + thread) * GROUP >= length) break;
+#pragma unroll
+      for (int i = 0; i < words; ++i)
+        reinterpret_cast<uint4*>(lanes[chunk].data)[i] =
+            *reinterpret_cast<const uint4*>(own + chunk * 32 * int(sizeof(V)) + (from ^ i * 16));
+    }
+  }
+};
+
 // One share of a row, at `first`.
 template <int MODE, typename E>
 __device__ inline Lanes<E, GROUP> share(
@@ -317,9 +358,9 @@ __device__ inline void keep(
 
 // How many of each thread's shares, where elements of all outputs have so many bits, shared memory is to hold together:
 // no more than leaves room for many blocks, and for the words that loads around shares meet again.
-__device__ constexpr int shares_of(int chunks, int threads, int bits) {
-  const bool fits = chunks * bits <= STRETCH_BITS && threads * chunks * bits <= STRETCH_BYTES;
-  return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits);
+__device__ constexpr int shares_of(int chunks, int threads, int bits, int most_bytes) {
+  const bool fits = chunks * bits <= STRETCH_BITS && threads * chunks * bits <= most_bytes;
+  return fits || chunks == 1 ? chunks : shares_of(chunks / 2, threads, bits, most_bytes);
 }
 
 // Shares that LANES threads have of a stretch of a row: they go through shared memory, so that the stretch, which

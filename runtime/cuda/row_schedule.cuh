@@ -37,6 +37,17 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
       (P::COSTLY > 0 || Operands::result_bits >= Operands::array_bits);
   // Whether columns are loaded where they are used, each share at once.
   static constexpr bool APART = KEEP && MODE == UNIT && !EARLY;
+  // Whether rows that start at any element come by way of shared memory. Registers decide: beside columns they are
+  // short in few threads, else in many; and several inputs leave shared memory for too few blocks.
+  static constexpr int STAGED_NEED = BLOCK * CHUNKS * Operands::array_bits;  // bytes
+  template <int... N> static __device__ constexpr bool in_units(Seq<N...>) {
+    return ((storage<element_in<P, N>>::bits >= 32) && ...);
+  }
+  static constexpr bool STAGED = KEEP && MODE == UNIT && sizeof(C) <= 4 && Operands::arrays == 1 &&
+      THREADS >= 32 && (Operands::columns_read > 0) == (THREADS <= STAGED_THREADS) && STAGED_NEED <= STAGED_BYTES &&
+      in_units(make_seq<Operands::arrays>());
+  // Bytes of shared memory for outputs, at most: a kernel may declare 48 kB.
+  static constexpr int STRETCH = STAGED ? smaller(STRETCH_BYTES, (46 << 10) - STAGED_NEED) : STRETCH_BYTES;
   static constexpr int UNROLLED = KEEP ? CHUNKS : MODE == UNIT || sizeof(C) > 4 ? 1 : REREAD_UNROLLED;
 
   // The most values that a pass makes, outputs that a pass before the last one stores aside.
@@ -51,7 +62,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
   // Blocks that a multiprocessor is to have room for.
   static __device__ constexpr int blocks() {
     if (!KEEP || MODE == STEPPED) return 1;
-    if (MODE == WHOLE)
+    if (MODE == WHOLE || STAGED)
       return blocks_of(THREADS, CHUNKS, P::LIVE_BITS, ROW_REGISTERS + ROW_VALUE_REGISTERS * most_values(Passes()));
     return blocks_unaligned(
         BLOCK, CHUNKS, Operands::arrays, Operands::array_bits, P::COSTLY * storage<C>::bits, Operands::columns_read,

@@ -192,6 +192,8 @@ class Tuning(Launch):
         unaligned_early_registers: the same where columns are read with it.
         unaligned_narrow_bits: bits of an element of each of several inputs, up to which a tighter bound spills nothing.
         together_bytes: bytes of an element of each thread of a block, up to which a row's words are loaded at once.
+        staged_bytes: bytes of shared memory for rows that start at any element, of 4 or 8 bytes each, at most.
+        staged_threads: threads of a row, up to which such rows go this way beside columns, and beyond which without.
         stretch_bytes: bytes of shared memory for outputs, at most.
         stretch_bits: bits of a thread's outputs that go through it together, for each element of a share, at most.
 
@@ -236,6 +238,8 @@ class Tuning(Launch):
     unaligned_early_registers: int
     unaligned_narrow_bits: int
     together_bytes: int
+    staged_bytes: int
+    staged_threads: int
     stretch_bytes: int
     stretch_bits: int
     # Clusters.
@@ -323,6 +327,8 @@ SM_90 = Tuning(  # measured on an H200
     unaligned_early_registers=24,
     unaligned_narrow_bits=16,
     together_bytes=2048,
+    staged_bytes=32 << 10,
+    staged_threads=128,
     stretch_bytes=40 << 10,
     stretch_bits=64,
     clusters=(8, 16),

@@ -73,6 +73,8 @@ MOVES = {
     "many warps": ("layer_norm", ("f32",), is_row(WHOLE, 1024)),
     "rows of a warp, misaligned": ("layer_norm", ("f16",), is_row(UNIT, 4)),
     "long rows, misaligned": ("softmax", ("f16",), is_row(UNIT, 256)),
+    "rows by way of shared memory": ("softmax", ("f32",), is_row(UNIT, 256)),
+    "rows and columns by way of shared memory": ("layer_norm", ("f32",), is_row(UNIT, 64)),
     "rows whose elements lie apart": ("log_softmax", ("f32",), is_row(STEPPED, 32)),
     "packed codes of misaligned rows": ("dynamic_quantize_per_token", ("f16", "s4"), is_row(UNIT, 32)),
     "sixteen blocks": ("softmax", ("f16",), is_cluster(WHOLE, 16)),

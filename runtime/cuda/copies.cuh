@@ -1,0 +1,30 @@
+// Copies into shared memory that are not waited for, and where the words of shares lie there.
+#pragma once
+#include "lanes.cuh"
+
+// Copies WIDTH bytes into shared memory without waiting for them.
+template <int WIDTH> __device__ inline void copy_async(u8* to, const u8* from) {
+  const u32 there = u32(__cvta_generic_to_shared(to));
+  if constexpr (WIDTH == 16)  // past the first cache: nothing reads these bytes again
+    asm volatile("cp.async.cg.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
+  else
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(there), "l"(from), "n"(WIDTH) : "memory");
+}
+// Those since the last such call are a group.
+__device__ inline void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template <int LATER> __device__ inline void wait_for_all_but() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
+}
+
+// Where a 16-byte word lies among others, of shares that take so many each: lanes which read their own shares meet in
+// no bank.
+template <int WORDS> __device__ constexpr i32 word_place(i32 word) { return word ^ (word >> 3 & (WORDS - 1)); }
+// Where a lane's i-th unit of UNIT bytes lies, of lanes that copy neighbouring ones: bytes. Words that are `i` turns
+// apart differ in bits which the place of the first has in common with theirs.
+template <int UNIT, int WORDS> __device__ inline i32 unit_place(i32 of_first, int i) {
+  constexpr int apart = 32 * UNIT / 16;  // words
+  return (of_first ^ (i * apart >> 3 & (WORDS - 1)) * 16) + i * apart * 16;
+}
+template <int UNIT, int WORDS> __device__ inline i32 first_unit_place(i32 lane) {
+  return word_place<WORDS>(lane * UNIT / 16) * 16 + lane * UNIT % 16;
+}

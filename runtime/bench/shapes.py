@@ -91,9 +91,11 @@ _SCANNED = (*_SHORT, ODD, LARGE, MISALIGNED, ONE_ROW, DECODE, Shape((256, 262144
 _GROUPED = (ODD, LARGE, MISALIGNED, Shape((8192, 11008)), DECODE, BATCH)
 _COLUMNS = (ODD, LARGE)
 _TENSORS = (Shape((4096, 4096)), ODD, LARGE, MISALIGNED, DECODE)
-# Rows as wide as those of language models, of a training step, of one that decodes, and one more than a model's width.
+# Rows as wide as those of language models, of a training step, of one that decodes, one more than a model's width, and
+# the vocabulary of GPT-2, which is odd.
 MODELS = (
     Shape((16384, 5120)), Shape((8192, 2880)), Shape((16384, 1536)), Shape((4096, 12288)), Shape((4096, 7169)),
+    Shape((1024, 50257)),
     Shape((128, 7168)), Shape((16, 5120)), Shape((1, 7168)),
 )  # fmt: skip
 MODEL_ELEMENTS = ("bf16", "f32")

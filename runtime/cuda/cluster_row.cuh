@@ -1,7 +1,7 @@
 // The kernel of long rows: the blocks of a cluster hold a row in shared memory, so that it is read once, however many
 // passes follow. Blocks are small, so that several rows share a multiprocessor: one's loads run beside another's
-// arithmetic. Rows that lie in whole words are copied there without waiting; others go through registers, for their
-// shares are to be moved into whole words.
+// arithmetic. Rows are copied there without waiting; only elements of one or two bytes that do not lie in whole words go
+// through registers, which move them into such.
 #pragma once
 #include "cluster.cuh"
 

@@ -16,11 +16,11 @@ template <int LATER> __device__ inline void wait_for_all_but() {
   asm volatile("cp.async.wait_group %0;" ::"n"(LATER) : "memory");
 }
 
-// Where a 16-byte word lies among others, of shares that take so many each: lanes which read their own shares meet in
-// no bank.
+// Where a warp's shares lie: share after share, each of WORDS words of 16 bytes. Words change places within a share, so
+// that lanes which read the same word of their own shares use different banks. This is the place of a word.
 template <int WORDS> __device__ constexpr i32 word_place(i32 word) { return word ^ (word >> 3 & (WORDS - 1)); }
-// Where a lane's i-th unit of UNIT bytes lies, of lanes that copy neighbouring ones: bytes. Words that are `i` turns
-// apart differ in bits which the place of the first has in common with theirs.
+// Lanes copy neighbouring units of UNIT bytes, and go on 32 units further. Bytes to the place of a lane's i-th unit, by that
+// of its first one, and to that.
 template <int UNIT, int WORDS> __device__ inline i32 unit_place(i32 of_first, int i) {
   constexpr int apart = 32 * UNIT / 16;  // words
   return (of_first ^ (i * apart >> 3 & (WORDS - 1)) * 16) + i * apart * 16;

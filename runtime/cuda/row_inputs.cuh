@@ -2,10 +2,10 @@
 #pragma once
 #include "row_schedule.cuh"
 
-// What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
 template <typename S, typename E> struct OwnOf { using type = Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1>; };
 template <bool STAGED, typename S, typename E> struct HeldOf : OwnOf<S, E> {};
 template <typename S, typename E> struct HeldOf<true, S, E> { using type = Staged<E, S::THREADS, S::CHUNKS>; };
+// What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
 template <typename S, int N> struct ArrayShares {
   using E = element_in<typename S::Program, N>;
   using Args = typename S::Args;

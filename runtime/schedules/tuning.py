@@ -193,7 +193,8 @@ class Tuning(Launch):
         unaligned_narrow_bits: bits of an element of each of several inputs, up to which a tighter bound spills nothing.
         together_bytes: bytes of an element of each thread of a block, up to which a row's words are loaded at once.
         staged_bytes: bytes of shared memory for rows that start at any element, of 4 or 8 bytes each, at most.
-        staged_threads: threads of a row, up to which such rows go this way beside columns, and beyond which without.
+        staged_threads: threads of a row, up to which such rows go that way beside columns; without columns, from the
+            next number on.
         stretch_bytes: bytes of shared memory for outputs, at most.
         stretch_bits: bits of a thread's outputs that go through it together, for each element of a share, at most.
 

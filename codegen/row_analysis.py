@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 from skuda.codegen.conditions import Guard, guards_of
 from skuda.codegen.expr import parse_alone
@@ -50,6 +51,14 @@ class _Found:
     reductions: dict[Node, Node] = field(default_factory=dict)  # names that stand for them
     levels: dict[Node, int] = field(default_factory=dict)  # 1 + how many others one waits for
     finite: dict[str, str] = field(default_factory=dict)  # names of flags, by names of reductions
+
+
+class Wanted(NamedTuple):
+    """What a pass is to make, with what holds where a call wants it, and what it is repeated for."""
+
+    makes: list[Value]
+    under: frozenset[Guard] = frozenset()
+    repeat: Repeat | None = None
 
 
 class RowAnalysis:
@@ -109,22 +118,23 @@ class RowAnalysis:
         self.finite = self._found.finite
         self._named = Replaced(lambda node: names.get(node) if node.reductions() else node)
         self.called = {self._named(node): name for node, name in self.called.items()}
-        wanted, guards, repeats = self._wanted(formulas)
-        self.held = self._held([values for values, under in zip(wanted, guards) if not under])
-        self.scanned = tuple(value for values in wanted for value in values if value.name.startswith(HELD))
+        *reducing, last = self._wanted(formulas)
+        self.held = self._held([each.makes for each in (*reducing, last) if not each.under])
+        self.scanned = tuple(value for each in reducing for value in each.makes if value.name.startswith(HELD))
         shared = {operand: self._named(formulas[operand.name]) for operand in one_a_row}
         self.row_values, stored = self._row_values(shared, stored_names)
         if stored:
             as_stored = Replaced(stored.get)
-            wanted[-1] = [replace(each, node=as_stored(each.node)) for each in wanted[-1]]
+            last = last._replace(makes=[replace(each, node=as_stored(each.node)) for each in last.makes])
             self.called = {as_stored(node): name for node, name in self.called.items()} | self.called
-        self.early = tuple(each.operand for each in wanted[-1] if each.node in self.held)
-        passes = []
-        for index, (each, under, repeat) in enumerate(zip(wanted, guards, repeats, strict=True)):
-            before = [values for values, others in zip(wanted[:index], guards[:index], strict=True) if not others]
-            passes.append(replace(self._pass(each, before, wanted[-1], under), repeat=repeat))
+        self.early = tuple(each.operand for each in last.makes if each.node in self.held)
+        passes, before = [], []
+        for each in (*reducing, last):
+            passes.append(replace(self._pass(each.makes, before, last.makes, each.under), repeat=each.repeat))
+            if not each.under:
+                before = [*before, each.makes]
         self.passes = tuple(passes)
-        self.split = self._split(wanted[-1]) if op.analysis.split else None
+        self.split = self._split(last.makes) if op.analysis.split else None
 
     @property
     def stored_columns(self) -> set[str]:
@@ -182,12 +192,9 @@ class RowAnalysis:
         if how in OF_FINITE:
             self._found.finite[name] = f"shared.{self._names.new('all_finite')}"
 
-    def _wanted(
-        self, formulas: Mapping[str, Node]
-    ) -> tuple[list[list[Value]], list[frozenset[Guard]], list[Repeat | None]]:
-        """What each pass is to make, with what holds where a call wants it, and what it is repeated for: reductions
-        level by level, of each those that only some calls want behind the others, and those of repeated passes last;
-        then the outputs."""
+    def _wanted(self, formulas: Mapping[str, Node]) -> list[Wanted]:
+        """What passes are to make: reductions level by level, of each those that only some calls want behind the
+        others, and those of repeated passes last; then the outputs."""
         names, levels = self._found.reductions, self._found.levels
         found: dict[tuple[int, frozenset[Guard], str], list[Value]] = {}
         repeats: dict[str, Repeat] = {}
@@ -204,11 +211,9 @@ class RowAnalysis:
             if level >= 0:
                 found.setdefault((level, under, ""), []).append(value)
         order = sorted(found, key=lambda each: (each[0], bool(each[1]), each[2]))
-        wanted, guards = [found[each] for each in order], [*(under for _, under, _ in order), frozenset()]
-        wanted.append(
-            [Value(o.name, self._named(self._as_named(formulas[o.name], o)), "", o) for o in self.full_outputs]
-        )
-        return wanted, guards, [*(repeats.get(name) for _, _, name in order), None]
+        wanted = [Wanted(found[each], each[1], repeats.get(each[2])) for each in order]
+        outputs = [Value(o.name, self._named(self._as_named(formulas[o.name], o)), "", o) for o in self.full_outputs]
+        return [*wanted, Wanted(outputs)]
 
     def _repeated(self, row: Repeated, name: Node, of: Node) -> tuple[list[Value], Repeat]:
         """What a repeated pass reduces for a value, and how that follows."""

@@ -277,7 +277,8 @@ def _lengths_of_rows(operation: Operation, variant) -> list[tuple]:
         if variant.blocks > PORTABLE_CLUSTER:  # rows that fewer blocks hold, but one to a multiprocessor
             lengths, blocked = (40_008, 65_544, 131_336, 262_664, 460_040), (164_088, 294_984, 480_072)
         if variant.mode is RowMode.UNIT:  # the last share is shorter, and rows begin anywhere; blocks of codes are even
-            lengths, blocked = ([each - (6 if operation.block else 3) for each in some] for some in (lengths, blocked))
+            lengths = tuple([each - (6 if operation.block else 3) for each in lengths])
+            blocked = tuple([each - 5 for each in blocked])
         outer, single = ((2,), ()), (2, 1)
     else:
         reread = isinstance(variant, RowVariant) and not variant.keep and variant.threads >= 1024
@@ -348,10 +349,11 @@ def _reaching(family: tuple, sku: KernelSku, most: int) -> tuple[tuple, ...]:
 
 
 def _of_clusters(found: list[Call]) -> list[Call]:
-    """The longest row, whose segments are dealt to teams in several turns, several rows, and the shortest."""
+    """The longest row, whose segments are dealt to teams in several turns; several rows; the shortest; an odd one."""
     by_length = sorted(found, key=lambda call: np.prod(call.layouts[0][1].shape))
+    odd = [call for call in by_length if np.prod(call.layouts[0][1].shape) % 2]
     several = [call for call in by_length if len(call.plan(BackendKind.REFERENCE).shapes[0]) > 1]
-    return [*dict.fromkeys([by_length[-1], *several[-1:], by_length[0]])] if found else []
+    return [*dict.fromkeys([by_length[-1], *several[-1:], by_length[0], *odd[-1:]])] if found else []
 
 
 _FAMILIES: dict[tuple, KernelSku] = {}
@@ -433,7 +435,7 @@ def features(sku: KernelSku) -> set[tuple]:
     if isinstance(variant, RowVariant):  # threads meet in other ways the more they are
         seen.add(("threads", *schedule, variant.threads))
     if isinstance(variant, ClusterVariant):
-        seen.add(("blocks", variant.blocks))
+        seen.add(("blocks", *schedule, variant.blocks))
     for index, operand in enumerate(operation.operands):
         role = "input" if index < len(operation.inputs) else "output"
         if operand.dims != operation.space:

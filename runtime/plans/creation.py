@@ -62,7 +62,7 @@ def create(
     said = [each for each, value in (("out=", out), ("like=", like), ("device=", device)) if value is not None]
     if len(said) > 1:
         raise InvalidProblem(f"{name}: {' and '.join(said)} are given, expected one of them to say where")
-    shape = getattr(outs[0], "shape", None) if shape is None else shape
+    shape = getattr(next(iter(outs), None), "shape", None) if shape is None else shape
     if shape is None:
         raise InvalidProblem(f"{name}: shape is missing, expected an integer or a tuple of them")
     shape = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)

@@ -149,3 +149,11 @@ def test_a_value_that_requires_grad_gets_none():
         made.sum().backward()
     with pytest.raises(InvalidProblem, match="requires grad"):
         skuda.arange(out=torch.zeros(3, requires_grad=True))
+
+
+@pytest.mark.parametrize("out", [[], ()])
+def test_no_array_to_write_is_named(out):
+    with pytest.raises(InvalidProblem, match="shape is missing"):
+        skuda.full(None, 1.0, out=out)
+    with pytest.raises(InvalidProblem, match="out has 0 arrays"):
+        skuda.full(3, 1.0, out=out)

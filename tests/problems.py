@@ -242,7 +242,7 @@ def _most_elements(variant: Variant, operation: Operation) -> int:
     if isinstance(variant, SlabVariant):
         return 1_700_000
     if isinstance(variant, ClusterVariant):
-        return 200_000 if variant.blocks <= PORTABLE_CLUSTER else 500_000
+        return 200_000 if variant.blocks <= PORTABLE_CLUSTER else 530_000  # two rows that only sixteen blocks hold
     return 300_000 if operation.analysis.over else 60_000
 
 

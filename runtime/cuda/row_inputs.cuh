@@ -2,6 +2,7 @@
 #pragma once
 #include "row_schedule.cuh"
 
+// The type of an input's shares: `Staged`, or `Own`, which is only named where it is wanted.
 template <typename S, typename E> struct OwnOf { using type = Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1>; };
 template <bool STAGED, typename S, typename E> struct HeldOf : OwnOf<S, E> {};
 template <typename S, typename E> struct HeldOf<true, S, E> { using type = Staged<E, S::THREADS, S::CHUNKS>; };

@@ -37,8 +37,7 @@ template <typename P, int THREADS_, int CHUNKS_, bool KEEP_, int MODE_> struct R
       (P::COSTLY > 0 || Operands::result_bits >= Operands::array_bits);
   // Whether columns are loaded where they are used, each share at once.
   static constexpr bool APART = KEEP && MODE == UNIT && !EARLY;
-  // Whether rows that start at any element come by way of shared memory: those that are faster so. Several inputs leave
-  // shared memory for too few blocks; elsewhere the words around a thread's shares take too many registers, or do not.
+  // Whether rows that start at any element come by way of shared memory: those that were faster so when measured.
   static constexpr int STAGED_NEED = BLOCK * CHUNKS * Operands::array_bits;  // bytes
   template <int... N> static __device__ constexpr bool in_units(Seq<N...>) {
     return ((storage<element_in<P, N>>::bits >= 32) && ...);

@@ -102,7 +102,8 @@ class RowKernels(KernelGeometry):
         self.vectors = tuple(self.operation.runs_along(operand) for operand in operation.operands)
         self._variants = row_variants(operation, types)
         self._of_few = {(each.threads, each.chunks): each for each in self._variants if each.kernel == FEW_ROWS}
-        self._clusters = cluster_variants(operation)
+        clusters = cluster_variants(operation)
+        self._clusters = {mode: [each for each in clusters if each.mode is mode] for mode in RowMode}
         columns = zip(self.operation.operands, self.vectors, self.full, strict=True)
         self._columns = any(runs and not full and o not in operation.positions for o, runs, full in columns)
         # Up to how many elements a block that holds a row does better than a cluster. One that keeps values besides has
@@ -180,7 +181,7 @@ class RowKernels(KernelGeometry):
         if accumulators(rows.length) < MOST_ACCUMULATORS or segments > CLUSTER_SEGMENTS:
             return None
         found = None
-        for cluster in [each for each in self._clusters if each.mode is mode]:
+        for cluster in self._clusters[mode]:
             shared = self._shared(cluster, rows)
             several = 2 * (shared + _RESERVED) <= self.cluster_shared + _RESERVED
             if cluster.blocks <= PORTABLE_CLUSTER and shared <= self.cluster_shared:
@@ -201,8 +202,7 @@ class RowKernels(KernelGeometry):
 
     def _idle(self, cluster: ClusterVariant, rows: Rows) -> bool:
         """Whether more threads of another cluster would run at once."""
-        alike = [each for each in self._clusters if each.mode is cluster.mode]
-        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in alike])
+        return self._at_once(cluster, rows) < max([self._at_once(each, rows) for each in self._clusters[cluster.mode]])
 
     def _at_once(self, cluster: ClusterVariant, rows: Rows) -> int:
         """Threads of a multiprocessor that a cluster's blocks have shared memory and registers for."""

@@ -227,7 +227,7 @@ def test_the_largest_values_are_values(backend):
 
 @pytest.mark.parametrize("element, most", [("f32", 3e38), ("f64", 1.5e308)])
 def test_a_range_that_overflows_has_finite_steps(backend, element, most):
-    """One, two and several elements; infinite ends stay as they are."""
+    """Of one, two and several elements."""
     ends = [backend.array(np.array(each).astype(STORAGE[element])) for each in (-most, most)]
     for count in (1, 2, 3, 5):
         found = backend.numpy(skuda.linspace(count, *ends)).astype(np.float64)

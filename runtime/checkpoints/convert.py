@@ -5,20 +5,21 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from glob import escape
 from pathlib import Path
 
 import skuda
 from skuda.checkpoints import source as sources
-from skuda.checkpoints.files import read_header, replacing, temporary_name
+from skuda.checkpoints.files import SUFFIX, read_header, replacing, temporary_name
 from skuda.checkpoints.layout import FORMAT
 from skuda.checkpoints.on_ray import import_ray, in_ray
 from skuda.checkpoints.scheme import Scheme
 from skuda.checkpoints.source import Shard, Source
 from skuda.checkpoints.workers import Job, Step, in_processes, in_this_process
-from skuda.errors import BadFile, InvalidProblem
+from skuda.errors import BadFile, InvalidProblem, shown
 
 STATE = ".skuda-quantize.json"  # in the output: the options, and the files that are quantized
 
@@ -66,7 +67,7 @@ def quantize(
     scheme: str = "per_channel:s8",
     *,
     group_size: int = 128,
-    keep: Sequence[str] = (),
+    keep: Sequence[str] | str = (),
     workers: int = 1,
     ray: str | None = None,
     device: str = "auto",
@@ -83,7 +84,7 @@ def quantize(
         out: the folder to write into; it is made. It is not the source's.
         scheme: `GRANULARITY:TYPE`, as `Scheme.parse` reads it.
         group_size: elements of a group of `per_group`.
-        keep: patterns (`*` and `?`) of the names of weights to leave as they are, such as `lm_head.*`.
+        keep: patterns (`*` and `?`) of the names of weights to leave as they are, such as `lm_head.*`; one, or several.
         workers: processes, each with a GPU where there are any; with `ray`, tasks at once.
         ray: the address of a Ray cluster whose machines see both folders; None: this machine.
         device: `cpu`, `cuda`, or `auto` for GPUs if there are any.
@@ -97,8 +98,11 @@ def quantize(
         WorkerLost: a worker ended in the middle of its work.
     """
     how, source, out = Scheme.parse(scheme, group_size), Path(source), Path(out)
-    if workers < 1:
-        raise InvalidProblem(f"workers is {workers}, expected 1 or more")
+    keep = [keep] if isinstance(keep, str) or not isinstance(keep, Iterable) else [*keep]
+    if not isinstance(workers, int) or workers < 1:
+        raise InvalidProblem(f"workers is {shown(workers)}, expected an integer of 1 or more")
+    if other := [pattern for pattern in keep if not isinstance(pattern, str)]:
+        raise InvalidProblem(f"keep has {shown(other[0])}, expected patterns of names")
     found = sources.find(source)
     made = sources.shards(found, how, keep)
     options = {"format": FORMAT, "skuda": skuda.__version__, "scheme": str(how), "group_size": group_size}
@@ -193,22 +197,26 @@ def _resumed(out: Path, made: Sequence[Shard], state: dict) -> set[str]:
     """
     path = out / STATE
     there = [shard.name for shard in made if (out / shard.name).exists()]
+    # Files of another run too, whatever their names: who loads the folder would find them among these.
+    others = sorted(each.name for each in (*out.glob(f"*{SUFFIX}"), *out.glob(f"*{sources.INDEX_SUFFIX}")))
     try:
         earlier = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(earlier, dict):
+            raise ValueError(f"it is {shown(earlier)}")
     except FileNotFoundError:
-        if there:
-            message = f"{out / there[0]}: is there, and no {STATE} beside it says that this command wrote it"
+        if others:
+            message = f"{out / others[0]}: is there, and no {STATE} beside it says that this command wrote it"
             raise InvalidProblem(f"{message}; name another folder") from None
         earlier = None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BadFile(f"{path}: expected the state of an earlier run: {error}") from error
-    if there and earlier != state:
+    if others and earlier != state:
         raise InvalidProblem(f"{out}: was begun {_difference(earlier, state)}; name another folder, or remove this one")
     if earlier != state:
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(state, indent=1), encoding="utf-8")
     for shard in made:
-        for leftover in out.glob(temporary_name(Path(shard.name))):
+        for leftover in out.glob(temporary_name(Path(escape(shard.name)))):
             leftover.unlink(missing_ok=True)
     for shard in made:
         if shard.name in there and read_header(out / shard.name) != shard.after:

@@ -146,7 +146,7 @@ def read_header(path: Path) -> Header:
                 raise ValueError("no header fits into it" if length < 8 else f"its header is to end at byte {start}")
             entries = json.loads(file.read(count).decode())
         return _checked(entries, start, length)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFile(
             f"{path}: expected a whole safetensors file, found {length} bytes that are not: {error}"
         ) from error
@@ -156,6 +156,7 @@ def read_header(path: Path) -> Header:
 
 def _checked(entries: dict, start: int, length: int) -> Header:
     """A header whose tensors cover the rest of the file, without gap or overlap."""
+    json.dumps(entries, ensure_ascii=False).encode()  # raises where a text is no Unicode
     metadata = entries.pop("__metadata__", None) or {}
     if not all(isinstance(text, str) for text in metadata.values()):
         raise ValueError("its metadata is not all text")
@@ -163,8 +164,10 @@ def _checked(entries: dict, start: int, length: int) -> Header:
     for name, entry in entries.items():
         first, last = entry["data_offsets"]
         shape = tuple(entry["shape"])
-        if not all(isinstance(extent, int) and extent >= 0 for extent in (*shape, first, last)):
+        if not all(type(extent) is int and extent >= 0 for extent in (*shape, first, last)):
             raise ValueError(f"tensor {name} has shape {list(shape)} at bytes {first} to {last}")
+        if not isinstance(entry["dtype"], str):
+            raise ValueError(f"tensor {name} has dtype {entry['dtype']!r}")
         dtype = STORED_DTYPES.get(entry["dtype"])
         if dtype is not None and math.prod(shape) * dtype.itemsize != last - first:
             raise ValueError(f"tensor {name} of {entry['dtype']} {list(shape)} has {last - first} bytes")

@@ -41,7 +41,7 @@ def is_quantized(header: Header) -> bool:
 def is_weight(name: str, tensor: Stored, scheme: Scheme, keep: Collection[str] = ()) -> bool:
     """Whether a tensor is quantized: the scheme applies to it, and its name fits none of the patterns to keep."""
     applies = scheme.applies_to(STORED_DTYPES.get(tensor.dtype), tensor.shape)
-    return applies and not any(fnmatchcase(name, pattern) for pattern in keep)
+    return applies and not any(fnmatchcase(name, pattern.replace("[", "[[]")) for pattern in keep)
 
 
 def stored_parts(name: str, shape: tuple[int, ...], element: str, scheme: Scheme) -> dict[str, Stored]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, shown
 from skuda.model.dtypes import DTYPES, WORD_OF_STORAGE, DType
 
 GRANULARITIES = ("per_tensor", "per_channel", "per_token", "per_group")
@@ -37,14 +37,14 @@ class Scheme:
         Raises:
             InvalidProblem: no such scheme, or a group size below 1.
         """
-        granularity, _, element = text.partition(":")
+        granularity, _, element = text.partition(":") if isinstance(text, str) else ("", "", "")
         if granularity not in GRANULARITIES or element not in ELEMENTS:
             raise InvalidProblem(
                 f"unknown scheme `{text}`, expected GRANULARITY:TYPE, where GRANULARITY is one of "
                 f"{' '.join(GRANULARITIES)} and TYPE one of {' '.join(ELEMENTS)}"
             )
-        if group_size < 1:
-            raise InvalidProblem(f"group size is {group_size}, expected 1 or more")
+        if not isinstance(group_size, int) or not 1 <= group_size < 1 << 63:
+            raise InvalidProblem(f"group size is {shown(group_size)}, expected an integer from 1 to 2^63 - 1")
         return cls(granularity, element, group_size)
 
     def __str__(self) -> str:

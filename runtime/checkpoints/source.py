@@ -105,7 +105,7 @@ def _weight_map(path: Path) -> dict[str, str]:
         return found
     except OSError as error:
         raise BadFile(f"{path}: expected an index that can be read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise BadFile(
             f"{path}: expected an index, JSON with a weight_map from tensors to files: {error!r}"
         ) from error

@@ -164,7 +164,7 @@ def test_a_scheme_given_twice_and_an_empty_group_are_refused(tmp_path):
     source = made(tmp_path / "m.safetensors", weights(np.float32))
     with pytest.raises(InvalidProblem, match="a scheme is given twice"):
         command("quantize", source, "--scheme", "per_group:s4", "--scheme", "per_group:s4")
-    with pytest.raises(InvalidProblem, match="group size is 0, expected 1 or more"):
+    with pytest.raises(InvalidProblem, match="group size is 0, expected an integer from 1"):
         command("quantize", source, "--group-size", "0")
 
 

@@ -102,6 +102,15 @@ def test_weights_whose_names_fit_a_pattern_are_kept(tmp_path):
             assert loaded[name].tobytes() == original[name].tobytes()
 
 
+@pytest.mark.parametrize("keep", ["l[0].w", ["l[0].?"]])
+def test_a_pattern_may_stand_alone_and_brackets_are_themselves(tmp_path, keep):
+    names = "l[0].w", "l0.w", "w"
+    save_file({name: np.ones((2, 3), np.float32) for name in names}, tmp_path / "m[1].safetensors")
+    quantize(tmp_path / "m[1].safetensors", tmp_path / "q", keep=keep, device="cpu")
+    with load(tmp_path / "q", device="cpu") as loaded:
+        assert sorted(name for name in loaded if loaded.is_weight(name)) == ["l0.w", "w"]
+
+
 def test_a_tensor_whose_elements_numpy_lacks_is_copied(tmp_path):
     header = b'{"s":{"dtype":"F8_E8M0","shape":[4],"data_offsets":[8,12]},'
     header += b'"w":{"dtype":"F32","shape":[1,2],"data_offsets":[0,8]}}'

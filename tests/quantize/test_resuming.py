@@ -168,3 +168,40 @@ def test_a_state_that_cannot_be_read_is_refused(tmp_path):
     state.write_text("{")
     with pytest.raises(BadFile, match="expected the state of an earlier run"):
         quantize(tmp_path / "m", tmp_path / "q", device="cpu")
+
+
+def test_another_checkpoint_is_refused_in_a_folder_that_has_one(tmp_path):
+    """Under whatever names: an index that stays behind would lead to the other one."""
+    sharded(tmp_path / "several", 2)
+    sharded(tmp_path / "one", 1)
+    out = tmp_path / "q"
+    quantize(tmp_path / "several", out, device="cpu")
+    (tmp_path / "one" / "other.safetensors").write_bytes(next((tmp_path / "one").glob("*.safetensors")).read_bytes())
+    before = content(out)
+    with pytest.raises(InvalidProblem, match="was begun with scheme per_channel:s8, expected per_channel:s4"):
+        quantize(tmp_path / "one" / "other.safetensors", out, "per_channel:s4", device="cpu")
+    with pytest.raises(InvalidProblem, match="was begun from other files"):
+        quantize(tmp_path / "one" / "other.safetensors", out, device="cpu")
+    assert content(out) == before
+    (out / convert.STATE).unlink()
+    with pytest.raises(InvalidProblem, match=f"is there, and no {convert.STATE} beside it"):
+        quantize(tmp_path / "one" / "other.safetensors", out, device="cpu")
+
+
+@pytest.mark.parametrize(
+    "more, said",
+    [
+        ({"group_size": 1.5}, "group size is 1.5, expected an integer"),
+        ({"group_size": 1 << 63}, "expected an integer from 1"),
+        ({"scheme": None}, "unknown scheme `None`"),
+        ({"workers": "2"}, "workers is '2', expected an integer"),
+        ({"workers": 1.5}, "workers is 1.5, expected an integer"),
+        ({"keep": None}, "keep has None, expected patterns"),
+        ({"keep": [5]}, "keep has 5, expected patterns"),
+    ],
+)
+def test_arguments_of_other_kinds_are_refused_before_anything_is_written(tmp_path, more, said):
+    sharded(tmp_path / "m", 1)
+    with pytest.raises(InvalidProblem, match=said):
+        quantize(tmp_path / "m", tmp_path / "q", device="cpu", **more)
+    assert not (tmp_path / "q").exists()

@@ -23,6 +23,10 @@ def changed(folder, change):
     (folder / INDEX).write_text(json.dumps(index))
 
 
+def headed(folder, header, length=0):
+    (folder / SECOND).write_bytes(len(header).to_bytes(8, "little") + header + bytes(length))
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
@@ -36,6 +40,11 @@ def changed(folder, change):
         (lambda m: changed(m, lambda places: places.pop("h.1.ids")), f"h.1.ids is nowhere, expected {SECOND}"),
         (lambda m: changed(m, lambda places: places.update({"h.1.ids": FIRST})), f"h.1.ids is in {FIRST}, which has"),
         (lambda m: changed(m, lambda places: places.update(x=f"../{FIRST}")), "expected one beside it"),
+        (lambda m: (m / INDEX).write_text("[" * 100_000), "expected an index"),
+        (lambda m: headed(m, b"[" * 100_000), "expected a whole safetensors file"),
+        (lambda m: headed(m, b'{"\\ud800":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}}'), "surrogates not allowed"),
+        (lambda m: headed(m, b'{"w":{"dtype":"U8","shape":[true],"data_offsets":[0,1]}}', 1), r"shape \[True\]"),
+        (lambda m: headed(m, b'{"w":{"dtype":5,"shape":[1],"data_offsets":[0,1]}}', 1), "w has dtype 5"),
     ],
 )  # fmt: skip
 def test_a_broken_checkpoint_is_refused(tmp_path, spoil, message):
@@ -94,7 +103,7 @@ def test_the_output_is_another_folder(tmp_path):
 
 def test_workers_are_counted_from_1(tmp_path):
     sharded(tmp_path / "m", 2)
-    with pytest.raises(InvalidProblem, match="workers is 0, expected 1 or more"):
+    with pytest.raises(InvalidProblem, match="workers is 0, expected an integer of 1 or more"):
         quantize(tmp_path / "m", tmp_path / "q", workers=0)
 
 

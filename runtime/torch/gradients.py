@@ -13,6 +13,7 @@ from torch._C import (
     _are_functorch_transforms_active,
     _AutoDispatchBelowAutograd,
 )
+from torch._C._functorch import unwrap_if_dead
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch.autograd import forward_ad
 
@@ -145,7 +146,9 @@ class Gradient:
                 made = functions.run(self.operator.plan_class, (*inputs, None), call.attributes, call.options)
         outputs = made if isinstance(made, tuple) else (made,)
         if self._has_codes or self._unread:
-            unread = [outputs[index] for index in self._unread]
+            # An input of which nothing is declared may lead to any of them: a backward pass then raises.
+            silent = any([ctx.needs_input_grad[2 + index] for index in self._undeclared])
+            unread = [] if silent else [outputs[index] for index in self._unread]
             ctx.mark_non_differentiable(*unread, *[each for each in outputs if each.dtype not in _DIFFERENTIABLE])
         ctx.call = call
         if self._shaped is not None:
@@ -160,6 +163,7 @@ class Gradient:
                 kept = [value for value in kept if isinstance(value, torch.Tensor)]
             if kept:
                 ctx.save_for_backward(*kept)
+            ctx.wrapped = compute is not None and _are_functorch_transforms_active()
         return made
 
     def _backward(self, ctx, gradients):
@@ -169,6 +173,8 @@ class Gradient:
         if self._undeclared and any([needed[index] for index in self._undeclared]):
             raise Unsupported(self._refusal([self.operation.inputs[i].name for i in self._undeclared if needed[i]]))
         kept = ctx.saved_tensors if self._kept else ()
+        if self._kept and ctx.wrapped:  # a transform that has returned, as that of torch.func.vjp, left its wrappers
+            kept = [unwrap_if_dead(value) for value in kept]
         if self._kept and self._scalars:
             tensors = iter(kept)
             kept = [next(tensors) if number is None else number for number in ctx.numbers]
@@ -347,8 +353,10 @@ def kernel(operator: Operator, numbers: bool, out: bool) -> Callable:
                 return operator.overloads[numbers, False].redispatch(keyset & _after_autograd_keyset, *values)
 
         def below(*inputs):
-            # What autograd calls records nothing; an outer transform of torch.func has to.
-            with _AutoDispatchBelowAutograd(), torch.set_grad_enabled(transformed or torch.is_grad_enabled()):
+            # What autograd calls records nothing, and drops tangents. An outer transform of torch.func has to see both.
+            recording = torch.set_grad_enabled(transformed or torch.is_grad_enabled())
+            forward = forward_ad._set_fwd_grad_enabled(transformed or torch._C._is_fwd_grad_enabled())
+            with _AutoDispatchBelowAutograd(), recording, forward:
                 overload = operator.overloads[numbers, False]
                 return overload.redispatch(keyset & _after_autograd_keyset, *inputs, *values[count:])
 

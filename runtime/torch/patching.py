@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
+from copy import copy
 from fnmatch import fnmatchcase
 
 import torch
 
-from skuda.errors import InvalidProblem
+from skuda.errors import InvalidProblem, shown
 from skuda.model.records import Record
 from skuda.torch import nn
 from skuda.torch.linear import CODES, Linear8Bit
@@ -15,6 +17,8 @@ from skuda.torch.shared_codes import SharedCodes
 
 _ROWS, _EPS = 4, 0.05  # of the tensor by which a module is tried, and what it may be off at most
 _GATED = ("gate_proj", "up_proj", "down_proj")
+# Modules of torch that read the weights of what they have, and do not always call it.
+_READERS = torch.nn.TransformerEncoderLayer, torch.nn.MultiheadAttention
 _LIKE = ("norm", "gelu", "softmax", "silu", "swish", "mlp", "linear")  # in names of classes that a report speaks of
 
 
@@ -102,11 +106,17 @@ def patch(model: torch.nn.Module, *, linear: str | None = None, keep: Sequence[s
         A report of what was replaced, and what not and why. `report.undo()` puts everything back.
 
     Raises:
-        InvalidProblem: `linear` is no code.
+        InvalidProblem: `model` is no module, `linear` is no code, or `keep` has something else than names.
     """
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidProblem(f"patch: model is {shown(model)}, expected a torch.nn.Module")
     if linear is not None and linear not in CODES:
         raise InvalidProblem(f"patch: linear is {linear!r}, expected one of {', '.join(CODES)}, or None")
-    work = _Work(linear, tuple(keep), _tied(model) if linear else set())
+    names = [keep] if isinstance(keep, str) or not isinstance(keep, Sequence) else keep
+    if other := [name for name in names if not isinstance(name, str)]:
+        raise InvalidProblem(f"patch: keep has {shown(other[0])}, expected names of modules")
+    work = _Work(linear, tuple(names), _tied(model) if linear else set())
+    work.root(model)
     work.within(model, "")
     return Report(work.entries, work.places)
 
@@ -119,6 +129,13 @@ class _Work:
         self.entries: list[Entry] = []
         self.places: list[tuple] = []
         self._made: dict[int, tuple] = {}  # a module may have several places
+
+    def root(self, model: torch.nn.Module) -> None:
+        """Says why the model itself stays, if it is such a module."""
+        if _speaks_of(model, self.linear):
+            new, reason = _replacement(model, self.linear, self.tied)
+            if reason := "nothing has it, in which it could be replaced" if new is not None else reason:
+                self.entries.append(Entry("", type(model).__name__, "", reason))
 
     def within(self, model: torch.nn.Module, prefix: str) -> None:
         """Replaces what a module has, then what that has."""
@@ -146,6 +163,8 @@ class _Work:
             return
         if any(fnmatchcase(name, each) for each in self.keep):
             new, reason = None, "it was asked to stay"
+        elif isinstance(parent, _READERS) and isinstance(module, torch.nn.Linear):
+            new, reason = None, f"{type(parent).__name__} reads its weight without calling it"
         else:
             if id(module) not in self._made:
                 self._made[id(module)] = (*_replacement(module, self.linear, self.tied), module)
@@ -256,13 +275,15 @@ def _tried(module: torch.nn.Module, candidates: list[torch.nn.Module], expected:
         return None, f"it has not {expected}"
     if any(parameter.is_meta for parameter in module.parameters()):
         return None, "its weight has no elements yet, so it cannot be tried"
+    if untried := _untried(module):
+        return None, untried
     weight = next(module.parameters(), torch.empty(16))
     linear = getattr(module, "gate_proj", None)
     width = weight.shape[-1] if linear is None else getattr(linear, "in_features", weight.shape[-1])
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(_ROWS, width, generator=generator).to(weight.device, weight.dtype)
     try:
-        wanted = module(x)
+        wanted = copy(module)(x)  # what it sets on itself, it sets on the copy
         for new in candidates:
             found = new(x)
             if found.shape == wanted.shape and found.dtype == wanted.dtype:
@@ -272,6 +293,18 @@ def _tried(module: torch.nn.Module, candidates: list[torch.nn.Module], expected:
     except Exception as error:  # whatever a module of others raises on such a tensor
         return None, f"it cannot be tried: {str(error).splitlines()[0] if str(error) else type(error).__name__}"
     return None, f"on random numbers it gives something else than {type(candidates[0]).__name__}"
+
+
+def _untried(module: torch.nn.Module) -> str:
+    """What a trial with one tensor would not show of a module; empty if it shows all."""
+    names = [*inspect.signature(module.forward).parameters]
+    if len(names) != 1:
+        return f"its forward takes {', '.join(names) or 'nothing'}, expected one tensor"
+    if next(module.buffers(), None) is not None:
+        return "it has buffers, which would be lost"
+    if not _is_gated(module) and (inside := next(module.children(), None)) is not None:
+        return f"it has a {type(inside).__name__}, which would be lost"
+    return ""
 
 
 def _coarse(x: torch.Tensor) -> bool:

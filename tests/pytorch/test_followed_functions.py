@@ -182,6 +182,40 @@ def test_a_second_derivative_and_a_forward_one_raise():
         skuda.softmax(forward_ad.make_dual(rows(3, 4), rows(3, 4)))
 
 
+@pytest.mark.parametrize("function", [skuda.exp, skuda.softmax, skuda.neg, skuda.sin, skuda.cumsum])
+def test_forward_derivatives_of_gradients_raise(function):
+    """Also where no gradient reads the input, whose tangent would be lost."""
+    x = rows(4)
+
+    def squares(x):
+        return function(x).square().sum()
+
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.hessian(squares)(x)
+    with pytest.raises(NotImplementedError, match="jvp"):
+        torch.func.jvp(torch.func.grad(squares), (x,), (x,))
+
+
+@pytest.mark.parametrize("function", [skuda.exp, skuda.softmax, skuda.neg, skuda.sin, skuda.cumsum, skuda.logsumexp])
+def test_a_gradient_is_taken_after_the_transform_that_recorded_it(function):
+    x = rows(4)
+    value, gradient_of = torch.func.vjp(function, x)
+    assert same(gradient_of(torch.ones_like(value))[0], torch.func.grad(lambda x: function(x).sum())(x))
+
+
+def test_an_output_without_a_gradient_raises_beside_one_that_has_it():
+    row = skuda.define(
+        name="beside", inputs={"u": "T[n, d]", "c": "T[]"},
+        outputs={"first": "T[] = abs(sin(c))", "second": "T[] = mean(exp(u), over=(n, d))"},
+    )  # fmt: skip
+    u, c = rows(3, 5, requires_grad=True), torch.tensor(0.3, requires_grad=True)
+    first, second = row(u, c)
+    for output in (first, second):
+        with pytest.raises(Unsupported, match="no gradient is declared for c"):
+            output.backward(retain_graph=True)
+    assert not row(u, c.detach()).first.requires_grad
+
+
 def test_an_input_without_a_declared_gradient_raises():
     x, scale = rows(3, 4, requires_grad=True), torch.tensor(0.5, requires_grad=True)
     with pytest.raises(Unsupported, match="fake_quantize_per_tensor: no gradient is declared for scale; give scale"):

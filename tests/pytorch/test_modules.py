@@ -376,6 +376,72 @@ def test_patch_of_linear_layers():
         patch(model, linear="s4")
 
 
+@pytest.mark.parametrize("layers", [0, 2])
+def test_layers_whose_parent_reads_their_weights_stay(layers):
+    """torch's encoder computes with `linear1.weight` where no gradient is recorded."""
+    model = torch.nn.TransformerEncoderLayer(16, 2, 32, batch_first=True)
+    model = (torch.nn.TransformerEncoder(model, layers) if layers else model).eval()
+    x = torch.randn(1, 4, 16, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        expected = model(x)
+        report = skuda.torch.patch(model, linear="s8")
+        torch.testing.assert_close(model(x), expected)
+    left = {entry.name.rpartition(".")[2]: entry.reason for entry in report.entries if not entry.became}
+    for name in ("linear1", "linear2"):
+        assert left[name] == "TransformerEncoderLayer reads its weight without calling it"
+
+
+class OwnRMSNorm(torch.nn.Module):
+    def __init__(self, width, inside=None, buffer=False):
+        super().__init__()
+        self.weight, self.eps, self.calls = torch.nn.Parameter(torch.ones(width)), 1e-6, 0
+        self.inside = inside or (lambda x: x)
+        if buffer:
+            self.register_buffer("seen", torch.zeros(1))
+
+    def forward(self, x):
+        self.calls += 1
+        return self.inside(x * torch.rsqrt(x.square().mean(-1, keepdim=True) + self.eps) * self.weight)
+
+
+class FlaggedRMSNorm(OwnRMSNorm):
+    def forward(self, x, flag=False):
+        return -super().forward(x) if flag else super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "norm, reason",
+    [
+        (OwnRMSNorm(8), ""),
+        (OwnRMSNorm(8, torch.nn.Dropout()), "it has a Dropout, which would be lost"),
+        (OwnRMSNorm(8, buffer=True), "it has buffers, which would be lost"),
+        (FlaggedRMSNorm(8), "its forward takes x, flag, expected one tensor"),
+    ],
+)
+def test_a_norm_of_which_a_trial_does_not_show_all_stays(norm, reason):
+    model = torch.nn.Sequential(norm).eval()
+    (entry,) = skuda.torch.patch(model).entries
+    assert entry.reason == reason and bool(entry.became) is not bool(reason)
+    assert norm.calls == 0
+
+
+def test_a_model_that_would_be_replaced_itself_is_named():
+    for model, linear in ((torch.nn.LayerNorm(16), None), (torch.nn.Linear(16, 4), "s8")):
+        (entry,) = skuda.torch.patch(model, linear=linear).entries
+        assert entry.reason == "nothing has it, in which it could be replaced" and not entry.became
+
+
+@pytest.mark.parametrize("model, keep, said", [
+    (None, (), "model is None, expected a torch.nn.Module"),
+    ([torch.nn.GELU()], (), "expected a torch.nn.Module"),
+    (torch.nn.Sequential(torch.nn.GELU()), None, "keep has None, expected names"),
+    (torch.nn.Sequential(torch.nn.GELU()), [5], "keep has 5, expected names"),
+])  # fmt: skip
+def test_what_patch_refuses(model, keep, said):
+    with pytest.raises(InvalidProblem, match=said):
+        skuda.torch.patch(model, keep=keep)
+
+
 def test_what_was_replaced_again_is_not_undone():
     model = filled(Mixed())
     report = patch(model)

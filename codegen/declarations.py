@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from keyword import iskeyword
 from math import isfinite
 
 from skuda.codegen import forms
 from skuda.codegen.attributes import NUMBER, Attributes
 from skuda.codegen.diagnostics import Diagnostics, Place
-from skuda.codegen.names import LONGEST_OF_FORM, check_identifier
+from skuda.codegen.names import LONGEST_OF_FORM, check_identifier, is_reserved_of_dimensions
 from skuda.codegen.nodes import BOOL, DIM, INT, REAL, Node
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
@@ -225,7 +224,7 @@ class Declarations(Attributes):
                 at = text.at(start + len(part) - len(part.lstrip()), max(len(word), 1))
                 self.error(at, f"`{word}` is not a dimension", "use `d`, `*name`, `d/block`, or a size such as `4`")
                 return None
-            if iskeyword(Dim.of(word).name):
+            if is_reserved_of_dimensions(Dim.of(word).name):
                 at = text.at(start + len(part) - len(part.lstrip()), len(word))
                 self.error(at, f"the dimension `{word}` is a reserved word", "choose another name")
                 return None

@@ -302,6 +302,9 @@ class _Reader(OperatorReader):
                 self.all(node.args, depth)
             if name in REDUCTION_NAMES:
                 raise self.refuse(node, f"`{name}` says nowhere what it is over", f"write `{name}(x, over=d)`")
+            if name in self.scope.values:
+                help = f"write `{name} * (...)` for a product"
+                raise self.refuse(node.func, f"`{name}` is a value, and no function", help)
             self.check_hidden(node.func)
             if name != "bool" and (name in DTYPES or (len(name) == 1 and name.isupper())):
                 help = "reals are computed in C, and rounded once where an output stores them: say its type there"

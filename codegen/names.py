@@ -6,13 +6,15 @@ import keyword
 import re
 
 from skuda.codegen.diagnostics import Diagnostics
-from skuda.codegen.intrinsics import CONSTANTS, INTRINSICS
+from skuda.codegen.intrinsics import CONSTANTS
 from skuda.codegen.nodes import PLACED
+from skuda.codegen.operators import FUNCTIONS
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import AS, FORM
 from skuda.names import PUBLIC
 
+_FIELD = re.compile(r"(?:\w+_)?element")  # what fields of descriptors are called that hold element types
 LONGEST = 64  # letters of a name
 LONGEST_OF_FORM = 96  # letters of the name of a form of a row
 IDENTIFIER = re.compile(r"[a-z][a-z0-9]*(?:_[a-z0-9]+)*")
@@ -30,7 +32,7 @@ RESERVED = frozenset(
     device dtype input_dtype keepdims like np out reference row shape stream without""".split()
 ) | frozenset(DTYPES) | frozenset(
     word
-    for row in INTRINSICS.values()
+    for row in FUNCTIONS.values()
     for text in (row.cuda, row.numpy)
     for word in re.findall(r"[a-z_]\w*", text)
 ) | CONSTANTS.keys()
@@ -66,10 +68,15 @@ def check_identifier(text: Text, what: str, diagnostics: Diagnostics) -> bool:
     if text.value.startswith(PLACED):
         diagnostics.error(text.place, f"{what} `{text.value}` begins as names of positions do", "choose another name")
         return False
-    if text.value in RESERVED or keyword.iskeyword(text.value):
+    if text.value in RESERVED or keyword.iskeyword(text.value) or _FIELD.fullmatch(text.value):
         diagnostics.error(text.place, f"{what} `{text.value}` is a reserved word", "choose another name")
         return False
     return True
+
+
+def is_reserved_of_dimensions(name: str) -> bool:
+    """Whether a word cannot be a dimension: Python's, and what else a descriptor has by name."""
+    return keyword.iskeyword(name) or name == "self" or bool(_FIELD.fullmatch(name))
 
 
 def check_spelling(text: Text, what: str, diagnostics: Diagnostics) -> bool:

@@ -11,7 +11,7 @@ from collections import ChainMap
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS, Intrinsic
 
 HEADER = "data.cuh"  # what sources include that read or compute integers and booleans as data
-WRAPS = "wraps"  # the text of a sum, difference, product or negative in 64 bits of two's complement
+WRAPS = "(wraps)"  # no name; the text of a sum, difference, product or negative in 64 bits of two's complement
 WRAPPING = {"+": "::plus", "-": "::minus", "*": "::times", "neg": "::negated", "abs": "::magnitude"}  # in C++
 
 

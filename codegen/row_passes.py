@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from skuda.codegen.conditions import Guard
@@ -138,9 +138,19 @@ class Pass:
 
     def taken(self, early: Sequence[Operand]) -> frozenset[str]:
         """The inputs, and the values held by earlier passes, that it needs where all is held."""
-        names = {name for value in (*self.fresh, *self.wanted(early)) for name in value.node.names()}
-        found = {name for name in names if name in self.operands or name.startswith("held.")}
+        names = _names((*self.fresh, *self.wanted(early)))
+        if not any(map(_is_held, names)):  # a kernel that stores outputs of `early` here takes what is held, or nothing
+            names |= {*filter(_is_held, _names(self.values))}
+        found = {name for name in names if name in self.operands or _is_held(name)}
         return frozenset(found - {value.name for value in self.fresh})
+
+
+def _names(values: Iterable[Value]) -> set[str]:
+    return {name for value in values for name in value.node.names()}
+
+
+def _is_held(name: str) -> bool:
+    return name.startswith("held.")
 
 
 @dataclass(frozen=True)

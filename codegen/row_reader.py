@@ -203,6 +203,18 @@ class RowReader(Formulas):
                 message = "a count that no sum over the same is divided by, where several kernels reduce"
                 self.error(count.place or self.place, message, "use `mean`, or divide the sum by the count")
 
+    def check_positions(self, found: Sequence[Program]) -> None:
+        """Whether each stage of a program has an operand that shows how long a dimension is along which it counts."""
+        for stage in found:
+            own = {dim.name for operand in stage.operation.operands for dim in operand.dims}
+            for node in (part for formula in stage.formulas.values() for part in formula.positions()):
+                if not {*node.dims} <= own:
+                    lacking = ", ".join(sorted({*node.dims} - own))
+                    message = f"a kernel of its own reduces `position({lacking})`, and no operand of it has "
+                    message += "that dimension"
+                    help = "multiply it by an element of such an input in the same reduction"
+                    self.error(node.place or self.place, message, help)
+
     def check_repeats(self, found: Sequence[Program]) -> None:
         """Whether blocks hold the rows for which a stage of a program repeats passes: parts of a row know no end."""
         for stage in found:
@@ -393,6 +405,7 @@ class RowReader(Formulas):
         program = replace(program, operation=analysed(operation, stages=1))
         found = stages(program)
         self.check_counts(found)
+        self.check_positions(found)
         self.check_repeats(found)
         slabs = found[0].operation.analysis.reductions if in_slabs(found) else 0
         return replace(program, operation=analysed(operation, stages=len(found), slabs=slabs))

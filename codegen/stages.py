@@ -21,7 +21,7 @@ from skuda.codegen.program import HANDED_ON, Program, analysed, whole_dims
 from skuda.codegen.reductions import REDUCTIONS
 from skuda.codegen.row_analysis import saved_of
 from skuda.model.dtypes import DTYPES
-from skuda.model.operation import COMPUTE, WIDE, Analysis, Operand, Operation, Over, Reduced
+from skuda.model.operation import COMPUTE, WIDE, Analysis, Dim, Operand, Operation, Over, Reduced
 
 
 def is_staged(program: Program) -> bool:
@@ -162,6 +162,16 @@ def _within(op: Operation, over: str) -> set[str]:
     return {name for name, dims in shared.items() if dims and dims < along}
 
 
+def _names_of(dims: Iterable[str]) -> set[str]:
+    """The dimensions, blocks along them or not."""
+    return {dim.partition("/")[0] for dim in dims}
+
+
+def _dims_of(reduction: Node, over: str) -> frozenset[str]:
+    """The dimensions of what is reduced."""
+    return frozenset(_names_of((*reduction.args[0].dims, *Over.of(over).dims)))
+
+
 class _Splitter:
     """Yields the stages of a program, each as soon as it is known."""
 
@@ -185,15 +195,22 @@ class _Splitter:
         waiting = [*dict.fromkeys(r for node in self.left.values() for r in node.reductions())]
         if not waiting:
             return self._stage(number, [*self.left], [])
-        if any(r.is_scan for r in waiting):
-            return self._next_of_scans(number, waiting)
+        if scans := [r for r in waiting if r.is_scan]:
+            return self._next_of_scans(number, scans)
         overs = sorted(dict.fromkeys(r.text for r in waiting), key=lambda over: not self._in_rows(over))
         every = [(over, ready) for over in overs if (ready := self._ready(waiting, over))]
         over, ready = next((each for each in every if self._comes_first(waiting, *each)), every[0])
         ready = self._picked_first(waiting, over, ready) or ready
+        together = [self._made_of(ready, over)]
+        together += [self._made_of(alike, over) for alike in self._alike(ready, over)]  # the smaller ones come first
+        outputs, values = next((each for each in together if self._is_even(*each, over)), together[0])
+        return self._stage(number, outputs, values)
+
+    def _made_of(self, ready: list[Node], over: str) -> tuple[list[str], list[Node]]:
+        """The outputs that a stage makes of reductions over something, and the values that it hands on."""
         full = {o.name for o in self.op.outputs if o.dims == self.op.space}
         rows, within = self._in_rows(over), _within(self.op, over)
-        own = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
+        own = {dim for r in ready for dim in _dims_of(r, over)}
         apart = {o.name for o in self.op.outputs if not self._fits(o, own, {*Over.of(over).dims})}
         outputs = []
         for name in (each for each in self.left if each not in apart):
@@ -202,8 +219,26 @@ class _Splitter:
             if needed <= set(ready) and (whole or not needed or name not in full):
                 outputs.append(name)
         rest = [node for name, node in self.left.items() if name not in outputs]
-        values = dict.fromkeys(value for node in rest for value in self._values(node, over, ready, own))
-        return self._stage(number, outputs, [*values])
+        return outputs, [*dict.fromkeys(value for node in rest for value in self._values(node, over, ready, own))]
+
+    def _alike(self, ready: list[Node], over: str) -> list[list[Node]]:
+        """The reductions that are of elements with the same dimensions; first those of elements with the fewest."""
+        found: dict[frozenset[str], list[Node]] = {}
+        for r in ready:
+            found.setdefault(_dims_of(r, over), []).append(r)
+        return sorted(found.values(), key=lambda alike: len(_dims_of(alike[0], over)))
+
+    def _is_even(self, outputs: list[str], values: list[Node], over: str) -> bool:
+        """Whether a stage makes something, and each value that it hands on has the dimensions of its rows."""
+        kept = {dim.name for dim in self._kept([self.left[name] for name in outputs] + values, {*outputs}, over)}
+        return bool(outputs or values) and all(_names_of(node.dims) == kept for node in values)
+
+    def _kept(self, nodes: Iterable[Node], made: set[str], over: str) -> tuple[Dim, ...]:
+        """The dimensions of a stage's rows."""
+        read = set().union(*(node.names() for node in nodes)) - made
+        dims = {dim.name for o in (*self.op.inputs, *self.made) if o.name in read for dim in o.dims}
+        reduced = Over.of(over).dims if over else ()
+        return tuple(dim for dim in self.op.space if dim.name in dims and dim.name not in reduced)
 
     def _next_of_scans(self, number: int, waiting: list[Node]) -> Program:
         """The stage of the scans from one end that wait for no other: from the end at which less is read."""
@@ -247,8 +282,7 @@ class _Splitter:
         kernel may do what is left."""
         if any(r.text == over and r not in ready for r in waiting):
             return False
-        dims = {dim.partition("/")[0] for r in ready for dim in (*r.args[0].dims, *Over.of(over).dims)}
-        return dims < {dim.name for dim in self.op.space}
+        return {dim for r in ready for dim in _dims_of(r, over)} < {dim.name for dim in self.op.space}
 
     def _needed(self, name: str) -> set[Node]:
         """The reductions that an output waits for, itself or by outputs that it names."""
@@ -286,9 +320,7 @@ class _Splitter:
         overs = {r.text for node in (*formulas.values(), *values) for r in node.reductions()}
         assert len(overs) <= 1
         over = next(iter(overs), "")
-        read = set().union(*(node.names() for node in (*formulas.values(), *values))) - formulas.keys()
-        dims = {dim.name for o in (*op.inputs, *self.made) if o.name in read for dim in o.dims}
-        kept = tuple(dim for dim in op.space if dim.name in dims and (not over or dim.name not in Over.of(over).dims))
+        kept = self._kept((*formulas.values(), *values), {*formulas}, over)
         names: dict[Node, Node] = {}
         for node in values:
             name = f"{HANDED_ON}{self.values + len(names)}"

@@ -45,7 +45,7 @@ class Stub:
         inputs = self.operation.inputs
         if self.operation.creates:
             return self._of_created()
-        first = next(operand for operand in inputs if not operand.scalar)
+        first = next((operand for operand in inputs if not operand.scalar), inputs[0])
         several = [inputs[index] for index in self.operation.broadcast]
         later = [each for each in several[1:] if first in several and each.name not in self.operation.numbers]
         if self._shows(first):

@@ -252,6 +252,20 @@ MUTATIONS = (
         "a short group has one element too many",
     ),
     Mutation(
+        CUDA + "reductions.cuh",
+        "Word(word << (24 - 8 * byte))",
+        "Word(word << (16 - 8 * (byte & 2)))",
+        moves("extremes of bytes"),
+        "two of four bytes are compared twice",
+    ),
+    Mutation(
+        CUDA + "split_moves.cuh",
+        "lanes[i].data[lane] = at[i][columns.step(lane)];",
+        "lanes[i].data[lane] = at[i][columns.step(lane & 2)];",
+        moves("splits with indices"),
+        "beside a table's edge a column is taken for its neighbour",
+    ),
+    Mutation(
         CUDA + "cluster.cuh",
         "next + (teams - 1) * SEGMENT_CHUNKS",
         "next + teams * SEGMENT_CHUNKS",
@@ -259,9 +273,9 @@ MUTATIONS = (
         "a team goes on with a segment too far away",
     ),
     Mutation(
-        CUDA + "cluster.cuh",
-        "if (first + i * 32 < length) copy_async<unit>(at(",
-        "if (first + i * 32 <= length) copy_async<unit>(at(",
+        CUDA + "copies.cuh",
+        "if (first + i * 32 < length) copy_async<UNIT>(",
+        "if (first + i * 32 <= length) copy_async<UNIT>(",
         moves("eight blocks, misaligned", "sixteen blocks, misaligned"),
         "one element beyond a misaligned row is copied",
     ),

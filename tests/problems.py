@@ -260,9 +260,9 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:
     """Sizes of rows that several blocks take, several rows beside each other among them."""
-    many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (520,), (50,), ()),
+    many = {True: ((2053,), (9008,), (70003,), (66, 9), (100,), (300,), (520,), (50,), ()),
             False: ((3,), (67,), (72,), (2, 24), (264,), ())}
-    single = {True: (2053, 9008, 70003, 100, 520, 50), False: (3, 67, 72, 264)}
+    single = {True: (2053, 9008, 70003, 100, 300, 520, 50), False: (3, 67, 72, 264)}
     along = operation.along
     choices = [(many if dim.many else single)[dim.name in along] for dim in operation.dims]
     several = [index for index, dim in enumerate(operation.dims) if dim.name in along][:-1]

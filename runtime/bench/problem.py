@@ -100,28 +100,36 @@ class Problem:
         either end (the columns, where columns are reduced) are computed by the reference too. Leaves the outputs of a
         run behind.
         """
-        operation = self.case.operation
-        first: dict[str, Any] = {}
-        for poison in _POISONS:
-            for operand in operation.outputs:
-                self._memory[operand.name].view(cupy.uint8).fill(poison)
-            self.run()
-            for operand in operation.outputs:
-                if operand.name not in first:
-                    first[operand.name] = self._memory[operand.name].copy()
-        for placed in self.case.operands:
-            name = placed.operand.name
-            if placed.operand in operation.outputs and not self._same(first[name], placed):
-                return f"{name}: elements that were not written, or that differ from run to run"
-        return self._reference_fault()
+        return self.unlike(len(_POISONS)) or self._reference_fault()
 
-    def _same(self, before, placed: Placed) -> bool:
-        """Whether both runs wrote the same bytes; outputs are contiguous after `start` elements."""
-        storage = _storage(placed.word)
-        skip = placed.start * storage.itemsize
-        after = self._memory[placed.operand.name]
-        one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, after))
-        return not bool((one != other).any())
+    def unlike(self, runs: int) -> str | None:
+        """Which output has elements that were not written, or not alike in so many runs, two or more. Or None.
+
+        What outputs hold before a run changes from run to run. Leaves the outputs of the last run behind.
+        """
+        outputs = [placed for placed in self.case.operands if placed.operand in self.case.operation.outputs]
+        first: dict[str, Any] = {}
+        unlike = {placed.operand.name: cupy.zeros((), bool) for placed in outputs}
+        for run in range(runs):
+            for name in unlike:
+                self._memory[name].view(cupy.uint8).fill(_POISONS[run % len(_POISONS)])
+            self.run()
+            for placed in outputs:
+                name = placed.operand.name
+                if run == 0:
+                    first[name] = self._memory[name].copy()
+                else:
+                    unlike[name] |= self._unlike(first[name], placed)
+        for name, found in unlike.items():
+            if found:
+                return f"{name}: elements that were not written, or that differ from run to run"
+        return None
+
+    def _unlike(self, before, placed: Placed):
+        """Whether an output has other bytes than before, on the device. An output is contiguous after `start`."""
+        skip = placed.start * _storage(placed.word).itemsize
+        one, other = (memory.view(cupy.uint8)[skip:] for memory in (before, self._memory[placed.operand.name]))
+        return (one != other).any()
 
     def _reference_fault(self) -> str | None:
         axis, align = self._sampled()

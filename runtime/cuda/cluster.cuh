@@ -200,11 +200,9 @@ template <typename E, int FIRST, int BYTES, int BLOCKS> struct ShareBuffer {
   __device__ void load_units(
       const storage_t<E>* row, i32 length, const ClusterThread<BLOCKS>& thread, i32 chunk) const {
     const i32 first = thread.first(chunk) - lane * (GROUP - 1);
-    const u8* const from = reinterpret_cast<const u8*>(row + first);
-    const i32 to = thread.warp_share * BYTES + first_unit_place<unit, words>(lane) + chunk * chunk_bytes;
-#pragma unroll
-    for (int i = 0; i < GROUP; ++i)
-      if (first + i * 32 < length) copy_async<unit>(at(unit_place<unit, words>(to, i)), from + i * 32 * unit);
+    copy_units<unit, words>(
+        at(thread.warp_share * BYTES + chunk * chunk_bytes), first_unit_place<unit, words>(lane),
+        reinterpret_cast<const u8*>(row + first), first, length);
   }
 
   __device__ V share(i32 chunk) const {

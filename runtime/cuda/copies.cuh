@@ -28,3 +28,10 @@ template <int UNIT, int WORDS> __device__ inline i32 unit_place(i32 of_first, in
 template <int UNIT, int WORDS> __device__ inline i32 first_unit_place(i32 lane) {
   return word_place<WORDS>(lane * UNIT / 16) * 16 + lane * UNIT % 16;
 }
+// Copies a lane's units of its warp's shares, the first of which is number `first` of a row: those that the row has.
+template <int UNIT, int WORDS>
+__device__ inline void copy_units(u8* shares, i32 of_first, const u8* from, i32 first, i32 length) {
+#pragma unroll
+  for (int i = 0; i < WORDS * 16 / UNIT; ++i)
+    if (first + i * 32 < length) copy_async<UNIT>(shares + unit_place<UNIT, WORDS>(of_first, i), from + i * 32 * UNIT);
+}

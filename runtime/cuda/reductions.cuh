@@ -21,6 +21,7 @@ struct Largest {
   template <typename V> static __device__ V nothing();
   template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
   static __device__ i64 of(i64 a, i64 b) { return a > b ? a : b; }
+  static __device__ i32 of(i32 a, i32 b) { return a > b ? a : b; }
   static __device__ f32 of(f32 a, f32 b) {
     f32 y;
     asm("max.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -37,6 +38,7 @@ struct Smallest {
   template <typename V> static __device__ V nothing();
   template <typename V> static __device__ V empty() { return nothing<V>(); }  // refused by the plan
   static __device__ i64 of(i64 a, i64 b) { return a < b ? a : b; }
+  static __device__ i32 of(i32 a, i32 b) { return a < b ? a : b; }
   static __device__ f32 of(f32 a, f32 b) {
     f32 y;
     asm("min.NaN.f32 %0, %1, %2;" : "=f"(y) : "f"(a), "f"(b));
@@ -148,6 +150,18 @@ template <typename How, typename V> __device__ inline V joined(const V (&group)[
 #pragma unroll
     for (int i = 0; i < GROUP; i += 2 * apart) values[i] = How::of(values[i], values[i + apart]);
   return values[0];
+}
+
+// The same of elements E as they are stored. Extremes of integers are sought in as many bits as these have.
+template <typename How, typename E, typename V> __device__ inline V joined_stored(const V (&group)[GROUP]) {
+  if constexpr (direction<How> != 0 && same<V, i64> && Format<E>::bits + !Format<E>::has_sign <= 32) {
+    i32 values[GROUP];
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i) values[i] = i32(group[i]);
+    return joined<How>(values);
+  } else {
+    return joined<How>(group);
+  }
 }
 
 template <typename How, typename V> __device__ inline V of_finite(V (&values)[GROUP]) {
@@ -282,6 +296,32 @@ template <typename How, typename E> struct PackedPairs {
 
 template <typename How> struct Packed<How, f16> : PackedPairs<How, f16> {};
 template <typename How> struct Packed<How, bf16> : PackedPairs<How, bf16> {};
+
+// The extremes of integers of a byte: a word is compared once for each of its four, which is shifted to its top. What
+// lies below makes no difference.
+template <typename How, typename E, typename Word> struct PackedBytes {
+  static constexpr bool can = direction<How> != 0, sure = true;
+  static constexpr Word nothing =
+      Format<E>::has_sign ? Word(direction<How> < 0 ? 0x7fffffffu : 0x80000000u) : Word(direction<How> < 0 ? ~0u : 0u);
+  Word found[4] = {nothing, nothing, nothing, nothing};
+
+  static __device__ Word of(Word a, Word b) { return direction<How> < 0 ? min(a, b) : max(a, b); }
+  __device__ void add(const Lanes<E, GROUP>& lanes) {
+#pragma unroll
+    for (int i = 0; i < GROUP / 4; ++i) {
+      const u32 word = reinterpret_cast<const u32*>(lanes.data)[i];
+#pragma unroll
+      for (int byte = 0; byte < 4; ++byte) found[byte] = of(found[byte], Word(word << (24 - 8 * byte)));
+    }
+  }
+  __device__ void add(const Lanes<E, GROUP>& lanes, i32 count) { add(repeated(lanes, count)); }
+  __device__ bool known() const { return true; }
+  __device__ i64 value() const { return of(of(found[0], found[1]), of(found[2], found[3])) >> 24; }
+};
+template <> struct Packed<Largest, s8> : PackedBytes<Largest, s8, i32> {};
+template <> struct Packed<Smallest, s8> : PackedBytes<Smallest, s8, i32> {};
+template <> struct Packed<Largest, u8> : PackedBytes<Largest, u8, u32> {};
+template <> struct Packed<Smallest, u8> : PackedBytes<Smallest, u8, u32> {};
 
 // What a pass found of the elements that a row does not have counts for nothing.
 template <typename How, typename V> __device__ inline void cut(V (&values)[GROUP], i32 count) {

@@ -4,14 +4,14 @@
 
 // The type of an input's shares: `Staged`, or `Own`, which is only named where it is wanted.
 template <typename S, typename E> struct OwnOf { using type = Own<S::MODE, E, S::THREADS, S::KEEP ? S::CHUNKS : 1>; };
-template <bool STAGED, typename S, typename E> struct HeldOf : OwnOf<S, E> {};
-template <typename S, typename E> struct HeldOf<true, S, E> { using type = Staged<E, S::THREADS, S::CHUNKS>; };
+template <bool STAGED, typename S, typename E> struct OwnOrStaged : OwnOf<S, E> {};
+template <typename S, typename E> struct OwnOrStaged<true, S, E> { using type = Staged<E, S::THREADS, S::CHUNKS>; };
 // What a thread has in registers of an input with elements: its shares of a row, on their way from `load` to `arrive`.
 template <typename S, int N> struct ArrayShares {
   using E = element_in<typename S::Program, N>;
   using Args = typename S::Args;
   using Row = ThreadRow<S>;
-  typename HeldOf<S::STAGED, S, E>::type own;
+  typename OwnOrStaged<S::STAGED, S, E>::type own;
 
   static __device__ u8* memory() {
     __shared__ alignas(16) u8 of[S::BLOCK * S::CHUNKS * int(sizeof(Lanes<E, GROUP>))];

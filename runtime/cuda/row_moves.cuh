@@ -200,11 +200,8 @@ template <typename E, int THREADS, int CHUNKS> struct Staged {
 #pragma unroll
     for (int chunk = 0; chunk < CHUNKS; ++chunk) {
       const i32 first = (chunk * THREADS + thread - lane) * GROUP + lane;
-      const u8* const from = reinterpret_cast<const u8*>(row + first);
-#pragma unroll
-      for (int i = 0; i < GROUP; ++i)
-        if (first + i * 32 < length)
-          copy_async<unit>(own + chunk * 32 * int(sizeof(V)) + unit_place<unit, words>(to, i), from + i * 32 * unit);
+      copy_units<unit, words>(
+          own + chunk * 32 * int(sizeof(V)), to, reinterpret_cast<const u8*>(row + first), first, length);
     }
     commit_copies();
   }

@@ -20,7 +20,11 @@ __device__ inline void make_values(
   }
 }
 
-template <typename How, bool LEAVE_OUT, bool IN_SLABS, typename State, typename V>
+// The element type of what a reduction takes as it is stored; else that of its values.
+template <typename P, typename R, bool STORED = (R::raw >= 0)> struct reduced_element { using type = typename R::Value; };
+template <typename P, typename R> struct reduced_element<P, R, true> { using type = element_in<P, R::raw>; };
+
+template <typename How, bool LEAVE_OUT, bool IN_SLABS, typename E, typename State, typename V>
 __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole, i32 exist, i64 first) {
   if constexpr (LEAVE_OUT)
     if (__builtin_expect(!whole, 0)) leave_out<How>(values, exist);
@@ -28,7 +32,7 @@ __device__ inline void take_values(State& state, V (&values)[GROUP], bool whole,
 #pragma unroll
     for (int i = 0; i < GROUP; ++i) state = How::of(state, values[i]);
   } else {
-    take<How>(state, values, first);
+    take<How, E>(state, values, first);
   }
 }
 
@@ -43,7 +47,9 @@ __device__ inline void take_group(
   make_values<true, P>(values, pass, group, usual, reductions, stores_of<P>());
   if constexpr (P::SplitPass::CAREFUL)
     if (__builtin_expect(!usual, 0)) make_values<false, P>(values, pass, group, usual, reductions, stores_of<P>());
-  (take_values<typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>, in_slabs<P>>(
+  (take_values<
+       typename reduction_at<P, R>::How, !REPEATED || ordered<typename reduction_at<P, R>::How>, in_slabs<P>,
+       typename reduced_element<P, reduction_at<P, R>>::type>(
        total.StateSlot<P, R>::value, get<R>(values).of, whole, exist, first),
    ...);
 }

@@ -28,9 +28,9 @@ template <typename How> struct is_largest { static constexpr bool value = false;
 template <> struct is_largest<ArgLargest> { static constexpr bool value = true; };
 
 // Takes a group, which begins at `first` in its row, in addition to what there is of the accumulator's groups before
-// it.
-template <typename How, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
-  value = How::of(value, joined<How>(group));
+// it. E: of the elements that are reduced as they are stored, or V.
+template <typename How, typename E, typename V> __device__ inline void take(V& value, V (&group)[GROUP], i64 first) {
+  value = How::of(value, joined_stored<How, E>(group));
 }
 // The first of a group's best, 0 and -0 being equal; without branches, so that groups are looked through side by side.
 // Where there is NaN, that is the best, and the first is sought.
@@ -50,7 +50,7 @@ __device__ inline void take_with_index(ValueAndIndex<V>& found, V (&group)[GROUP
   // As PTX: the compiler would jump over the search, and columns could not be searched side by side.
   asm("slct.s64.s32 %0, %1, %2, %3;" : "=l"(found.index) : "l"(first + lane), "l"(found.index), "r"(better ? 0 : -1));
 }
-template <typename How, typename V>
+template <typename How, typename E, typename V>
 __device__ inline void take(ValueAndIndex<V>& found, V (&group)[GROUP], i64 first) {
   take_with_index<is_largest<How>::value>(found, group, first);
 }

@@ -151,15 +151,23 @@ __device__ inline void load_columns(
     const Reach& reach, const Beside<LANES, ALIGNED>& columns) {
   const storage_t<E>* at[GROUP];
   addresses_along<LANES>(at, row, first, i32(min(end - first, i64(GROUP))), rows, reach.along);
+  if constexpr (ALIGNED && LANES > 1) {
 #pragma unroll
-  for (int i = 0; i < GROUP; ++i) {
-    if constexpr (ALIGNED && LANES > 1) {
-      lanes[i] = load<true, E, LANES>(at[i], 0, LANES);
-    } else {
+    for (int i = 0; i < GROUP; ++i) lanes[i] = load<true, E, LANES>(at[i], 0, LANES);
+  } else if (sizeof(storage_t<E>) < 4 && LANES > 1 && columns.count < LANES) {
+    // Beside the table's edge: its last column in place of those beyond. Compilers make a branch of each load of less
+    // than a word that only some threads make.
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
+#pragma unroll
+      for (int lane = 0; lane < LANES; ++lane) lanes[i].data[lane] = at[i][columns.step(lane)];
+  } else {
+#pragma unroll
+    for (int i = 0; i < GROUP; ++i)
 #pragma unroll
       for (int lane = 0; lane < LANES; ++lane)
-        if (LANES == 1 || lane < columns.count) lanes[i].data[lane] = at[i][lane * columns.APART];
-    }
+        if (LANES == 1 || sizeof(storage_t<E>) < 4 || lane < columns.count)
+          lanes[i].data[lane] = at[i][lane * columns.APART];
   }
 }
 // Has the lines of a group that is loaded later brought into the L2 cache; nothing waits for them. Each of the threads

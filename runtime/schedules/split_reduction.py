@@ -82,7 +82,13 @@ class SplitReductionKernels(KernelGeometry):
         # log2 of the vectors that are so many bytes
         self._wide = max(3, min(5, (TUNED.split_line_bytes // vector - 1).bit_length()))
         lines = -(-self.count // (self.lanes << self._wide)) * self.segments
-        self._across = self._of_slabs() if self.in_slabs else self._cut((TUNED.split_places,), lines)
+        self._lone = (  # few short rows across: a block takes all of each, and no kernel joins splits
+            not self.in_slabs
+            and TUNED.split_places < self.accumulators <= TUNED.split_lone_places
+            and self.count * self.length <= TUNED.split_lone_elements
+        )
+        places = self.accumulators if self._lone else TUNED.split_places
+        self._across = self._of_slabs() if self.in_slabs else self._cut((places,), lines)
         if not any(each.how in _ADDED for each in operation.analysis.split):
             self._across = self._one_after_another(self._across)
         self._alone = self.segments == 1 and self.accumulators <= TUNED.split_threads  # a block takes a row
@@ -158,7 +164,8 @@ class SplitReductionKernels(KernelGeometry):
             whole = self._on_vectors(layouts, arrays, full, [*kept[:-1], *along], self.lanes, kept[-1].extent)
             mode = RowMode.WHOLE if whole else RowMode.UNIT
             threads = self.count // self.lanes * self.accumulators * self.segments
-            many = threads >= self.few and len(along) == 1 and (whole or kept[-1].extent >= _WARP * self.apart // 2)
+            many = threads >= self.few and not self._lone and len(along) == 1
+            many = many and (whole or kept[-1].extent >= _WARP * self.apart // 2)
             steps = zip(along[-1].strides, arrays, strict=True)
             many = many and all(abs(step) * self.bits[index] // 8 < _MOST_STEP for step, index in steps)
             return self._across_rows(arrays, kept, along, mode if many else RowMode.STEPPED)
@@ -245,7 +252,8 @@ class SplitReductionKernels(KernelGeometry):
         if mode is RowMode.UNIT:
             wide = 5  # of each of a thread's columns, a warp's are neighbours
         cut, tables = self._across, self.count // columns
-        few = TUNED.split_few_blocks
+        wide = min(wide, (TUNED.split_threads // cut.span).bit_length() - 1)
+        few = TUNED.split_lone_blocks if self._lone else TUNED.split_few_blocks
         while mode is not RowMode.UNIT and wide > 2 and tables * -(-shares >> wide) * cut.splits < few:
             wide -= 1
         threads = cut.span << wide

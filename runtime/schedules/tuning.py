@@ -87,6 +87,9 @@ class Launch(Record):
         split_few_threads: threads across rows; where there are fewer, each takes one column instead of a vector.
         split_dealt_blocks: blocks of a warp along rows; where there are no more, several warps share its turns.
         split_places: positions that a block across rows takes, one a thread.
+        split_lone_places: positions that it takes of few short rows, at most, so that it takes all.
+        split_lone_elements: elements of all rows, up to which rows are few.
+        split_lone_blocks: as split_few_blocks, of such rows.
         split_line_bytes: bytes of a row's neighbours that a block across rows takes: whole lines of memory.
         split_lanes: rows that a thread across rows takes, at most.
         split_values: values that a thread makes of each of its rows, up to which it takes as many.
@@ -158,6 +161,9 @@ class Launch(Record):
     split_few_threads: int
     split_dealt_blocks: int
     split_places: int
+    split_lone_places: int
+    split_lone_elements: int
+    split_lone_blocks: int
     split_line_bytes: int
     split_lanes: int
     split_values: int
@@ -353,6 +359,9 @@ SM_90 = Tuning(  # measured on an H200
     split_few_threads=1 << 14,
     split_dealt_blocks=128,
     split_places=8,
+    split_lone_places=32,
+    split_lone_elements=5 << 18,
+    split_lone_blocks=66,
     split_line_bytes=256,
     split_lanes=8,
     split_values=2,

@@ -85,6 +85,7 @@ MOVES = {
     "sixteen blocks, misaligned": ("softmax", ("f64",), is_cluster(UNIT, 16)),
     "splits along": ("sum", ("f32",), is_split("along", WHOLE)),
     "splits along, misaligned": ("sum", ("f16",), is_split("along", UNIT)),
+    "extremes of bytes": ("amax", ("s8",), is_row(WHOLE)),
     "splits across": ("sum", ("f16",), is_split("across", WHOLE)),
     "splits with indices": ("argmax", ("f16",), is_split("across", UNIT)),
     "vectors": ("quantize_per_token", ("f32", "u4"), variant(VEC)),

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator, Sequence
 from types import ModuleType
+from urllib.parse import urlsplit
 
 from skuda.checkpoints.weights import backend
 from skuda.checkpoints.workers import Job, Step
@@ -24,6 +26,13 @@ def _steps(job: Job) -> Iterator[int]:
     yield from job.steps(backend(job.device))
 
 
+def _knock(address: str) -> None:
+    """Connect to the port that an address names, if it names one: `ray.init` would try a silent one for minutes."""
+    found = urlsplit(address if "://" in address else f"//{address}")
+    if found.hostname and found.port:
+        socket.create_connection((found.hostname, found.port), timeout=10).close()
+
+
 def in_ray(jobs: Sequence[Job], count: int, address: str) -> Iterator[Step]:
     """Do the jobs as tasks, so many at once, with a GPU each where the cluster has any.
 
@@ -39,8 +48,9 @@ def in_ray(jobs: Sequence[Job], count: int, address: str) -> Iterator[Step]:
     """
     ray = import_ray()
     try:
+        _knock(address)
         ray.init(address=address, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise WorkerLost(f"ray cluster {address}: cannot be reached: {error}") from error
     try:
         yield from _tasks(ray, list(jobs), count)

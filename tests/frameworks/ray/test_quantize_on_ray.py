@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 from sharded import content, sharded
@@ -47,7 +48,11 @@ def test_an_error_of_a_task_comes_in_its_class_and_the_next_run_goes_on(tmp_path
     assert content(tmp_path / "q") == content(tmp_path / "whole")
 
 
-def test_a_cluster_that_is_not_there_is_named(tmp_path):
+@pytest.mark.parametrize("how", ["{}", "ray://{}"])
+def test_a_cluster_that_is_not_there_is_named_at_once(tmp_path, how):
     sharded(tmp_path / "m", 1)
-    with pytest.raises(WorkerLost, match="ray cluster auto: cannot be reached"):
-        quantize(tmp_path / "m", tmp_path / "q", device="cpu", ray="auto")
+    with socket.socket() as silent:  # its port is taken, and nobody listens
+        silent.bind(("127.0.0.1", 0))
+        address = how.format(f"127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(WorkerLost, match=f"ray cluster {address}: cannot be reached: .*refused"):
+            quantize(tmp_path / "m", tmp_path / "q", device="cpu", ray=address)

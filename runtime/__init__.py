@@ -24,8 +24,10 @@ _NOTEBOOK = "codegen.notebook"  # shows a function's formulas as mathematics
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(importlib.import_module(f"skuda.{_HOMES[name]}"), name)
-    from skuda.names import MODULES, PUBLIC, also_operation, is_operation
+    from skuda.names import FRAMEWORKS, MODULES, PUBLIC, also_operation, is_operation
 
+    if name in FRAMEWORKS:
+        return importlib.import_module(f"skuda.{name}")
     if name in MODULES and is_operation(name):
         return also_operation(name)
     if name.startswith("_") or name in MODULES or name in PUBLIC:  # a module that is not imported yet

@@ -8,13 +8,12 @@ import os
 from collections.abc import Callable
 from types import ModuleType
 
+FRAMEWORKS = frozenset(("jax", "onnx", "torch"))  # `skuda.torch` imports what it names
 # The public names of the package, and of a package that is generated: an operation has another name.
-PUBLIC = frozenset(
-    (
-        "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define",
-        "errors", "generated", "jax", "plans", "reference", "torch",
-    )  # fmt: skip
-)
+PUBLIC = FRAMEWORKS | {
+    "BackendKind", "KernelSku", "PrecisionGuarantee", "SkudaError", "define",
+    "errors", "generated", "plans", "reference",
+}  # fmt: skip
 # Names of modules that are not public mean nothing to those who call operations, so an operation may have one.
 MODULES = frozenset(name.partition(".")[0] for name in os.listdir(os.path.dirname(__file__))) - PUBLIC
 # What all functions take, after how many outputs they have. What is told apart is what stands before "written".

@@ -93,7 +93,9 @@ def _checked_view(plan: Plan, operand: Operand, index: int, view: View) -> View:
         came = WORD_OF_STORAGE.get(view.storage, str(view.storage))
         travels = f"{word} (which travels as {storage})" if DTYPES[word].packed else word
         raise ElementMismatch(f"{plan.name}: {operand.name} has elements {came}, expected {travels}")
-    if view.shape != plan.stored[index] and not (operand.scalar and count(view.shape) == 1):
+    if operand.scalar and count(view.shape) == 1:
+        view = with_axes(view, ())
+    elif view.shape != plan.stored[index]:
         spread = plan.operation.spread(operand, plan.sizes)
         if spread is None or view.shape != spread[0]:
             expected = _expected(plan, index)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from skuda.arrays.views import View
+from skuda.arrays.views import View, view_of
 from skuda.errors import InvalidProblem
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import packed_shape
@@ -21,10 +21,12 @@ def resolved_by(call: Call, describe: Callable[[Any, str], View | int | float]) 
     means; the same as of `made_by`."""
     call = normalized(call)
     operation, name = call.plan_class.operation, call.plan_class.__name__
-    values = [
-        describe(value, f"{name}: {operand.name}")
-        for operand, value in zip(operation.inputs, call.inputs, strict=True)
-    ]
+    values = []
+    for index, (operand, value) in enumerate(zip(operation.inputs, call.inputs, strict=True)):
+        described = describe(value, f"{name}: {operand.name}")
+        if not (isinstance(described, View) or operand.scalar or index in operation.broadcast):
+            described = view_of(value, f"{name}: {operand.name}")  # which refuses a number
+        values.append(described)
     if operation.differ(values):
         values = broadcast(operation, values, name)
     return call, values, resolve(call.plan_class, values, call.attributes, call.dtypes, call.input_dtype, call.shape)

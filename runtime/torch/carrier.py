@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from skuda.arrays.libraries import PLAIN, is_tracked, library_of_plain, plain_library, torch_storages
-from skuda.errors import InvalidProblem, SkudaError
+from skuda.errors import DeviceMismatch, InvalidProblem, SkudaError
 from skuda.launch.prepared import Repeated
 from skuda.model.descriptor import is_number
 from skuda.plans import functions
@@ -44,6 +44,9 @@ def carry(call: Call):
             f"{name}: stream= is given where autograd, a transform or a mode of torch follows the call; "
             "use `with torch.cuda.stream(stream):`"
         )
+    if any(tensor.is_meta for tensor in tensors) and not all(tensor.is_meta for tensor in tensors):
+        on = ", ".join(str(tensor.device) for tensor in tensors)
+        raise DeviceMismatch(f"{name}: tensors are on {on}, expected all on meta or none")
     operator = operator_of(call.plan_class)
     call = normalized(expanded(operator, call))
     if not torch._C._is_any_autocast_enabled():  # which makes types fit
@@ -81,7 +84,8 @@ def follows(inputs: Sequence, out: Any, broadcast: Collection[int] = ()) -> bool
 
 
 def _are_plain(tensors: Sequence[torch.Tensor]) -> bool:
-    return all(type(tensor) in PLAIN or plain_library(type(tensor)) for tensor in tensors)
+    """Whether they are torch's own, with memory: those on `meta` have shapes and types alone."""
+    return all((type(tensor) in PLAIN or plain_library(type(tensor))) and not tensor.is_meta for tensor in tensors)
 
 
 def is_carried(value) -> bool:

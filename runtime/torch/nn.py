@@ -39,7 +39,9 @@ class RMSNorm(torch.nn.RMSNorm):
     """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        eps = torch.finfo(x.dtype).eps if self.eps is None else self.eps
+        eps = self.eps
+        if eps is None:  # of integers any: the function refuses them
+            eps = torch.finfo(x.dtype).eps if x.is_floating_point() else 0.0
         if self.weight is None:
             return skuda.rms_normalize(x, axis=_last_axes(self, x), eps=eps)
         return skuda.rms_norm(x, self.weight, eps=eps)
@@ -57,9 +59,15 @@ class LayerNorm(torch.nn.LayerNorm):
 
 
 class GroupNorm(torch.nn.GroupNorm):
-    """`torch.nn.GroupNorm` by `skuda.group_norm`: [n, num_channels, ...] to the same shape and type."""
+    """`torch.nn.GroupNorm` by `skuda.group_norm`: [n, num_channels, ...] to the same shape and type.
+
+    Raises:
+        InvalidProblem: the input has another shape.
+    """
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.ndim < 2 or x.shape[1] != self.num_channels:
+            raise InvalidProblem(f"GroupNorm: input is {tuple(x.shape)}, expected [n, {self.num_channels}, ...]")
         split = (self.num_groups, self.num_channels // self.num_groups)
         given = [each.unflatten(0, split) for each in (self.weight, self.bias) if each is not None]
         return skuda.group_norm(x.unflatten(1, split), *given, eps=self.eps).flatten(1, 2)
@@ -79,9 +87,9 @@ class _BatchNorm:
         state = self.running_mean.to(wide), self.running_var.to(wide)
         if not self.training:
             return skuda.batch_norm(x, *state, *given, eps=self.eps)
-        self.num_batches_tracked.add_(1)
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        share = 1 / (float(self.num_batches_tracked) + 1) if self.momentum is None else self.momentum
         made = skuda.batch_norm_training(x, *state, *given, momentum=share, eps=self.eps)
+        self.num_batches_tracked.add_(1)
         self.running_mean.copy_(made.new_running_mean)
         self.running_var.copy_(made.new_running_var)
         return made.output

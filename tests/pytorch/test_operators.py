@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from operations import call_of, plans, same
+from operations import call_of, of_tensors, plans, same
 
 from skuda.errors import Unsupported
-from skuda.torch import operator_of
+from skuda.plans.functions import each_of
+from skuda.torch import carry, operator_of
 
 EVERY = pytest.mark.parametrize("name", plans())
+OF_TENSORS = pytest.mark.parametrize("name", of_tensors())
 
 
 @EVERY
@@ -17,6 +19,14 @@ def test_the_operator_is_the_function(name):
     call = call_of(plans()[name])
     found = call.run()
     assert same(operator_of(call.plan_class).apply(call), torch.as_tensor(found) if no_tensors(call) else found)
+
+
+@OF_TENSORS
+def test_tensors_on_meta_have_the_shapes_and_types_of_others(name):
+    call = call_of(plans()[name])
+    found, on_meta = call.run(), carry(with_inputs(call, [each.to("meta") for each in call.inputs]))
+    for one, other in zip(each_of(found), each_of(on_meta), strict=True):
+        assert other.is_meta and (other.shape, other.dtype) == (one.shape, one.dtype)
 
 
 @EVERY
@@ -34,7 +44,7 @@ def no_tensors(call) -> bool:
     return not call.inputs
 
 
-@pytest.mark.parametrize("name", [name for name in plans() if call_of(plans()[name]).inputs])
+@OF_TENSORS
 def test_vmap(name):
     first, second = (call_of(plans()[name], seed=seed) for seed in (0, 1))
     operator = operator_of(first.plan_class)

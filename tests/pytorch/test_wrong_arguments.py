@@ -25,7 +25,8 @@ OTHERS = (
 TENSORS = (
     lambda x: torch.zeros(()), lambda x: torch.zeros(0), lambda x: torch.zeros((1,) * 66), lambda x: x[..., None],
     lambda x: x[..., :1] if x.ndim else x, lambda x: x.double(), lambda x: x.to("meta"),
-    lambda x: torch.eye(3).to_sparse(), lambda x: torch.zeros(2, 3, dtype=torch.bool), lambda x: torch.zeros(3, dtype=torch.complex64),
+    lambda x: torch.eye(3).to_sparse(), lambda x: torch.zeros(2, 3, dtype=torch.bool),
+    lambda x: torch.zeros(3, dtype=torch.complex64),
 )  # fmt: skip
 
 

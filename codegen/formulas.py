@@ -381,18 +381,21 @@ class Formulas(Declarations):
         for operand in (*inputs, *outputs):
             shown = f"`{operand.name}: {operand.signature}`"
             dim = next((dim for dim in operand.dims if dim.name in names), None)
+            own = {each.name for each in operand.dims}
+            beyond = {other: {each.name for each in other.dims} - own for other in (space, *outputs, *inputs)}
             if dim is None or (dim.block is not None and dim.block == block):
-                kept = {each.name for each in space.dims} - {*names}
-                if operand in outputs and kept - {each.name for each in operand.dims}:
-                    message = f"{shown} lacks what `{space.signature}` has beside `over={_shown(first)}`"
+                wider = next((other for other, dims in beyond.items() if dims - {*names}), None)
+                if operand in outputs and wider is not None:
+                    message = f"{shown} lacks what `{wider.signature}` has beside `over={_shown(first)}`"
                     self.error(self.texts[operand.name].place, message, "an output has one value for each row")
                 continue
             place = self.place_of(operand, dim) if operand in outputs else first.place or self.place
             if dim.block is not None:
                 message = f"{shown} changes within the rows that `over={_shown(first)}` reduces"
                 self.error(place, message, f"reduce over `{dim}`, or declare it without blocks")
-            elif operand in outputs and operand.dims != space.dims:
-                message = f"{shown} changes along `over={_shown(first)}`, and lacks what `{space.signature}` has"
+            elif operand in outputs and (operand.dims != space.dims or any(beyond.values())):
+                wider = next((other for other, dims in beyond.items() if dims), space)
+                message = f"{shown} changes along `over={_shown(first)}`, and lacks what `{wider.signature}` has"
                 self.error(place, message, "an output has all of them, or one value for each row")
 
     def check_fit(self, operands, attributes, outputs, formulas, requirements) -> None:

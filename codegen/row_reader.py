@@ -255,8 +255,9 @@ class RowReader(Formulas):
             self.spreads = {f"d_{output.name}": self.divisor(output) for output in self.elements}
         every = (*op.inputs, *op.outputs, *gradients)
         self.lets |= self.read_lets(every, op.attributes, self.lets_of_backward())
+        before = len(self.diagnostics)
         outputs, formulas = self.outputs("backward", (*op.inputs, *op.outputs), op.attributes, gradients)
-        if len(outputs) < len(self.entries("backward")):
+        if len(outputs) < len(self.entries("backward")) or len(self.diagnostics) > before:
             return None
         operands = (*gradients, *op.inputs, *op.outputs, *outputs)
         self.check_fit(operands, op.attributes, outputs, formulas, forward.requirements)
@@ -275,13 +276,15 @@ class RowReader(Formulas):
             return None
         whole = {dim.name for operand in inputs for dim in operand.dims if dim.block is None}
         said = self.said(inputs, outputs)
-        for operand in outputs:
-            for dim in operand.dims:
-                if dim.name not in whole | said and dim.size is None:
-                    message = f"no input of the backward pass has the dimension `{dim.name}`"
-                    help = "use an input that has it: the shapes of what a formula uses give its output's"
-                    self.error(self.place_of(operand, dim), message, help)
-                    return None
+        unknown = {dim.name: self.place_of(o, dim) for o in outputs for dim in o.dims if dim.size is None}
+        for count in (each for _, value in formulas.values() for each in value.counts()):
+            unknown |= dict.fromkeys(Over.of(count.text).dims, count.place or self.place)
+        for name, place in unknown.items():
+            if name not in whole | said | op.fixed.keys():
+                message = f"no input of the backward pass has the dimension `{name}`"
+                help = "use an input that has it: the shapes of what a formula uses give its output's"
+                self.error(place, message, help)
+                return None
         dims = {dim.name for operand in (*inputs, *outputs) for dim in operand.dims}
         blocks = {dim.block for operand in (*inputs, *outputs) for dim in operand.dims}
         checks = tuple(r for r in forward.requirements if r[1].names() & used)

@@ -179,6 +179,8 @@ class _Splitter:
         self.program = program
         self.op = program.operation
         self.apart = bool(self.op.analysis.alternative)  # whether even what a block could hold is reduced by several
+        known = {dim.name for dim in self.op.space}  # which lacks what no operand has together with these
+        self.dims = (*self.op.space, *[dim for dim in self.op.dims if dim.name not in known])
         self.called = dict(program.called)
         self.left = dict(program.formulas)  # of outputs that no stage makes yet, in terms of what stages have made
         self.values = 0  # that stages have made
@@ -229,16 +231,19 @@ class _Splitter:
         return sorted(found.values(), key=lambda alike: len(_dims_of(alike[0], over)))
 
     def _is_even(self, outputs: list[str], values: list[Node], over: str) -> bool:
-        """Whether a stage makes something, and each value that it hands on has the dimensions of its rows."""
+        """Whether a stage makes something: outputs with elements or one value for each of its rows, and values that it
+        hands on with one for each."""
         kept = {dim.name for dim in self._kept([self.left[name] for name in outputs] + values, {*outputs}, over)}
-        return bool(outputs or values) and all(_names_of(node.dims) == kept for node in values)
+        made = [{dim.name for dim in o.dims} for o in self.op.outputs if o.name in outputs]
+        fitting = all(dims in (kept, kept | _names_of(Over.of(over).dims)) for dims in made)
+        return bool(outputs or values) and fitting and all(_names_of(node.dims) == kept for node in values)
 
     def _kept(self, nodes: Iterable[Node], made: set[str], over: str) -> tuple[Dim, ...]:
         """The dimensions of a stage's rows."""
         read = set().union(*(node.names() for node in nodes)) - made
         dims = {dim.name for o in (*self.op.inputs, *self.made) if o.name in read for dim in o.dims}
         reduced = Over.of(over).dims if over else ()
-        return tuple(dim for dim in self.op.space if dim.name in dims and dim.name not in reduced)
+        return tuple(dim for dim in self.dims if dim.name in dims and dim.name not in reduced)
 
     def _next_of_scans(self, number: int, waiting: list[Node]) -> Program:
         """The stage of the scans from one end that wait for no other: from the end at which less is read."""
@@ -325,7 +330,7 @@ class _Splitter:
         for node in values:
             name = f"{HANDED_ON}{self.values + len(names)}"
             formulas[name] = node
-            own = tuple(dim for dim in op.space if dim.name in node.dims) if node.is_scan else kept
+            own = tuple(dim for dim in self.dims if dim.name in node.dims) if node.is_scan else kept
             made.append(Operand(name, CPP.get(node.kind, COMPUTE), own))
             names[node] = Node("name", (), node.kind, node.dims, node.bits, name)
         used = set().union(*(node.names() for node in formulas.values()))

@@ -5,14 +5,17 @@ Small calls are NumPy's, large ones are compiled.
 
 from __future__ import annotations
 
+import drawn_rows
 import numpy as np
 import pytest
 import torch
+import turns
 
 import skuda
 from skuda.errors import SpecError, Unsupported
 
 SIZES = {"n": 3, "d": 5}, {"n": 300, "d": 700}
+DRAWN = ({"k": 2, "m": 3, "d": 5}, {"k": 1, "m": 4, "d": 1}), ({"k": 3, "m": 130, "d": 1100},)
 
 
 def defined(inputs: dict[str, str], output: str, **more):
@@ -94,3 +97,54 @@ def test_a_scan_has_no_gradient_for_its_factor(factor):
 def test_positions_that_a_kernel_would_reduce_alone_are_refused(output):
     with pytest.raises(SpecError, match=r"reduces `position\(d\)`, and no operand of it has that dimension"):
         defined({"x": "T[n, d]"}, output, backward="none")
+
+
+@pytest.mark.parametrize(("sizes", "part", "count"), [(DRAWN[0], part, 60) for part in range(4)] + [(DRAWN[1], 0, 3)])
+def test_drawn_rows_are_refused_or_give_what_torch_gives(sizes, part, count):
+    """Some hundred times as many, small and large, were drawn when a cause of errors was mended."""
+    made = 0
+    for number in range(count):
+        row = drawn_rows.row(f"{turns.commit()} {part} {number} {len(sizes)}")
+        try:
+            own = skuda.define(name="own", inputs=row.inputs, outputs=row.formulas)
+        except SpecError:
+            continue
+        made += 1
+        for each in sizes:
+            try:
+                check_drawn(own, row, each)
+            except Exception as error:
+                raise AssertionError(f"{row.inputs} {row.formulas}, {each}") from error
+    assert made or count < 60
+
+
+def check_drawn(own, row, sizes):
+    generator = torch.Generator().manual_seed(3)
+    drawn = {"generator": generator, "dtype": torch.float64}
+    values = [torch.randn([sizes[dim] for dim in dims], **drawn) for dims in row.operands.values()]
+    found, wanted = ([value.clone().requires_grad_() for value in values] for _ in range(2))
+    expected = row.values(sizes, wanted)
+    with torch.no_grad():
+        alone = own(*values)
+    compare(alone if isinstance(alone, tuple) else (alone,), expected, 1e-9)
+    weights = [torch.randn(each.shape, **drawn) for each in expected]
+    try:
+        made = own(*found)
+        slopes = slopes_of(made if isinstance(made, tuple) else (made,), found, weights)
+    except Unsupported:  # a gradient that is none of the language
+        return
+    compare(slopes, slopes_of(expected, wanted, weights), 1e-7)
+
+
+def slopes_of(outputs, inputs, weights):
+    """Gradients of a weighted sum of outputs; one whose slope is 0 everywhere, as that of `x - x`, takes no part."""
+    total = sum((output * weight).sum() for output, weight in zip(outputs, weights) if output.requires_grad)
+    if not isinstance(total, torch.Tensor):
+        return [torch.zeros_like(each) for each in inputs]
+    return torch.autograd.grad(total, inputs, materialize_grads=True)
+
+
+def compare(made, expected, bound):
+    for one, other in zip(made, expected, strict=True):
+        assert one.shape == other.shape
+        torch.testing.assert_close(one, other, rtol=bound, atol=bound * max(1.0, other.abs().max().item()))

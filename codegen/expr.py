@@ -23,6 +23,7 @@ from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
+from skuda.codegen.library import formula_of
 from skuda.codegen.nodes import BOOL, CHOOSE, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
 from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
@@ -90,6 +91,12 @@ def parse_alone(text: str, scope: Scope, called: str = "a formula") -> Node:
     tree = parse(Text(text, Place(1, 1)), scope, diagnostics)
     diagnostics.raise_if_any()
     return tree
+
+
+def _formula_of_operation(name: str) -> str | None:
+    """What to write in place of a call of an operation, as a help text."""
+    formula = formula_of(name)
+    return f"it is an operation, whose formula is `{formula}`" if formula and len(formula) < 100 else None
 
 
 def negative(number: Node, place: Place) -> Node:
@@ -288,7 +295,8 @@ class _Reader(OperatorReader):
         callable = (*INTRINSICS, *CONVERSIONS, *self.scope.functions)
         if node.keywords and (name in callable or name in REDUCTION_NAMES):
             help = f"it is `{self.spelled(name)}`"
-            help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}" if over else help
+            if over and not (name in self.scope.functions and "d" in self.scope.functions[name].parameters):
+                help = f"`over=` belongs to {', '.join([*REDUCTION_NAMES, COUNT])}"
             raise self.refuse(node, f"`{name}` takes its arguments by position", help)
         if name in self.scope.functions:
             return self.expanded(self.scope.functions[name], node, depth)
@@ -311,6 +319,7 @@ class _Reader(OperatorReader):
                 raise self.refuse(node.func, f"`{name}` is a type, and no function", help)
             reductions = (*REDUCTION_NAMES, *SCAN_NAMES, COUNT)
             help = meant(name, reductions) if over else None
+            help = help or meant(name, ()) or _formula_of_operation(name)
             help = help or meant(name, [*callable, *reductions, SMALLEST, POSITION])
             help = help or "`skuda list --functions` names the catalog's"
             raise self.refuse(node.func, f"`{name}` is neither an intrinsic nor a function", help)

@@ -12,16 +12,23 @@ SPEC = Path("ops.yaml")
 OUT = Path("generated")
 
 
+def path(text: str) -> Path:
+    """The path that an argument names; an empty one is no folder, but a variable of a shell that is not set."""
+    if not text:
+        raise argparse.ArgumentTypeError("expected a path, got an empty one")
+    return Path(text)
+
+
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares the two options."""
-    parser.add_argument("--spec", type=Path, default=SPEC, metavar="FILE", help=f"the spec (default: {SPEC})")
+    parser.add_argument("--spec", type=path, default=SPEC, metavar="FILE", help=f"the spec (default: {SPEC})")
     add_out(parser)
 
 
 def add_out(parser: argparse.ArgumentParser) -> None:
     """Declares `--out` alone."""
     parser.add_argument(
-        "--out", type=Path, default=OUT, metavar="FOLDER",
+        "--out", type=path, default=OUT, metavar="FOLDER",
         help=f"the catalog, a package of generated files only (default: {OUT})",
     )  # fmt: skip
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from pathlib import Path
 from typing import TextIO
 
 from skuda.checkpoints.convert import Progress, quantize
 from skuda.checkpoints.scheme import ELEMENTS, GRANULARITIES
+from skuda.checkpoints.weights import DEVICES
 
 _GB = 1e9
 _REFRESH = 0.2  # seconds between two states of the line
@@ -29,7 +29,7 @@ def add_parser(subparsers) -> None:
         "bytes do not depend on the device or the number of workers.",
     )
     parser.add_argument(
-        "source", metavar="FILE_OR_FOLDER_OR_INDEX", type=Path,
+        "source", metavar="FILE_OR_FOLDER_OR_INDEX",
         help="FILE.safetensors, a folder of such files, or model.safetensors.index.json",
     )  # fmt: skip
     parser.add_argument(
@@ -37,7 +37,7 @@ def add_parser(subparsers) -> None:
         help=f"{', '.join(GRANULARITIES)} with {', '.join(ELEMENTS)} (default: per_channel:s8)",
     )  # fmt: skip
     parser.add_argument("--group-size", type=int, default=128, help="elements of a group of per_group (default: 128)")
-    parser.add_argument("--out", metavar="FOLDER", type=Path, required=True, help="the folder to write into")
+    parser.add_argument("--out", metavar="FOLDER", required=True, help="the folder to write into")
     parser.add_argument(
         "--keep", metavar="PATTERN", action="append", default=[],
         help="leave weights of such names (`*`, `?`) as they are; may be given more than once",
@@ -50,7 +50,7 @@ def add_parser(subparsers) -> None:
         help="run N tasks of a Ray cluster whose machines see both folders: auto, HOST:PORT, or local to start one",
     )  # fmt: skip
     parser.add_argument(
-        "--device", choices=("auto", "cpu", "cuda"), default="auto", help="where to run (default: GPUs, if any)"
+        "--device", choices=DEVICES, default="auto", help="where to run (default: GPUs, if any)"
     )
     parser.set_defaults(handler=command)
 

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from errno import ENAMETOOLONG
 from glob import escape
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from skuda.checkpoints.layout import FORMAT
 from skuda.checkpoints.on_ray import import_ray, in_ray
 from skuda.checkpoints.scheme import Scheme
 from skuda.checkpoints.source import Shard, Source
+from skuda.checkpoints.weights import DEVICES
 from skuda.checkpoints.workers import Job, Step, in_processes, in_this_process
 from skuda.errors import BadFile, InvalidProblem, shown
 
@@ -61,6 +63,27 @@ class Progress:
     finished: str | None
 
 
+def _path(value: Path | str, called: str) -> Path:
+    """A path that a file may have.
+
+    Raises:
+        InvalidProblem: it is none. An empty one is not the folder that one is in: a variable of a shell was not set.
+    """
+    try:
+        path = Path(value)
+        os.stat(path)
+    except FileNotFoundError:
+        pass
+    except (TypeError, ValueError) as error:
+        raise InvalidProblem(f"{called} is {shown(value)}, expected a path ({error})") from error
+    except OSError as error:
+        if error.errno == ENAMETOOLONG:
+            raise InvalidProblem(f"{called} is {shown(value)}, expected a path ({error.strerror})") from error
+    if value == "":
+        raise InvalidProblem(f"{called} is {shown(value)}, expected a path")
+    return path
+
+
 def quantize(
     source: Path | str,
     out: Path | str,
@@ -97,12 +120,14 @@ def quantize(
         MissingDependency: `ray` is not installed.
         WorkerLost: a worker ended in the middle of its work.
     """
-    how, source, out = Scheme.parse(scheme, group_size), Path(source), Path(out)
+    how, source, out = Scheme.parse(scheme, group_size), _path(source, "the source"), _path(out, "out")
     keep = [keep] if isinstance(keep, str) or not isinstance(keep, Iterable) else [*keep]
     if not isinstance(workers, int) or workers < 1:
         raise InvalidProblem(f"workers is {shown(workers)}, expected an integer of 1 or more")
     if other := [pattern for pattern in keep if not isinstance(pattern, str)]:
         raise InvalidProblem(f"keep has {shown(other[0])}, expected patterns of names")
+    if device not in DEVICES:
+        raise InvalidProblem(f"device is {shown(device)}, expected {', '.join(DEVICES)}")
     found = sources.find(source)
     made = sources.shards(found, how, keep)
     options = {"format": FORMAT, "skuda": skuda.__version__, "scheme": str(how), "group_size": group_size}

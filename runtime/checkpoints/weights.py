@@ -16,6 +16,7 @@ from skuda.errors import DeviceMismatch
 from skuda.launch.kernel import cuda_available
 from skuda.model.dtypes import WORD_OF_STORAGE
 
+DEVICES = ("auto", "cpu", "cuda")
 BLOCK = 1 << 22  # elements of a weight that are quantized at once
 
 

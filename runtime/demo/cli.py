@@ -10,7 +10,7 @@ from pathlib import Path
 
 from skuda.checkpoints import files
 from skuda.checkpoints.scheme import ELEMENTS, GRANULARITIES, Scheme
-from skuda.checkpoints.weights import backend
+from skuda.checkpoints.weights import DEVICES, backend
 from skuda.demo import checkpoint, report
 from skuda.demo.run import dequantize_checkpoint, quantize_checkpoint
 from skuda.errors import InvalidProblem
@@ -85,7 +85,7 @@ def add_parser(subparsers) -> None:
     for command in (quantize, dequantize, activations):
         command.add_argument(
             "--device",
-            choices=("auto", "cpu", "cuda"),
+            choices=DEVICES,
             default="auto",
             help="where to run (default: the GPU, if any)",
         )

@@ -97,6 +97,14 @@ def test_no_spec_here(tmp_path, monkeypatch, skuda_command):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize("option", ["--out", "--spec"])
+def test_an_empty_path_is_not_this_folder(here, skuda_command, option):
+    before = sorted(here.iterdir())
+    status, _, err = skuda_command("generate", option, "")
+    assert status == 2 and f"argument {option}: expected a path, got an empty one" in err
+    assert sorted(here.iterdir()) == before
+
+
 def test_a_folder_that_cannot_be_written(here, skuda_command):
     (here / "file").write_text("")
     status, _, err = skuda_command("generate", "--out", "file/generated")

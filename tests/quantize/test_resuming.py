@@ -198,10 +198,15 @@ def test_another_checkpoint_is_refused_in_a_folder_that_has_one(tmp_path):
         ({"workers": 1.5}, "workers is 1.5, expected an integer"),
         ({"keep": None}, "keep has None, expected patterns"),
         ({"keep": [5]}, "keep has 5, expected patterns"),
+        ({"device": "gpu"}, "device is 'gpu', expected auto, cpu, cuda"),
+        ({"out": ""}, "out is '', expected a path"),
+        ({"out": "a\0b"}, "out is .*, expected a path .*null byte"),
+        ({"out": "a" * 5000}, "out is .*, expected a path .*too long"),
+        ({"out": 5}, "out is 5, expected a path"),
     ],
 )
 def test_arguments_of_other_kinds_are_refused_before_anything_is_written(tmp_path, more, said):
     sharded(tmp_path / "m", 1)
     with pytest.raises(InvalidProblem, match=said):
-        quantize(tmp_path / "m", tmp_path / "q", device="cpu", **more)
+        quantize(tmp_path / "m", **{"out": tmp_path / "q", "device": "cpu", **more})
     assert not (tmp_path / "q").exists()

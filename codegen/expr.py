@@ -23,8 +23,8 @@ from skuda.codegen.diagnostics import Diagnostics, Place
 from skuda.codegen.expr_checks import KIND_NAME, Refused
 from skuda.codegen.expr_operators import BITS, OperatorReader
 from skuda.codegen.intrinsics import ARGUMENTS, CONSTANTS, CONVERSIONS, INTRINSICS
-from skuda.codegen.library import formula_of
 from skuda.codegen.nodes import BOOL, CHOOSE, DIM, INT, POSITION, REAL, SMALLEST, Function, Node, Scope, promote
+from skuda.codegen.operation_formulas import formula_of
 from skuda.codegen.operators import FUNCTIONS, KINDS, WRAPPING, WRAPS
 from skuda.codegen.reductions import COUNT, REDUCTION_NAMES, SCAN_NAMES
 from skuda.codegen.syntax import (

@@ -6,6 +6,7 @@ A library is recognised by the name of its class and imported only when somethin
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from functools import cache, cached_property
 from typing import Any
@@ -161,7 +162,8 @@ WATCHERS = ("dispatch_modes", "function_modes", "transforms", "autocast", "forwa
 
 
 def _followers(torch) -> dict[str, Any]:
-    """What asks torch whether gradients are recorded, and each of WATCHERS; `levels` of forward gradients."""
+    """What asks torch whether gradients are recorded, and each of WATCHERS; `levels` of forward gradients; what tells
+    tensors that are alike, and what stands for that before there are any."""
     level = torch.autograd.forward_ad
     asks = (
         torch._C._len_torch_dispatch_stack,
@@ -170,7 +172,30 @@ def _followers(torch) -> dict[str, Any]:
         torch._C._is_any_autocast_enabled,
         lambda: level._current_level >= 0,
     )
-    return {"gradients": torch.is_grad_enabled, "levels": level, **dict(zip(WATCHERS, asks, strict=True))}
+    own = {"gradients": torch.is_grad_enabled, "levels": level, "alike_of": _alike_of, "unknown": (None, False)}
+    return own | dict(zip(WATCHERS, asks, strict=True))
+
+
+def _alike_of(tensors: tuple) -> Callable[..., bool]:
+    """What tells in one step whether other tensors are like these: TorchDynamo's guard of a compiled call.
+
+    They then have the same types, element types, shapes, strides, devices, `requires_grad` and dispatch keys. Modes,
+    transforms and autocast change those keys. It takes a quarter of the time of reading all of these in Python.
+    """
+    import torch
+
+    try:
+        shapes, strides = [list(each.shape) for each in tensors], [list(each.stride()) for each in tensors]
+        guards = torch._C._dynamo.guards.TensorGuards(
+            *tensors, dynamic_dims_sizes=shapes, dynamic_dims_strides=strides
+        )
+        return guards.check if guards.check(*tensors) is True else _differ
+    except (AttributeError, TypeError, RuntimeError):  # another torch
+        return _differ
+
+
+def _differ(*tensors) -> bool:
+    return False
 
 
 class _Torch(Library):

@@ -295,4 +295,4 @@ def _spread(plan: Plan, index: int) -> tuple[int, ...]:
     return plan.stored[index] if spread is None else spread[0]
 
 
-_STREAMS = {"cupy": "current(device).ptr", "torch": "current(device)"}  # the library's current one
+_STREAMS = {"cupy": "current(home).ptr", "torch": "current(home)"}  # the library's current one

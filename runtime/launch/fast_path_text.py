@@ -13,7 +13,8 @@ from typing import Any
 
 # Kinds of operands: an array in the output's shape, another array, a number for an integer or for a float.
 FULL, ARRAY, INTEGER, REAL = "full", "array", "integer", "real"
-_MODES = "dispatch_modes", "function_modes"  # of torch, which see a call with any tensors
+_SEES = "dispatch_modes()", "function_modes()", "levels._current_level >= 0"  # of torch, calls with any tensors
+_WATCHERS = "gradients", "levels", "dispatch_modes", "function_modes", "alike_of", "unknown"
 SHAPE = 3  # where a call's options have `shape`
 
 
@@ -33,6 +34,11 @@ def factory(text: Callable[..., str], said: tuple, *pattern) -> Callable[..., Ca
 
 def _indented(lines: Sequence[str]) -> list[str]:
     return [f"    {line}" for line in lines]
+
+
+def _alike(indices: Sequence[int]) -> str:
+    """The name of what tells whether operands are like those of an earlier call."""
+    return f"alike{indices[0]}"
 
 
 class Text:
@@ -68,7 +74,7 @@ class Text:
             *(self._refused(["not may_allocate"], "False") if self.has_workspace else []),
             f"{everything}, = values",
             *self._refused(self._types(self.all), "False"),
-            *self._read(self.arrays, self.arrays[-1], "False"),
+            *self._read(self.arrays, "device", "False"),
             *self._apart("False"),
             *self._numbers("False"),
             "if device != home:",
@@ -94,18 +100,17 @@ class Text:
             is_tuple = "type(out) is tuple or type(out) is results"
             given = [*self._refused([f"not ({is_tuple})", f"len(out) != {len(self.outputs)}"]), *given]
         given += self._refused(self._types(self.outputs))
-        given += [*self._read([*self.outputs], None, recorded="recorded and "), *self._apart()]
+        given += [*self._read(self.outputs, "home", recorded="gradients() and ", before=[]), *self._apart()]
         new = self._new()
-        followed = []
+        watched, followed = [], []
         if self.is_torch:
             # Transforms give tensors without memory, which are refused below. Autocast changes nothing where element
             # types are those that served before. What is recorded is looked at once more, by `of_recorded`.
-            followed = [
-                *self._refused([*[f"{name}()" for name in _MODES], "levels._current_level >= 0"]),
-                "recorded = gradients()",
-                f"if recorded and ({gradients}):",
-                "    return repeated if out is None and stream is None and not transforms() else None",
-            ]
+            recorded = f"gradients() and ({gradients})"
+            served = "    return repeated if out is None and stream is None and not transforms() else None"
+            first = f"{_alike(inputs)} is unknown"  # after a recorded call: then the next is one too, most often
+            watched = [*self._refused(_SEES), f"if {first} and {recorded}:", served]
+            followed = [f"if {recorded}:", f"    {_alike(inputs)} = unknown", served]
         if shaped:  # True == 1
             other.append(f"[*map(type, options[{SHAPE}])] != whole")
         body = [
@@ -115,9 +120,9 @@ class Text:
             *_indented(self._refused([*other, "options != asked"])),
             "except Exception:",
             "    return None",
-            *followed,
-            *self._read(inputs, inputs[0]),
-            *self._refused(["device != home", "current_context() != context"]),
+            *watched,
+            *self._read(inputs, "home", before=followed),
+            *self._refused(["current_context() != context"]),
             *self._numbers(),
             "if out is None:",
             *_indented(new),
@@ -132,8 +137,9 @@ class Text:
         names = ["asked", "repeated", "named", "results", "empty", "wrote"]
         names += ["whole"] * shaped + [f"attribute{index}" for index in range(attributes)]
         names += [f"strides{index}" for index in self.outputs]
-        names += ["gradients", "transforms", "levels", *_MODES] if self.is_torch else []
-        return self._made("def made(values, attributes, options, stream):", body, names)
+        lasting = [inputs, self.outputs] if self.is_torch else []
+        names += [*_WATCHERS, "transforms"] if self.is_torch else []
+        return self._made("def made(values, attributes, options, stream):", body, names, lasting)
 
     def of_recorded(self, alone: bool) -> str:
         """A function of the inputs of a call that autograd records: as `of_call`, of the same attributes and options.
@@ -142,11 +148,10 @@ class Text:
             alone: whether it asks what `of_call` asks first. Else that has been asked.
         """
         inputs = [index for index in self.arrays if index in self.inputs]
-        watched = [*[f"{name}()" for name in _MODES], "levels._current_level >= 0", "gradients()"]
         body = [
-            *(self._refused([*watched, *self._types(self.inputs)]) if alone else []),
-            *self._read(inputs, inputs[0]),
-            *self._refused(["device != home", "current_context() != context"]),
+            *(self._refused([*_SEES, "gradients()", *self._types(self.inputs)]) if alone else []),
+            *self._read(inputs, "home", before=[], below=True),
+            *self._refused(["current_context() != context"]),
             *self._numbers(),
             "stream = None",
             *self._new(),
@@ -155,7 +160,7 @@ class Text:
         ]
         head = f"def made({', '.join(f'v{index}' for index in self.inputs)}):"
         names = ["named", "results", "empty", *[f"strides{index}" for index in self.outputs]]
-        return self._made(head, body, [*names, "gradients", "levels", *_MODES])
+        return self._made(head, body, [*names, *_WATCHERS], [inputs])
 
     def _new(self) -> list[str]:
         lines = []
@@ -167,7 +172,8 @@ class Text:
         outputs = ", ".join(f"v{index}" for index in self.outputs)
         return f"return named(results, ({outputs}))" if len(self.outputs) > 1 else f"return {outputs}"
 
-    def _made(self, head: str, body: list[str], more: list[str]) -> str:
+    def _made(self, head: str, body: list[str], more: list[str], told: Sequence[Sequence[int]] = ()) -> str:
+        """What makes the function; `told`: the groups of tensors of which it remembers what told them alike."""
         names = "block pool stream_handle current home context current_context launch_kernel".split()
         names += ["room", "flat", "one", "byte", "scratch_of", *more]
         names += [f"type{index}" for index in self.all]
@@ -184,8 +190,10 @@ class Text:
                 offset = index is None or place in shifted
                 kept = ("real", "integer") if of_number else ("word", "offset") if offset else ("word",)
                 names += [f"{name}{which}_{place}" for name in kept]
-        lasting = [f"nonlocal {', '.join(f'last{index}' for index in self.reals)}"] if self.reals else []
-        lines = [head, *_indented([*lasting, *body]), "return made"]
+        remembered = [kind + _alike(each) for each in told for kind in ("", "first_")]
+        lasting = [f"last{index}" for index in self.reals] + remembered
+        first = [f"nonlocal {', '.join(lasting)}"] if lasting else []
+        lines = [*[f"{name} = unknown" for name in remembered], head, *_indented([*first, *body]), "return made"]
         return "\n".join([f"def make({', '.join(names)}, **_):", *_indented(lines), ""])
 
     def _refused(self, conditions: Sequence[str], result: str = "None") -> list[str]:
@@ -199,32 +207,71 @@ class Text:
             return [f"p{index} = v{index}.data_ptr()"]
         return [f"m{index} = v{index}.data", f"p{index} = m{index}.ptr"]
 
-    def _read(self, indices: Sequence[int], first: int | None, result: str = "None", recorded: str = "") -> list[str]:
-        """Their pointers, after checks of what they are; `device` is that of one of them, or is known already."""
-        device = "v{}.get_device()" if self.is_torch else "m{}.device_id"
-        lines = [line for index in indices for line in self._pointer(index)]
-        if first is not None:
-            lines.append(f"device = {device.format(first)}")
-        read = [f"v{index}.dtype is not element{index}" for index in indices]
+    def _read(
+        self,
+        indices: Sequence[int],
+        device: str,
+        result: str = "None",
+        recorded: str = "",
+        before: Sequence[str] | None = None,
+        below: bool = False,
+    ) -> list[str]:
+        """Their pointers, after checks of what they are.
+
+        Args:
+            device: the name of the device that they are on, "home"; "device" finds it, that of the last.
+            result: what is returned of arrays that are refused.
+            recorded: what else makes an output that requires a gradient one that is refused.
+            before: what is asked in front of what they are. Torch tells tensors that are like those of an earlier call
+                in one step, and then neither is asked. None: both are asked in every call.
+            below: as of `_unless_alike`.
+        """
+        on = "v{}.get_device()" if self.is_torch else "m{}.device_id"
+        pointers = [line for index in indices for line in self._pointer(index)]
+        found = [f"device = {on.format(indices[-1])}"] if device == "device" else []
+        others = indices[:-1] if found else indices
+        what = [f"v{index}.dtype is not element{index}" for index in indices]
         for index in indices:
             spread = "" if index in self.full else f" and v{index}.shape != spread{index}"
-            read.append(f"v{index}.shape != shape{index}{spread}")
-        read += [f"not v{index}.{self.contiguous}" for index in indices]
+            what.append(f"v{index}.shape != shape{index}{spread}")
+        what += [f"not v{index}.{self.contiguous}" for index in indices]
         if self.is_torch:
             # What is lazily negated is every second number of a complex tensor: contiguous if it is one element alone.
-            read += [f"not v{index}.is_cuda" for index in indices]
-            read += [f"single{index} and v{index}.is_neg()" for index in indices]
-            read += [f"not p{index}" for index in indices]
-            read += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
-        read += [f"{device.format(index)} != device" for index in indices if index != first]
+            what += [f"not v{index}.is_cuda" for index in indices]
+            what += [f"single{index} and v{index}.is_neg()" for index in indices]
+            what += [f"{recorded}v{index}.requires_grad" for index in indices if index in self.outputs]
+        what += [f"{on.format(index)} != {device}" for index in others]
+        places = []
         aligned = [f"p{index}" for index in indices if index in self.aligned]
         if aligned:
-            read.append(f"({' | '.join(aligned)}) & 15")
-        read += [f"p{index} & mask{index}" for index in indices if index not in self.aligned]
-        lines += self._refused(read, result)
-        if self.is_torch:  # sparse, nested, or inside a function transform
-            return ["try:", *_indented(lines), "except RuntimeError:", f"    return {result}"]
-        return lines
+            places.append(f"({' | '.join(aligned)}) & 15")
+        places += [f"p{index} & mask{index}" for index in indices if index not in self.aligned]
+        if not self.is_torch:
+            return [*pointers, *found, *self._refused([*what, *places], result)]
+        pointers += self._refused([*[f"not p{index}" for index in indices], *places], result)
+        looked = [*found, *self._refused(what, result)]
+        if before is not None:
+            looked = self._unless_alike(indices, [*before, *looked], below)
+        return ["try:", *_indented([*pointers, *looked]), "except RuntimeError:", f"    return {result}"]
+
+    def _unless_alike(self, indices: Sequence[int], lines: Sequence[str], below: bool) -> list[str]:
+        """What is asked of tensors, unless torch tells that they are like those that it was last asked of.
+
+        Args:
+            below: whether autograd has seen the call already. Else what is alike may require a gradient, which counts
+                where gradients are recorded.
+        """
+        alike, tensors = _alike(indices), ", ".join(f"v{index}" for index in indices)
+        first, required = f"first_{alike}", "False"
+        # Nested tensors have no strides, and the C++ that asks for them would end the process. What else has none
+        # (sparse, MKL-DNN's) has no pointer either, and has been refused.
+        nested = " or ".join(f"v{index}.is_nested" for index in indices)
+        differ = f"same is None or {nested} or not same({tensors})"
+        if not below:
+            differ += " or required and gradients()"
+            required = " or ".join(f"v{index}.requires_grad" for index in indices)
+        learned = [f"if {first}[0] is None:", f"    {first} = alike_of(({tensors},)), {required}", f"{alike} = {first}"]
+        return [f"same, required = {alike}", f"if {differ}:", *_indented([*lines, *learned])]
 
     def _apart(self, result: str = "None") -> list[str]:
         lines = []
@@ -280,7 +327,7 @@ class Text:
             launches = ["if current_context() == context:", *_indented(launches), "else:", *_indented(elsewhere)]
         scratch = []
         if self.has_workspace:
-            on_another = "scratch_of(room, device, handle)"
+            on_another = "scratch_of(room, home, handle)"
             made = f"empty(flat, one, byte) if stream is None else {on_another}" if there else on_another
             scratch = [f"scratch = {made}", "base = scratch.data_ptr()" if self.is_torch else "base = scratch.data.ptr"]
         return [

@@ -105,6 +105,7 @@ def driver(monkeypatch):
     raw_stream = "_cuda_getCurrentRawStream"
     monkeypatch.setattr(torch._C, raw_stream, lambda device: STREAM + 0x100 + device, raising=False)
     monkeypatch.setattr(torch._C, "_increment_version", increase_versions)
+    monkeypatch.setattr(libraries, "_alike_of", alike_of)
     for each, kind in ((libraries._CuPy, array), (libraries._Torch, Tensor)):
         made = lambda self, size, device, stream, kind=kind: kind(SCRATCH, (size,), np.uint8, device)  # noqa: E731
         monkeypatch.setattr(each, "scratch", made)
@@ -168,6 +169,17 @@ def increase_versions(tensors) -> None:
     """torch's own function knows only its own tensors."""
     for tensor in tensors:
         tensor.version += 1
+
+
+def alike_of(tensors):
+    """As torch's guard, which knows only its own tensors: of anything else it knows nothing."""
+    seen = [_seen(each) for each in tensors]
+    return lambda *others: [_seen(each) for each in others] == seen
+
+
+def _seen(tensor) -> tuple:
+    own = tensor.shape, tensor.strides, tensor.dtype, tensor.device_index, tensor.is_cuda
+    return type(tensor), tensor.requires_grad, tensor.negative, tensor.layout, *own
 
 
 @pytest.fixture(params=[array, Tensor], ids=["cupy", "torch"])
@@ -319,12 +331,12 @@ class Variations:
                 yield kind, values
 
 
-def outcome(driver, execute, *arguments):
+def outcome(driver, execute, *arguments, errors: type = skuda.SkudaError):
     """What was launched, or the error."""
     before = len(driver.launches)
     try:
         execute(*arguments)
-    except skuda.SkudaError as error:
+    except errors as error:
         assert len(driver.launches) == before
         return type(error), str(error)
     return driver.launches[before:]
@@ -610,6 +622,34 @@ def test_an_output_that_requires_grad_is_written_only_where_nothing_is_recorded(
             else:
                 call()
     assert len(driver.launches) == before + (0 if recorded else 2)
+
+
+@pytest.mark.parametrize("name", ["Lerp", "QuantizePerToken", "DynamicQuantizePerToken"])
+def test_calls_that_repeat_do_what_a_first_call_does(driver, make, name):
+    """Whatever the operands were before, and whether torch has told them alike or not."""
+    plan = plan_of(getattr(skuda, f"{name}Plan"))
+    function, inputs = getattr(skuda, plan.operation.function), len(plan.operation.inputs)
+    plain, refused = operands_of(plan, make), set()
+
+    def called(values):
+        """An error may be torch's, which is asked for memory and knows of no GPU."""
+        out = values[inputs] if len(values) == inputs + 1 else tuple(values[inputs:])
+        return outcome(driver, lambda: function(*values[:inputs], out=out), errors=Exception)
+
+    for recorded in (True, False):
+        with torch.set_grad_enabled(recorded):
+            for kind, values in Variations(plan, make, name):
+                for cache in (functions._READY, functions._FAST_PATHS, selection._PLANS):
+                    cache.clear()
+                anew = called(values)
+                for before in (plain, plain, plain, values, values, plain):
+                    called(before)
+                assert type(plan) in functions._READY
+                again = called(values)
+                asked_for_memory = kind == "number" and type(anew) is type(again) is tuple
+                assert again == anew or asked_for_memory, kind
+                refused |= {kind} if type(anew) is tuple else set()
+    assert {"element", "shape", "overlap"} <= refused
 
 
 def test_signed_zeros_and_tuples_have_short_ways_of_their_own(driver, make):

@@ -282,34 +282,33 @@ __device__ inline f64 ndtr_near(f64 h) {
   return p * h + 0x1.1058377e2d045p-3;
 }
 
-// (x + 4) e^(x^2 / 2) ndtr(-x) by q, but for the last step, for x from 0.82 to 14.4.
+// ln((x + c) e^(x^2 / 2) ndtr(-x)) / q with c = 4.171875, for x from 0.78 to 14.6: b is where this logarithm is 0.
 __device__ inline f32 ndtr_polynomial(f32 q) {
-  f32 p = -0x1.96af92p-13f;
-  p = fused(p, q, -0x1.44c822p-16f);
-  p = fused(p, q, 0x1.b13a6ep-10f);
-  p = fused(p, q, -0x1.47af2ep-9f);
-  p = fused(p, q, -0x1.28eeeep-7f);
-  p = fused(p, q, 0x1.d1bc86p-5f);
-  p = fused(p, q, -0x1.55283cp-3f);
-  p = fused(p, q, 0x1.5e6004p-2f);
-  return fused(p, q, -0x1.178e2cp-1f);
+  f32 p = 0x1.c0980ap-11f;
+  p = fused(p, q, -0x1.a8a474p-10f);
+  p = fused(p, q, -0x1.6c72f8p-9f);
+  p = fused(p, q, 0x1.2098cp-7f);
+  p = fused(p, q, 0x1.3fccdp-8f);
+  p = fused(p, q, -0x1.4f80dp-5f);
+  p = fused(p, q, 0x1.4abc6ap-6f);
+  p = fused(p, q, 0x1.cc15d6p-3f);
+  return fused(p, q, -0x1.fa69bp-1f);
 }
 
-// The normal distribution below x.
+// The normal distribution below x. Of x + c = s it is y e^(-x^2 / 2 + p q): that sum has no constant, so nothing but its
+// square is rounded before k ln 2 is taken off. The power of two is added to the exponent, raised.
 __device__ inline f32 normal_below(f32 x) {
-  const f32 t = at_most(absolute(x), 16.0f), back = -0.5f * t, minus = back * t;
-  const f32 s = t + 4.0f, y = inverse(s), q = fused(-8.0f, y, 0x1.d48p-1f);
-  const f32 p = ndtr_polynomial(q), smooth = fused(p, q, 0x1.69a2e4p-1f);
-  const f32 smooth_rest = fused(p, q, 0x1.69a2e4p-1f - smooth);
-  const f32 g = smooth * y, g_rest = fused(smooth_rest, y, product_rest(smooth, y, g));
-  const f32 off = fused(-(t - (s - 4.0f)), y, fused(-s, y, 1.0f));
-  const f32 more = fused(off, fused(-1.2134f, q, 1.7338f), product_rest(back, t, minus));
-  const f32 power = exponential_power(minus), k = power - 0x1.8p23f;
-  const f32 r = fused(k, -0x1.62e4p-1f, minus) + fused(k, -0x1.7f7d1cp-20f, more);
-  const f32 curved = fused(g * (r * r), exponential_polynomial(r), fused(g_rest, r, g_rest));
-  const f32 value = (g + fused(g, r, curved)) * raised_power(power) * 0x1p-64f;
+  const f32 t = at_most(absolute(x), 14.5f), back = -0.5f * t, minus = back * t;
+  const f32 s = t + 4.171875f, y = inverse(s), q = fused(-8.0f, y, 0x1.426098p+0f), p = ndtr_polynomial(q);
+  const f32 off = fused(-(t - (s - 4.171875f)), y, fused(-s, y, 1.0f));
+  const f32 more = fused(off, fused(-1.3357f, q, 2.335f), product_rest(back, t, minus));
+  const f32 raiser = 0x1.8p23f + 64.0f, power = fused(fused(p, q, minus), 0x1.715476p+0f, raiser), k = power - raiser;
+  const f32 r = fused(p, q, fused(k, -0x1.62e4p-1f, minus)) + fused(k, -0x1.7f7d1cp-20f, more);
+  const f32 value = fused(y, exponential_rise(r), y);
+  const f32 raised = __int_as_float(i32((u32(__float_as_int(power)) << 23) + u32(__float_as_int(value))));
+  const f32 below = fused(raised, copysign(0x1p-64f, -x), x < 0.0f ? 0.0f : 1.0f);
   const f32 near = fused(x, 0x1.988452p-2f, x * minus * ndtr_near(minus)) + 0.5f;
-  return t < 0.8203125f ? near : x < 0.0f ? value : 1.0f - value;
+  return t >= 0.8203125f ? below : near;
 }
 // By erfc of x / sqrt(2).
 __device__ inline f64 normal_below(f64 x) {

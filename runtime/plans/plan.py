@@ -324,7 +324,8 @@ class Plan:
         ready = args._ready
         if ready is not None and ready.plan is self and ready.workspace is workspace:
             if ready.addresses is None or [data_ptr() for data_ptr in ready.addresses] == ready.pointers:
-                handle = self._handle(ready, stream)
+                own = stream is None and self.stream is None
+                handle = ready.current_stream(ready.device) if own else self._handle(ready, stream)
                 ready.launch(ready.grid, ready.block, handle, ready.parameters)
                 for launch, grid, block, parameters in ready.more:
                     launch(grid, block, handle, parameters)

@@ -70,8 +70,8 @@ _NDTR_NEAR = {
     ),
 }  # fmt: skip
 _NDTR = _all(
-    "-0x1.96af92p-13", "-0x1.44c822p-16", "0x1.b13a6ep-10", "-0x1.47af2ep-9", "-0x1.28eeeep-7", "0x1.d1bc86p-5",
-    "-0x1.55283cp-3", "0x1.5e6004p-2", "-0x1.178e2cp-1", "0x1.69a2e4p-1",
+    "0x1.c0980ap-11", "-0x1.a8a474p-10", "-0x1.6c72f8p-9", "0x1.2098cp-7", "0x1.3fccdp-8", "-0x1.4f80dp-5",
+    "0x1.4abc6ap-6", "0x1.cc15d6p-3", "-0x1.fa69bp-1",
 )  # fmt: skip
 _SLOPE = {
     np.float32: _all(
@@ -142,7 +142,7 @@ def ndtr(x):
     """
     x = np.asarray(x)
     C = x.dtype.type
-    t = np.minimum(np.abs(x), C(16 if C is np.float32 else 40))
+    t = np.minimum(np.abs(x), C(14.5 if C is np.float32 else 40))
     back = C(-0.5) * t
     minus = back * t
     if C is np.float32:
@@ -266,19 +266,14 @@ def _times_exponential(g, g_rest, minus, more):
 def _ndtr_tail(t, back, minus):
     """ndtr(-t) of f32 from 0.82 on, raised."""
     C = np.float32
-    s = t + C(4)
+    s = t + C(4.171875)
     y = C(1) / s
-    q = fma32(C(-8), y, C(float.fromhex("0x1.d48p-1")))
-    *inner, c0 = _NDTR
-    smooth, smooth_rest = _last_step(polynomial(tuple(inner), q), q, c0)
-    g = smooth * y
-    g_rest = fma32(smooth_rest, y, product_rest(smooth, y, g))
-    more = fma32(_off(t, 4, s, y), fma32(C(-1.2134), q, C(1.7338)), product_rest(back, t, minus))
-    k = nearest_power(minus, F32)
+    q = fma32(C(-8), y, C(float.fromhex("0x1.426098p+0")))
+    p = polynomial(_NDTR, q)
+    more = fma32(_off(t, 4.171875, s, y), fma32(C(-1.3357), q, C(2.335)), product_rest(back, t, minus))
+    k = nearest_power(fma32(p, q, minus), F32)
     large, small = _reduced(minus, k, more)
-    r = large + small
-    curved = fma32(g * (r * r), polynomial(F32.polynomial, r), fma32(g_rest, r, g_rest))
-    return (g + fma32(g, r, curved)) * _raised(k)
+    return fma32(y, rise(fma32(p, q, large) + small, F32), y) * _raised(k)
 
 
 def _slope_f32(t):

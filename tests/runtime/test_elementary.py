@@ -312,7 +312,7 @@ POLYNOMIALS = {
     "erf_polynomial(f64 z)": error_functions._ERF[np.float64],
     "erfc_polynomial(f32 q)": error_functions._ERFC[np.float32][:-2],
     "erfc_polynomial(f64 q)": error_functions._ERFC[np.float64][:-3],
-    "erf_power(f32 t)": error_functions._ERF_POWER, "ndtr_polynomial(f32 q)": error_functions._NDTR[:-1],
+    "erf_power(f32 t)": error_functions._ERF_POWER, "ndtr_polynomial(f32 q)": error_functions._NDTR,
     "ndtr_near(f32 h)": error_functions._NDTR_NEAR[np.float32][:-1],
     "ndtr_near(f64 h)": error_functions._NDTR_NEAR[np.float64][:-1],
     "slope_polynomial(f32 q)": error_functions._SLOPE[np.float32][:-1],

@@ -21,6 +21,7 @@ from skuda.codegen.reductions import MEAN
 from skuda.codegen.row_analysis import saved_of
 from skuda.codegen.stages import alternative_stages, in_slabs, is_staged, stages
 from skuda.codegen.syntax import said_by
+from skuda.codegen.tabled import with_tables
 from skuda.codegen.yaml_tree import Text
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import Analysis, Choice, Operand, Operation, Over, Requirement
@@ -104,7 +105,7 @@ class RowReader(Formulas):
         row = derived.in_all_forms(row)
         if self.word:
             return row  # the row of all words decides for each
-        row = as_stored(row)
+        row = with_tables(as_stored(row))
         return by_instructions(row, FAST) if self.choice is not None and self.choice.computes else row
 
     def with_choice(self, row: Row) -> Row:

@@ -25,7 +25,7 @@ from skuda.plans.plan import Plan
 from skuda.schedules.row_variants import FEW_ROWS, PORTABLE_CLUSTER, ClusterVariant, RowVariant, SplitVariant
 from skuda.schedules.scan_variants import ScanVariant
 from skuda.schedules.slab_variants import SlabVariant
-from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TILE, VEC, RowMode, Variant
+from skuda.schedules.variant import COLUMNS, GROUPS, STAGES, TABULATE, TILE, VEC, RowMode, Variant
 
 
 def kernel_of(entry: str) -> tuple[str, str]:
@@ -84,7 +84,7 @@ def lay_out(shape: tuple[int, ...], how: str) -> ArrayLayout:
     return ArrayLayout(shape, tuple(strides[: len(shape)]), start, start + (2 if how == "padded" else step) * count)
 
 
-FOR_MANY = (VEC, GROUPS, COLUMNS)  # what few elements do not reach
+FOR_MANY = (VEC, TABULATE, GROUPS, COLUMNS)  # what few elements do not reach
 
 
 @dataclass(frozen=True)
@@ -112,6 +112,7 @@ class Call:
         if self.large:
             plan._kernels.few_blocks = 0 if self.crowded else 1 << 40
             plan._kernels.few_rows = plan._kernels.few_threads = 0
+            plan._kernels.tabled_elements = 0
             if split is not None:
                 split.busy = split.few = 0
         if split is not None:
@@ -255,7 +256,7 @@ def circumstances(entry: registry.Entry) -> tuple[bool, bool, bool, bool]:
     slabs = isinstance(entry.variant, SlabVariant)
     few = entry.variant.kernel == FEW_ROWS
     many = entry.variant in FOR_MANY or (rows and not few) or clusters or columns or scans or slabs
-    return many, is_alternative(entry), rows, not rows or entry.variant.crowded
+    return many, is_alternative(entry), rows or entry.variant is VEC, not rows or entry.variant.crowded
 
 
 def _lengths_of_splits(operation: Operation) -> list[tuple]:

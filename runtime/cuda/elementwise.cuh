@@ -5,5 +5,6 @@
 #include "groups.cuh"
 #include "row_shares.cuh"
 #include "strided.cuh"
+#include "tabulate.cuh"
 #include "tile.cuh"
 #include "vec.cuh"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 from skuda.launch.kernel import _DRIVER_LIBRARY, Loaded, _cupy_cuda, compute_capability, in_context
 
@@ -22,23 +22,24 @@ _ATTRIBUTE = struct.Struct("i4xi60x")  # CUlaunchAttribute: which, and its value
 _MOST_CONFIGS = 64  # of a kernel
 
 
-def launch_of(loaded: Loaded, of_few: bool = False) -> Callable[[int, int, int, int], None]:
+def launch_of(loaded: Loaded, of_few: bool = False, shared: int = 0) -> Callable[[int, int, int, int], None]:
     """How to launch a kernel after the one that a stream was given last: `loaded.launch`, or the same earlier.
 
     Args:
         of_few: as of `Launch`: on the default stream, `loaded.launch`, which takes the host less time.
+        shared: bytes of shared memory a block, beside what the kernel declares.
     """
     if not _known() or int(compute_capability(loaded.device).removeprefix("sm_")) < _FIRST_ARCH:
-        return loaded.launch
-    found = _DependentLaunch(loaded)
+        return partial(loaded.launch, shared=shared) if shared else loaded.launch
+    found = _DependentLaunch(loaded, shared)
     return found.launch_of_few if of_few else found.launch
 
 
 class _DependentLaunch:
     """A kernel that waits for the one in front of it by itself."""
 
-    def __init__(self, loaded: Loaded) -> None:
-        self._loaded = loaded
+    def __init__(self, loaded: Loaded, shared: int) -> None:
+        self._loaded, self._shared = loaded, shared
         self._call = _driver().cuLaunchKernelEx
         self._attribute = ctypes.create_string_buffer(_ATTRIBUTE.pack(_SERIALIZATION, 1), _ATTRIBUTE.size)
         self._attributes = ctypes.addressof(self._attribute)
@@ -60,7 +61,7 @@ class _DependentLaunch:
         """A CUlaunchConfig. Calls on one stream find it again; streams come and go."""
         if len(self._configs) >= _MOST_CONFIGS:
             self._configs.clear()
-        made = _CONFIG.pack(grid, 1, 1, block, 1, 1, 0, stream, self._attributes, 1)
+        made = _CONFIG.pack(grid, 1, 1, block, 1, 1, self._shared, stream, self._attributes, 1)
         self._configs[grid, block, stream] = made
         return made
 

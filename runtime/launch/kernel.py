@@ -235,6 +235,18 @@ def compute_capability(device: int) -> str:
 
 
 @cache
+def multiprocessors() -> int:
+    """Multiprocessors of the devices of this process: of the one that has fewest.
+
+    Raises:
+        MissingDependency: CuPy is not installed.
+    """
+    runtime = _cupy_cuda().runtime
+    each = range(device_count())
+    return min(runtime.deviceGetAttribute(runtime.cudaDevAttrMultiProcessorCount, device) for device in each)
+
+
+@cache
 def cluster_shared() -> int:
     """Bytes of shared memory that a block may have on each device of this process; 0 if some have no clusters.
 

@@ -173,7 +173,10 @@ class Launch(Launches):
                 loaded = [(launch_of(first, self.of_few), self.grid, self.block)]
             if self.geometry.finish is not None:
                 finish = registry.kernel(*self.source, self.entries[1]).on(device)
-                loaded.append((launch_of(finish), *self.geometry.finish))
+                shared = self.geometry.finish_shared
+                if shared:
+                    finish.allow_shared(shared)
+                loaded.append((launch_of(finish, shared=shared), *self.geometry.finish))
         self._kernels[device] = loaded
         return loaded
 

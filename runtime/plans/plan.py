@@ -264,7 +264,12 @@ class Plan:
         if self.backend is BackendKind.CPU:
             return _cpu().kernels_of(self.operation, self.types, self.sizes)
         if not self.operation.analysis.over:
-            return elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
+            kernels = elementwise.ElementwiseKernels(self.operation, self.types, self.sizes)
+            if self.operation.analysis.tabled and self.backend is BackendKind.CUDA:
+                from skuda.launch.kernel import cluster_shared, multiprocessors
+
+                kernels.cluster_shared, kernels.multiprocessors = cluster_shared(), multiprocessors()
+            return kernels
         if self.operation.analysis.scans:
             from skuda.schedules.scans import ScanKernels
 

@@ -74,6 +74,7 @@ ALONG = _struct("Along", "axes", Member("of", None, INNER), Member("extent", DIV
 PLANE_STEPS = _struct("PlaneSteps", "along", "across", "turned")
 REACH = _struct("Reach", Member("kept", STRIDES), Member("along", STRIDES), "low", "high")
 
+TABLED = _struct("Tabled", "length")
 FLAT = _struct("Flat", "length", *[Member(each, DIVIDE) for each in ("run", "period", "line")])
 GROUPS = _struct("Groups", "length", Member("line", DIVIDE), Member("run", DIVIDE), "runs", "elements")
 COLUMNS = _struct(
@@ -139,6 +140,7 @@ _ROW = (*_STRIDED, Member("steps", ALONG))
 _REACH = (Member("reach", REACH),)
 
 VEC_ARGUMENTS = Arguments(FLAT, (Member("gap"),), (Member("step"),), (Member("gap"),))
+TABLED_ARGUMENTS = Arguments(TABLED, (), (), (), workspace=True)
 GROUPS_ARGUMENTS = Arguments(GROUPS, (Member("gap"),), (Member("step"),), ())
 COLUMNS_ARGUMENTS = Arguments(
     COLUMNS, (Member("apart"), Member("row")), (Member("apart"), Member("step")), (Member("apart"), Member("row")),

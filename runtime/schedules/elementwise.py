@@ -10,11 +10,12 @@ What most calls need is here, `vec` in one row. The others are imported when som
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import prod
 
 from skuda.model.operation import Operation, Types
 from skuda.schedules import abi
 from skuda.schedules.axes import Axis, index_space
-from skuda.schedules.elementwise_variants import lanes_of, tile_of
+from skuda.schedules.elementwise_variants import TABLED_BITS, has_table, lanes_of, tile_of
 from skuda.schedules.geometry import (
     MARGIN,
     MOST,
@@ -29,8 +30,11 @@ from skuda.schedules.geometry import (
     repeats,
 )
 from skuda.schedules.table import variants
-from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, TUNED, VEC, VEC_SMALL
+from skuda.schedules.variant import BLOCK, COLUMNS, ROWS, SHIFTED, TABULATE, TUNED, VEC, VEC_SMALL
 
+_TABLE_ENTRIES = 1 << TABLED_BITS
+_TABLE_BYTES = _TABLE_ENTRIES * TABLED_BITS // 8
+_TABULATED, _TABLED_LANES = 2, 8  # entries that a thread of `tabulate` makes; elements of a vector of `look_up`
 _SHORTEST = 8  # shorter rows and runs would be prepared more often than used
 
 
@@ -44,10 +48,16 @@ class ElementwiseKernels(KernelGeometry):
         space: extents of the index space.
         few_blocks: fewer leave a GPU idle, so threads take less each; 0: as if there were never few. A constant, so
             that no call asks for the device.
+        multiprocessors: of the device, and cluster_shared: as of `RowKernels`. Who launches an operation with tables
+            says what they are.
+        tabled_elements: elements from which on results are looked up.
         served: the schedules that there are; None where that is all of them. Fewer have none for few elements.
     """
 
     few_blocks = TUNED.few_blocks
+    multiprocessors = TUNED.multiprocessors
+    cluster_shared = TUNED.shared_bytes
+    tabled_elements = TUNED.tabled_elements
 
     def __init__(self, operation: Operation, types: Types, sizes: Mapping[str, int | tuple[int, ...]]):
         super().__init__(operation, types, sizes)
@@ -56,6 +66,25 @@ class ElementwiseKernels(KernelGeometry):
         if self.served:
             self.few_blocks = 0
         self.boundaries = SECTOR, lanes_of(operation, types, COLUMNS)[0]
+        self._has_table = operation.analysis.tabled and has_table(operation, types)
+
+    @property
+    def workspace(self) -> int:
+        """Bytes of scratch memory that a launch needs at most."""
+        return _TABLE_BYTES if self._is_tabled(prod(self.space)) else 0
+
+    def _is_tabled(self, length: int) -> bool:
+        """Whether a row's results are looked up, if it lies so."""
+        many = self.tabled_elements <= length < MOST_FLAT
+        return self._has_table and many and self.cluster_shared >= _TABLE_BYTES
+
+    def _tabled(self, arrays, length: int) -> Geometry:
+        """A launch of runtime/cuda/tabulate.cuh: a block of each multiprocessor has a table and a part of the row."""
+        strides = {self.operation.operands[index].name: () for index in arrays}
+        blocks = min(self.multiprocessors, -(-length // (TUNED.look_up_threads * _TABLED_LANES)))
+        grid = _TABLE_ENTRIES // (TUNED.tabulate_threads * _TABULATED)
+        head, finish = abi.TABLED.pack(length=length), (blocks, TUNED.look_up_threads)
+        return Geometry(TABULATE, grid, head, strides, TUNED.tabulate_threads, finish, _TABLE_BYTES, 0, _TABLE_BYTES)
 
     def geometry(self, layouts: Layouts) -> Geometry:
         """The launch that serves operands which lie so."""
@@ -170,6 +199,8 @@ class ElementwiseKernels(KernelGeometry):
 
     def _flat(self, arrays, aligned: bool, length: int, run: int, period: int, steps) -> Geometry | None:
         """One row; None where it is too long or too short, or its parameters lie too far apart or change too often."""
+        if aligned and self._is_tabled(length):
+            return self._tabled(arrays, length)
         variant = VEC if aligned else SHIFTED
         lanes, groups = lanes_of(self.operation, self.types, variant)
         if not aligned:

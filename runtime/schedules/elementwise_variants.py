@@ -14,6 +14,7 @@ from skuda.schedules.variant import (
     ROWS,
     SHIFTED,
     STRIDED,
+    TABULATE,
     TILE,
     TUNED,
     VEC,
@@ -24,6 +25,7 @@ from skuda.schedules.variant import (
 # Elementwise stages that end a multi-kernel form: of few long rows, of neighbouring rows, of operands that lie
 # crosswise, and of anything else.
 _SECOND = VEC, COLUMNS, TILE, STRIDED
+TABLED_BITS = 16  # of the elements whose results a table holds
 _REPACK = VEC, TILE, STRIDED  # an elementwise operation without parameters
 
 
@@ -47,6 +49,7 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
         parameters = [operand for operand in parameters if ends & {dim.name for dim in operand.dims}]
     small = lanes_of(operation, types, VEC_SMALL) != lanes_of(operation, types, VEC)
     flat = (VEC, VEC_SMALL, SHIFTED) if small else (VEC, SHIFTED)
+    flat += (TABULATE,) if operation.analysis.tabled and has_table(operation, types) else ()
     lines = *flat, *groups, ROWS
     less = lanes_of(operation, types, COLUMNS_SMALL) != lanes_of(operation, types, COLUMNS)
     columns = ((COLUMNS, COLUMNS_SMALL) if less else (COLUMNS,)) + (COLUMNS_UNALIGNED,) if parameters else ()
@@ -56,6 +59,11 @@ def elementwise_variants(operation: Operation, types: Types) -> tuple[Variant, .
     if operation.space and all(dim.name in differing for dim in operation.space):  # no neighbours share all parameters
         lines, planes = (), planes[1:]
     return (*lines, *columns, *planes, STRIDED)
+
+
+def has_table(operation: Operation, types: Types) -> bool:
+    """Whether an operation of one operand reads and writes numbers of 16 bits."""
+    return all([operation.bits(operand, types) == TABLED_BITS for operand in operation.operands if not operand.scalar])
 
 
 def lanes_of(operation: Operation, types: Types, variant: Variant) -> tuple[int, int]:

@@ -66,6 +66,7 @@ class Geometry(Record):
             None where there is nothing to join.
         workspace: bytes of that.
         shared: bytes of shared memory that a block has beside what its kernel declares.
+        finish_shared: the same of the kernel that joins.
     """
 
     variant: Variant
@@ -76,6 +77,7 @@ class Geometry(Record):
     finish: tuple[int, int] | None = None
     workspace: int = 0
     shared: int = 0
+    finish_shared: int = 0
 
 
 SEVERAL_KERNELS = Geometry(STAGES, 0, (), {})  # of a call that kernels of other operations serve

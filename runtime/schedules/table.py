@@ -98,6 +98,11 @@ SCHEDULES = {
             "vec", "neighbours in memory, in vectors", "vec.cuh", "elementwise", abi.VEC_ARGUMENTS, _vec_arguments
         ),
         Schedule(
+            "tabulate", "a function of 16 bits, of many elements: its results for all numbers", "tabulate.cuh",
+            "elementwise", abi.TABLED_ARGUMENTS, then=("look_up",),
+        ),
+        Schedule("look_up", "those of its elements", "tabulate.cuh", "elementwise", abi.TABLED_ARGUMENTS),
+        Schedule(
             "groups", "runs that begin anywhere in a vector", "groups.cuh", "groups", abi.GROUPS_ARGUMENTS, lanes_of
         ),
         Schedule(

@@ -34,6 +34,10 @@ class Launch(Record):
         busy_threads: threads; where there are fewer, each takes fewer shares of rows.
         vec_bits: bits of loads that a thread of `vec` has under way.
         vec_groups: vectors that it takes, at most.
+        multiprocessors: of a GPU, where nobody asks a device.
+        tabled_elements: elements from which on the results of a function of 16 bits are looked up.
+        tabulate_threads: threads of a block of `tabulate`.
+        look_up_threads: threads of a block of `look_up`; a multiprocessor has one.
         rows_bits: bits of loads that a thread of `rows` has under way.
         rows_groups: shares that it loads at once, at most.
         rows_shares: shares that it takes one after the other, at most.
@@ -108,6 +112,10 @@ class Launch(Record):
     busy_threads: int
     vec_bits: int
     vec_groups: int
+    multiprocessors: int
+    tabled_elements: int
+    tabulate_threads: int
+    look_up_threads: int
     rows_bits: int
     rows_groups: int
     rows_shares: int
@@ -279,6 +287,10 @@ SM_90 = Tuning(  # measured on an H200
     busy_threads=1 << 16,
     vec_bits=512,
     vec_groups=2,
+    multiprocessors=132,
+    tabled_elements=1 << 22,
+    tabulate_threads=128,
+    look_up_threads=1024,
     rows_bits=256,
     rows_groups=2,
     rows_shares=8,
@@ -386,7 +398,10 @@ TUNINGS: dict[int, Tuning] = {90: SM_90}
 _DEFAULT = "sm_90"
 HEADER = "tuning.cuh"
 # What the host launches and a kernel is compiled for: the same on both sides, so it is of the process's record.
-_AGREED = "elementwise_threads", "small_threads", "row_threads", "cluster_threads", "split_threads"
+_AGREED = (
+    "elementwise_threads", "small_threads", "tabulate_threads", "look_up_threads", "row_threads", "cluster_threads",
+    "split_threads",
+)  # fmt: skip
 
 
 def tuning_for(arch: str) -> Tuning:

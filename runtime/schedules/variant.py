@@ -42,6 +42,12 @@ class SmallVariant(Variant):
     of_few = True
 
 
+class TabledVariant(Variant):
+    """One whose kernel keeps a table in shared memory, which is as large where there are clusters."""
+
+    least_arch = CLUSTER_ARCH
+
+
 VEC = Variant("vec", Layout.CONTIGUOUS)
 VEC_SMALL = SmallVariant("vec", Layout.CONTIGUOUS, suffix="_small")
 SHIFTED = Variant("vec", Layout.STRIDED, suffix="_shifted")
@@ -53,6 +59,7 @@ COLUMNS_UNALIGNED = Variant("columns", Layout.STRIDED, suffix="_unaligned")
 GROUPS = Variant("groups", Layout.STRIDED)
 TILE = Variant("tile", Layout.STRIDED)
 STRIDED = Variant("strided", Layout.STRIDED)
+TABULATE = TabledVariant("tabulate", Layout.CONTIGUOUS)
 CPU_ELEMENTWISE = Variant("cpu_elementwise", Layout.STRIDED)
 CPU_ROWS = Variant("cpu_rows", Layout.STRIDED)
 CPU_SCANS = Variant("cpu_scans", Layout.STRIDED)

@@ -154,7 +154,7 @@ class Host:
             memory, _ = launch.slots.pack(filled)
             cluster = getattr(launch.geometry.variant, "blocks", 1)
             steps = [(launch.grid, launch.block, cluster, launch.shared)]
-            steps += [(*finish, 1, 0) for finish in [launch.geometry.finish] if finish]
+            steps += [(*finish, 1, launch.geometry.finish_shared) for finish in [launch.geometry.finish] if finish]
             for entry, step in zip(launch.entries, steps, strict=True):
                 if not self._kernels[entry](ctypes.addressof(memory), _Shape(*step)):
                     yield f"{entry}: a thread waits for others that never come"

@@ -91,7 +91,8 @@ def driver(monkeypatch):
         setDevice=lambda device: driver.ctxSetCurrent(device + 100),
         getDeviceCount=lambda: 2,
         cudaDevAttrMaxSharedMemoryPerBlockOptin=97,
-        deviceGetAttribute=lambda attribute, device: 232_448,
+        cudaDevAttrMultiProcessorCount=16,
+        deviceGetAttribute=lambda attribute, device: {97: 232_448, 16: 132}[attribute],
     )
     device = SimpleNamespace(compute_capability="90")
     cuda = SimpleNamespace(driver=driver, runtime=runtime, Device=lambda ordinal: device)
@@ -116,10 +117,12 @@ def driver(monkeypatch):
     registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
+    kernel.multiprocessors.cache_clear()
     yield driver
     registry.kernel.cache_clear()
     kernel.compute_capability.cache_clear()
     kernel.cluster_shared.cache_clear()
+    kernel.multiprocessors.cache_clear()
 
 
 def array(pointer: int, shape, storage, device: int = 0, strides=None):

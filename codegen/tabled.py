@@ -1,0 +1,43 @@
+"""Which elementwise operations take so many steps that a GPU had better look results up.
+
+A number of 16 bits has 65,536 values. An operation of one such operand writes the results of all of them to a table
+once, and finds those of its elements there: the same bits in as many steps whatever the formula.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skuda.codegen.intrinsics import INTRINSICS
+from skuda.codegen.nodes import Node
+from skuda.codegen.program import Program, Row, analysed
+
+
+def with_tables(row: Row) -> Row:
+    """A row whose operations say whether results may be looked up, in all its forms."""
+    backward = row.backward and _told(row.backward)
+    forms = {name: with_tables(form) for name, form in row.forms.items()}
+    chosen = {word: with_tables(form) for word, form in row.chosen.items()}
+    return replace(row, forward=_told(row.forward), backward=backward, forms=forms, chosen=chosen)
+
+
+def _told(program: Program) -> Program:
+    op = program.operation
+    of_one = [operand.dims for operand in op.operands if not operand.scalar] == [op.space, op.space]
+    alone = of_one and len(op.outputs) == 1 and not (op.positions or op.analysis.over or op.analysis.counted)
+    if not alone or not _is_long(program):
+        return program
+    return replace(program, operation=analysed(op, tabled=True))
+
+
+def _is_long(program: Program) -> bool:
+    """Whether a formula has a function in common steps without a short form for 16 bits, or such a function and a
+    division: then a GPU's memory waits for its arithmetic."""
+    parts = {part for node in program.formulas.values() for part in node.parts()}
+    functions = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
+    divided = any(part.op == "/" and not _is_constant(part.args[1]) for part in parts)
+    return bool(functions) and (divided or any(not part.precise_as for part in functions))
+
+
+def _is_constant(node: Node) -> bool:
+    return not node.names()

@@ -1,8 +1,9 @@
 // Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: `reference.powers` has the
-// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64; each result is rounded once at
-// the end.
+// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x and e^x - 1, which are
+// sums of two f32; each result is rounded once at the end.
 #pragma once
 #include "double_double.cuh"
+#include "elementary.cuh"
 
 // e^x = (1 + r + even + odd) 2^power and e^-x = (1 - r + even - odd) 2^-power.
 struct Exponential {
@@ -276,9 +277,42 @@ __device__ inline f64 hypotenuse(f64 x, f64 y) {
   return (root.high + root.low) * (scale == 1.0 ? 1.0 : scale < 1.0 ? 0x1p700 : 0x1p-700);
 }
 
+// (2^f - 1 - c f) / f^2 with c = ln 2 as f32 has it, for |f| up to 1/2.
+__device__ inline f32 power_of_two_polynomial(f32 f) {
+  f32 p = 0x1.447984p-13f;
+  p = fused(p, f, 0x1.5f0b0p-10f);
+  p = fused(p, f, 0x1.3b29d0p-7f);
+  p = fused(p, f, 0x1.c6af78p-5f);
+  return fused(p, f, 0x1.ebfbe0p-3f);
+}
+// Sums of f32 that keep what their first step lost.
+__device__ inline f32 exponential2(f32 x) {
+  x = bounded(x, -150.5f, 128.5f);
+  const f32 k = (x + 0x1.8p23f) - 0x1.8p23f, f = x - k;
+  const f32 near = fused(f, 0x1.62e43p-1f, 1.0f), rest = fused(f, 0x1.62e43p-1f, 1.0f - near);
+  return scaled(near + fused(f * f, power_of_two_polynomial(f), rest), k);
+}
+// (e^r - 1 - r) / r^2 for |r| up to ln(2) / 2.
+__device__ inline f32 less_one_polynomial(f32 r) {
+  f32 p = 0x1.a1a36p-13f;
+  p = fused(p, r, 0x1.6d767cp-10f);
+  p = fused(p, r, 0x1.11108ep-7f);
+  p = fused(p, r, 0x1.5554acp-5f);
+  p = fused(p, r, 0x1.555556p-3f);
+  return fused(p, r, 0x1p-1f);
+}
+// Half of 2^k (e^r - 1) + (2^k - 1), for 2^128 is no number; where x is next to 0, x.
+__device__ inline f32 exponential_less_one(f32 x) {
+  const f32 t = bounded(x, -17.5f, 89.0f), power = exponential_power(t), k = power - 0x1.8p23f;
+  const f32 large = fused(k, -0x1.62e4p-1f, t), r = fused(k, -0x1.7f7d1cp-20f, large);
+  const f32 r_rest = fused(k, -0x1.7f7d1cp-20f, large - r);
+  const f32 half = __int_as_float(i32((u32(__float_as_int(power)) << 23) + 0x3f000000u));
+  const f32 one = half - 0.5f, near = fused(half, r, one), rest = fused(half, r, one - near) + ((half - one) - 0.5f);
+  const f32 value = near + fused(half, fused(r * r, less_one_polynomial(r), r_rest), rest);
+  return absolute(x) < 0x1p-25f ? x : value + value;
+}
+
 // f32 by way of f64.
-__device__ inline f32 exponential2(f32 x) { return f32(exponential2(f64(x))); }
-__device__ inline f32 exponential_less_one(f32 x) { return f32(exponential_less_one(f64(x))); }
 __device__ inline f32 logarithm2(f32 x) { return f32(scaled_logarithm_near(x, 0x1.71547652b82fep+0)); }
 __device__ inline f32 logarithm10(f32 x) { return f32(scaled_logarithm_near(x, 0x1.bcb7b1526e50ep-2)); }
 __device__ inline f32 logarithm_one_plus(f32 x) {

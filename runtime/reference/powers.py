@@ -1,7 +1,7 @@
 """Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common, so that both give the same bits.
 
-runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters, f32 in f64; each
-result is rounded once at the end.
+runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters, f32 in f64, but for
+exp2 and expm1, which are sums of two f32; each result is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from skuda.reference.double_double import (
     fast_two_sum,
     hexadecimal,
     horner,
+    in_f32,
     pair_root,
     spread,
     table,
@@ -22,6 +23,7 @@ from skuda.reference.double_double import (
     two_sum,
     two_to_the,
 )
+from skuda.reference.elementary import F32, fma32, integer, nearest_power, polynomial
 
 _EVEN = hexadecimal(
     "0x1.1f7f2df9103bcp-29", "0x1.27e4d4977bfa7p-22", "0x1.a01a01a96153bp-16", "0x1.6c16c16c15d5ap-10",
@@ -31,6 +33,13 @@ _ODD = hexadecimal(
     "0x1.af5bcd8766ae4p-26", "0x1.71ddfa359fdc7p-19", "0x1.a01a01af0c851p-13", "0x1.111111110f928p-7",
     "0x1.5555555555558p-3",
 )  # fmt: skip
+# Of f32: (2^f - 1 - c f) / f^2, with c = ln 2 as f32 has it, and (e^r - 1 - r) / r^2.
+EXP2_F32 = hexadecimal("0x1.447984p-13", "0x1.5f0b0p-10", "0x1.3b29d0p-7", "0x1.c6af78p-5", "0x1.ebfbe0p-3")
+EXPM1_F32 = hexadecimal(
+    "0x1.a1a36p-13", "0x1.6d767cp-10", "0x1.11108ep-7", "0x1.5554acp-5", "0x1.555556p-3", "0x1p-1",
+)  # fmt: skip
+_MINUS_LN2_F32 = tuple(map(np.float32, hexadecimal("-0x1.62e4p-1", "-0x1.7f7d1cp-20")))  # in two parts
+_LN2_F32 = np.float32(float.fromhex("0x1.62e43p-1"))
 _LOG2E = hexadecimal("0x1.71547652b82fep+0", "0x1.777d0ffda0d24p-56")
 _LOG10E = hexadecimal("0x1.bcb7b1526e50ep-2", "0x1.95355baaafad3p-57")
 _LN2 = hexadecimal("0x1.62e42fefa39efp-1", "0x1.abc9e3b39803fp-56")
@@ -140,6 +149,7 @@ def _exponential(r, even, odd, power):
     return times_two_to(high + (low + (even + odd)), power)
 
 
+@in_f32(lambda x: _exp2_f32(x))
 @elementary
 def exp2(x, single):
     """2^x of f32 or f64, within 1 unit in the last place."""
@@ -150,6 +160,7 @@ def exp2(x, single):
     return _exponential(*_near_zero(r, rest + part * _LN2[1], power))
 
 
+@in_f32(lambda x: _expm1_f32(x))
 @elementary
 def expm1(x, single):
     """e^x - 1 of f32 or f64, within 1 unit in the last place; zeros keep their sign."""
@@ -157,6 +168,32 @@ def expm1(x, single):
     one = two_sum(1.0, -two_to_the(-np.minimum(power, 1000)))
     high, low = two_sum(one[0], r)
     return np.copysign(times_two_to(high + (low + (one[1] + (even + odd))), power), x)
+
+
+def _exp2_f32(x):
+    C = np.float32
+    x = np.clip(x, C(-150.5), C(128.5))
+    k = (x + C(F32.integer)) - C(F32.integer)
+    f = x - k
+    near = fma32(f, _LN2_F32, C(1))
+    value = near + fma32(f * f, polynomial(EXP2_F32, f), fma32(f, _LN2_F32, C(1) - near))
+    k = integer(k)
+    return value * np.ldexp(C(1), k >> 1) * np.ldexp(C(1), k - (k >> 1))
+
+
+def _expm1_f32(x):
+    C = np.float32
+    t = np.clip(x, C(-17.5), C(89))
+    k = nearest_power(t, F32)
+    large = fma32(k, _MINUS_LN2_F32[0], t)
+    r = fma32(k, _MINUS_LN2_F32[1], large)
+    r_rest = fma32(k, _MINUS_LN2_F32[1], large - r)
+    half = np.ldexp(C(1), integer(k) - 1)
+    one = half - C(0.5)
+    near = fma32(half, r, one)
+    rest = fma32(half, r, one - near) + ((half - one) - C(0.5))
+    value = near + fma32(half, fma32(r * r, polynomial(EXPM1_F32, r), r_rest), rest)
+    return np.where(np.abs(x) < C(2.0**-25), x, value + value)
 
 
 # ---- logarithms ----

@@ -78,7 +78,7 @@ def test_kernels_that_wait_and_no_others_are_dependent_launches(monkeypatch):
     from skuda.generated import LayerNormBackwardDescriptor, LayerNormBackwardPlan
 
     whole = LayerNormBackwardPlan.select(LayerNormBackwardDescriptor(n=(4096,), d=64), None, BackendKind.REFERENCE)
-    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded, of_few=False: "dependent")
+    monkeypatch.setattr(dependent_launch, "launch_of", lambda loaded, of_few=False, shared=0: "dependent")
     kernel = SimpleNamespace(on=lambda device: SimpleNamespace(launch="plain"))
     monkeypatch.setattr(registry, "kernel", lambda *_: kernel)
     found = {}

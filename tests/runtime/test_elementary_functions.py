@@ -24,6 +24,7 @@ INF, NAN = np.inf, np.nan
 # promise is 1.
 MOST = {"exp2": 0.8, "expm1": 0.9, "pow": 0.85, "sinh": 0.8, "cosh": 0.7, "sin": 0.8, "cos": 0.8, "tan": 0.85}
 MOST |= {"erfinv": 0.8, "lgamma": 1.3, "digamma": 1.3}
+MOST_F32 = {"exp2": 0.79, "expm1": 0.99}  # the others are computed in f64
 OWN = ("erfinv", "lgamma", "digamma")  # NumPy has none
 NUMPY = {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "atan2": "arctan2", "asinh": "arcsinh",
          "acosh": "arccosh", "atanh": "arctanh", "pow": "power"}  # fmt: skip
@@ -68,9 +69,10 @@ def test_f32_is_almost_correctly_rounded(name):
     usual = np.isfinite(exact) & ~over
     unit = np.ldexp(1.0, np.maximum(np.frexp(exact)[1] - 24, -149))
     assert usual.sum() > 40_000
-    assert (np.abs(got[usual] - exact[usual]) / unit[usual]).max() <= 0.501
+    most = MOST_F32.get(name, 0.501)
+    assert (np.abs(got[usual] - exact[usual]) / unit[usual]).max() <= most
     some = tuple(argument[:: max(argument.size // 400, 1)] for argument in arguments)
-    assert furthest(name, np.float32, some, function(name)(*some))[0] <= 0.501
+    assert furthest(name, np.float32, some, function(name)(*some))[0] <= most
 
 
 HALF_PI, PI = np.pi / 2, np.pi

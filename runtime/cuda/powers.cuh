@@ -1,6 +1,6 @@
 // Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common: `reference.powers` has the
-// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x and e^x - 1, which are
-// sums of two f32; each result is rounded once at the end.
+// same text in NumPy. f64 is computed in double-double where it matters, f32 in f64, but for 2^x, e^x - 1 and
+// logarithms, which are sums of two f32; each result is rounded once at the end.
 #pragma once
 #include "double_double.cuh"
 #include "elementary.cuh"
@@ -179,9 +179,6 @@ __device__ inline f64 scaled_logarithm(f64 x, f64 high, f64 low) {
   const DoubleDouble product = two_product(log.high, high);
   return product.high + (product.low + (log.high * low + log.low * high));
 }
-__device__ inline f64 scaled_logarithm_near(f64 x, f64 scale) {
-  return x > 0.0 && is_finite(x) ? logarithm_near(x) * scale : logarithm_limit(x);
-}
 __device__ inline f64 logarithm2(f64 x) { return scaled_logarithm(x, 0x1.71547652b82fep+0, 0x1.777d0ffda0d24p-56); }
 __device__ inline f64 logarithm10(f64 x) { return scaled_logarithm(x, 0x1.bcb7b1526e50ep-2, 0x1.95355baaafad3p-57); }
 // log(1 + x).
@@ -312,14 +309,46 @@ __device__ inline f32 exponential_less_one(f32 x) {
   return absolute(x) < 0x1p-25f ? x : value + value;
 }
 
-// f32 by way of f64.
-__device__ inline f32 logarithm2(f32 x) { return f32(scaled_logarithm_near(x, 0x1.71547652b82fep+0)); }
-__device__ inline f32 logarithm10(f32 x) { return f32(scaled_logarithm_near(x, 0x1.bcb7b1526e50ep-2)); }
-__device__ inline f32 logarithm_one_plus(f32 x) {
-  const f64 wide = x;
-  if (fabs(wide) < 0x1p-12) return f32(wide - wide * wide * (0.5 - wide * (0x1.5555555555555p-2 - wide * 0.25)));
-  return f32(scaled_logarithm_near(1.0 + wide, 1.0));
+// (log(1 + g) - g + g^2 / 2) / g^3 for 1 + g from 0.707 to 1.414.
+__device__ inline f32 one_plus_polynomial(f32 g) {
+  f32 p = 0x1.1b442ep-4f;
+  p = fused(p, g, -0x1.e2f82p-4f);
+  p = fused(p, g, 0x1.e657c8p-4f);
+  p = fused(p, g, -0x1.fb416ap-4f);
+  p = fused(p, g, 0x1.23322ep-3f);
+  p = fused(p, g, -0x1.5562eap-3f);
+  p = fused(p, g, 0x1.99a54cp-3f);
+  p = fused(p, g, -0x1.ffffeep-3f);
+  return fused(p, g, 0x1.555546p-2f);
 }
+// k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
+__device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
+  if (!(x > 0.0f) || is_inf(x)) return x == 0.0f ? -1.0f / 0.0f : x < 0.0f ? 0.0f / 0.0f : x;
+  f32 k;
+  const f32 g = mantissa(x, k) - 1.0f, square = g * g, bent = fused(square * g, one_plus_polynomial(g), -0.5f * square);
+  const f32 near = g * scale, near_rest = fused(-0.5f * scale, fused(g, g, -square), fused(g, scale, -near));
+  const f32 small = fused(bent, scale, fused(g, scale_rest, fused(k, unit_rest, near_rest)));
+  const f32 whole = k * unit, value = whole + near;
+  return value + (((whole - value) + near) + small);
+}
+__device__ inline f32 logarithm2(f32 x) { return scaled_logarithm(x, 1.0f, 0.0f, 0x1.715476p+0f, 0x1.4ae0cp-26f); }
+__device__ inline f32 logarithm10(f32 x) {
+  return scaled_logarithm(x, 0x1.344p-2f, 0x1.3509f8p-18f, 0x1.bcb7b2p-2f, -0x1.5b235ep-27f);
+}
+// 1 + x = 2^k (1 + g), with what that sum lost.
+__device__ inline f32 logarithm_one_plus(f32 x) {
+  if (!(x > -1.0f) || is_inf(x)) return x == -1.0f ? -1.0f / 0.0f : x < -1.0f ? 0.0f / 0.0f : x;
+  const f32 sum = 1.0f + x, lost = minimum(x, 1.0f) - (sum - maximum(x, 1.0f));
+  const i32 above = __float_as_int(sum) - 0x3f3504f3, power = above >> 23;
+  const f32 k = f32(power), from = __int_as_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f;
+  const f32 down = __int_as_float((127 - (power < 100 ? power : 100)) << 23);
+  const f32 g = fused(lost, down, from), g_rest = fused(lost, down, from - g), square = g * g;
+  const f32 bent = fused(square * g, one_plus_polynomial(g), fused(-0.5f, square, k * ln2_low(k)));
+  const f32 whole = k * ln2_high(k), value = whole + g;
+  return absolute(x) < 0x1p-25f ? x : value + (((whole - value) + g) + (bent + g_rest));
+}
+
+// f32 by way of f64.
 __device__ inline f32 power(f32 base, f32 exponent) {
   return f32(signed_power(base, exponent, [](f64 a, f64 b) { return power_near(a, b); }));
 }

@@ -123,16 +123,17 @@ def in_f32(short: Callable) -> Callable:
     """Makes a function that takes f32 another way than `elementary` does, and raises no warnings.
 
     Args:
-        short: what takes an array of f32.
+        short: what takes an array of f32 with at least one axis.
     """
 
     def chosen(function: Callable) -> Callable:
         @wraps(function)
         def of_either(x):
-            if np.asarray(x).dtype != np.float32:
+            array = np.asarray(x)
+            if array.dtype != np.float32:
                 return function(x)
             with np.errstate(all="ignore"):
-                return np.asarray(short(np.asarray(x)))
+                return np.asarray(short(np.atleast_1d(array)), np.float32).reshape(array.shape)
 
         return of_either
 

@@ -1,7 +1,7 @@
 """Exponentials, logarithms, powers and roots in steps that CPU and GPU have in common, so that both give the same bits.
 
 runtime/cuda/powers.cuh is the same text in C++. f64 is computed in double-double where it matters, f32 in f64, but for
-exp2 and expm1, which are sums of two f32; each result is rounded once at the end.
+exp2, expm1 and logarithms, which are sums of two f32; each result is rounded once at the end.
 """
 
 from __future__ import annotations
@@ -39,6 +39,13 @@ EXPM1_F32 = hexadecimal(
     "0x1.a1a36p-13", "0x1.6d767cp-10", "0x1.11108ep-7", "0x1.5554acp-5", "0x1.555556p-3", "0x1p-1",
 )  # fmt: skip
 _MINUS_LN2_F32 = tuple(map(np.float32, hexadecimal("-0x1.62e4p-1", "-0x1.7f7d1cp-20")))  # in two parts
+# (log(1 + g) - g + g^2 / 2) / g^3; the logarithms of 2 and e to base 2 and 10, in two parts each.
+LOG_F32 = hexadecimal(
+    "0x1.1b442ep-4", "-0x1.e2f82p-4", "0x1.e657c8p-4", "-0x1.fb416ap-4", "0x1.23322ep-3",
+    "-0x1.5562eap-3", "0x1.99a54cp-3", "-0x1.ffffeep-3", "0x1.555546p-2",
+)  # fmt: skip
+_UNITS_LOG2 = tuple(map(np.float32, hexadecimal("0x1p+0", "0x0p+0", "0x1.715476p+0", "0x1.4ae0cp-26")))
+_UNITS_LOG10 = tuple(map(np.float32, hexadecimal("0x1.344p-2", "0x1.3509f8p-18", "0x1.bcb7b2p-2", "-0x1.5b235ep-27")))
 _LN2_F32 = np.float32(float.fromhex("0x1.62e43p-1"))
 _LOG2E = hexadecimal("0x1.71547652b82fep+0", "0x1.777d0ffda0d24p-56")
 _LOG10E = hexadecimal("0x1.bcb7b1526e50ep-2", "0x1.95355baaafad3p-57")
@@ -245,36 +252,73 @@ def _limited(x, value):
     return np.where(np.isfinite(x) | (x < 0), value, x)
 
 
-def _scaled_logarithm(x, scale: tuple[float, float], single):
+def _scaled_logarithm(x, scale: tuple[float, float]):
     usual, raised = _usual(x)
-    if single:
-        return _limited(x, logarithm_near(usual) * scale[0])
     high, low = logarithm_pair(usual, raised=raised)
     product = two_product(high, scale[0])
     return _limited(x, product[0] + (product[1] + (high * scale[1] + low * scale[0])))
 
 
+@in_f32(lambda x: _scaled_f32(x, *_UNITS_LOG2))
 @elementary
 def log2(x, single):
     """The logarithm to base 2 of f32 or f64, within 1 unit in the last place; 0 gives -inf, below 0 NaN."""
-    return _scaled_logarithm(x, _LOG2E, single)
+    return _scaled_logarithm(x, _LOG2E)
 
 
+@in_f32(lambda x: _scaled_f32(x, *_UNITS_LOG10))
 @elementary
 def log10(x, single):
     """The logarithm to base 10 of f32 or f64, within 1 unit in the last place; 0 gives -inf, below 0 NaN."""
-    return _scaled_logarithm(x, _LOG10E, single)
+    return _scaled_logarithm(x, _LOG10E)
 
 
+@in_f32(lambda x: _log1p_f32(x))
 @elementary
 def log1p(x, single):
     """log(1 + x) of f32 or f64, within 1 unit in the last place; -1 gives -inf, below NaN."""
-    if single:
-        small = x - x * x * (0.5 - x * (_LOGARITHM[-1] - x * 0.25))
-        return np.where(np.abs(x) < 2.0**-12, small, _scaled_logarithm(1.0 + x, (1.0, 0.0), single))
     usual = np.where((x > -1) & (x < np.inf), x, 0.0)
     high, low = logarithm_pair(*two_sum(1.0, usual))
     return np.where(np.abs(x) < 2.0**-54, x, _limited(x + 1.0, high + low))
+
+
+def _parts_f32(x):
+    """(k, m): x = m 2^k with m from 0.707 to 1.414, for a normal x above 0."""
+    above = x.view(np.int32) - np.int32(0x3F3504F3)
+    return above >> 23, ((above & 0x7FFFFF) + np.int32(0x3F3504F3)).view(np.float32)
+
+
+def _scaled_f32(x, unit, unit_rest, scale, scale_rest):
+    """k unit + log(1 + g) scale of x = 2^k (1 + g)."""
+    C = np.float32
+    usual = np.where((x > 0) & (x < np.inf), x, C(1))
+    subnormal = usual < C(2.0**-126)
+    power, m = _parts_f32(np.where(subnormal, usual * C(2.0**24), usual))
+    k, g = (power - np.where(subnormal, 24, 0)).astype(C), m - C(1)
+    square = g * g
+    bent = fma32(square * g, polynomial(LOG_F32, g), C(-0.5) * square)
+    near = g * scale
+    near_rest = fma32(C(-0.5) * scale, fma32(g, g, -square), fma32(g, scale, -near))
+    small = fma32(bent, scale, fma32(g, scale_rest, fma32(k, unit_rest, near_rest)))
+    whole = k * unit
+    value = whole + near
+    return _limited(x, value + (((whole - value) + near) + small))
+
+
+def _log1p_f32(x):
+    C = np.float32
+    usual = np.where((x > -1) & (x < np.inf), x, C(0))
+    total = C(1) + usual
+    lost = np.minimum(usual, C(1)) - (total - np.maximum(usual, C(1)))
+    power, m = _parts_f32(total)
+    k, start, down = power.astype(C), m - C(1), np.ldexp(C(1), -np.minimum(power, 100))
+    g = fma32(lost, down, start)
+    g_rest = fma32(lost, down, start - g)
+    square = g * g
+    bent = fma32(square * g, polynomial(LOG_F32, g), fma32(C(-0.5), square, k * -_MINUS_LN2_F32[1]))
+    whole = k * -_MINUS_LN2_F32[0]
+    value = whole + g
+    return np.where(np.abs(x) < C(2.0**-25), x, _limited(x + C(1), value + (((whole - value) + g) + (bent + g_rest))))
 
 
 # ---- powers and roots ----

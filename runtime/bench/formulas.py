@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import torch
 
-from skuda.bench import activation_formulas, gradient_formulas, row_formulas
+from skuda.bench import activation_formulas, gradient_formulas, row_formulas, torch_functions
 from skuda.bench.problem import Problem
 from skuda.bench.suite import Case
 from skuda.bench.tensors import dtype_of, is_packed, pack, tensors_of, wide_of
@@ -39,9 +39,9 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
 
 
 def is_bit_equal(operation: Operation) -> bool:
-    """Whether what is composed gives our bits: neither sums in another order nor exponentials in other steps."""
+    """Whether peers give our bits: they are composed, of neither sums in another order nor exponentials in other steps."""
     inexact = activation_formulas.MAKERS.keys() | gradient_formulas.MAKERS.keys()
-    return not operation.reduces and _key(operation) not in inexact
+    return not operation.reduces and maker_of(operation) is not None and _key(operation) not in inexact
 
 
 def _key(operation: Operation) -> str:
@@ -206,7 +206,8 @@ _MAKERS = {
 
 
 def native(problem: Problem) -> Callable[[], object] | None:
-    """torch's own function for the operation: lerp, fake_quantize per tensor and per channel, those of rows."""
+    """torch's own function for the operation: lerp, fake_quantize per tensor and per channel, those of rows and of the
+    operation's own name."""
     case = problem.case
     name, tensors = case.operation.function, tensors_of(problem)
     if case.operation.reduces:
@@ -217,6 +218,10 @@ def native(problem: Problem) -> Callable[[], object] | None:
         return lambda: torch.lerp(a, b, weight, out=out)
     if case.operation.name in activation_formulas.MAKERS:
         return activation_formulas.native(problem, tensors)
+    function = torch_functions.function_of(case)
+    if function is not None:
+        arguments = [tensors[operand.name] for operand in case.operation.inputs]
+        return lambda: function(*arguments)
     if not name.startswith("fake_quantize_per_") or name.endswith("_backward"):
         return None
     x, s, z = tensors["input"], tensors["scale"], tensors["zero_point"]

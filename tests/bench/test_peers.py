@@ -92,12 +92,24 @@ NATIVE = ("rms_norm", "rms_norm_backward", "rms_normalize", "rms_normalize_backw
           "layer_norm_backward", "standardize", "standardize_backward", "l2_normalize", "softmax", "softmax_backward",
           "log_softmax", "log_softmax_backward", "sum", "mean", "prod", "amax", "amin", "norm1", "norm2",
           "logsumexp")  # fmt: skip
+OF_THEIR_NAME = ("log", "sin", "lgamma", "sqrt", "abs", "elu", "softplus", "log_sigmoid", "silu", "hardtanh", "pow", "atan2",
+                 "add", "maximum", "gelu")  # fmt: skip
 
 
 @pytest.mark.parametrize("function", NATIVE)
 def test_torch_has_a_function_of_its_own_for_the_operation(function, monkeypatch):
     [row] = [each for each in DECODED if each.operation.function == function and each.element == "f32"
              and not each.attributes and each.shape == shapes.ODD]  # fmt: skip
+    compared_with_torch(row, monkeypatch)
+
+
+@pytest.mark.parametrize("function", OF_THEIR_NAME)
+def test_torch_has_an_elementwise_function_of_its_own(function, monkeypatch):
+    row = next(each for each in CASES if each.operation.function == function and each.element == "f32")
+    compared_with_torch(row, monkeypatch)
+
+
+def compared_with_torch(row: Case, monkeypatch) -> None:
     row = Case(row.plan_class, row.types, Shape((6, 70)), row.attributes)
     arrays = arrays_of(row)
     monkeypatch.setattr(formulas, "tensors_of", lambda made: {k: _tensor(v, "f32") for k, v in arrays.items()})

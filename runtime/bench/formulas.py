@@ -39,7 +39,7 @@ def maker_of(operation: Operation) -> Callable[[Problem], Callable[..., object]]
 
 
 def is_bit_equal(operation: Operation) -> bool:
-    """Whether peers give our bits: they are composed, of neither sums in another order nor exponentials in other steps."""
+    """Whether peers give our bits: composed ones, of neither sums in another order nor exponentials in other steps."""
     inexact = activation_formulas.MAKERS.keys() | gradient_formulas.MAKERS.keys()
     return not operation.reduces and maker_of(operation) is not None and _key(operation) not in inexact
 

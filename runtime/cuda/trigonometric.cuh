@@ -211,8 +211,40 @@ template <typename C> __device__ inline C arctangent2(C y, C x) {
 template <typename C> __device__ inline C arctangent(C x) { return arctangent2(x, C(1)); }
 
 // f32 by way of f64.
-__device__ inline f32 sine(f32 x) { return f32(sine(f64(x))); }
-__device__ inline f32 cosine(f32 x) { return f32(cosine(f64(x))); }
+// (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4 by z = r^2, for |r| up to pi / 4.
+__device__ inline f32 sine_polynomial(f32 z) {
+  f32 p = 0x1.6cd828p-19f;
+  p = fused(p, z, -0x1.a00f9cp-13f);
+  p = fused(p, z, 0x1.111108p-7f);
+  return fused(p, z, -0x1.555556p-3f);
+}
+__device__ inline f32 cosine_polynomial(f32 z) {
+  f32 p = -0x1.242ab2p-22f;
+  p = fused(p, z, 0x1.a0112p-16f);
+  p = fused(p, z, -0x1.6c16b8p-10f);
+  return fused(p, z, 0x1.555556p-5f);
+}
+// The sine of x + quarters pi / 2, in sums of two f32: x = k pi / 2 + r + rest by three parts of pi / 2.
+__device__ inline f32 sine_of_turned(f32 x, i32 quarters) {
+  const f32 power = fused(x, 0x1.45f306p-1f, 0x1.8p23f), k = power - 0x1.8p23f;
+  const f32 large = fused(k, -0x1.921fb6p+0f, x), taken = k * -0x1.777a5cp-25f, r = large - taken, other = r - large;
+  const f32 lost = (large - (r - other)) - (taken + other);
+  const f32 rest = fused(k, 0x1.ee59dap-50f, lost - fused(k, -0x1.777a5cp-25f, -taken)), z = r * r;
+  const f32 sine = r + fused(z * r, sine_polynomial(z), rest), half = 0.5f * z, near = 1.0f - half;
+  const f32 small = fused(-0.5f, fused(r, r, -z), fused(-r, rest, (1.0f - near) - half));
+  const f32 cosine = near + fused(z * z, cosine_polynomial(z), small);
+  const i32 quadrant = __float_as_int(power) + quarters;
+  const f32 value = quadrant & 1 ? cosine : sine;
+  return quadrant & 2 ? -value : value;
+}
+constexpr f32 TURNED_END = 0x1p17f;  // beyond, pi / 2 needs more parts
+__device__ __noinline__ f32 far_sine(f32 x) { return f32(sine(f64(x))); }
+__device__ __noinline__ f32 far_cosine(f32 x) { return f32(cosine(f64(x))); }
+__device__ inline f32 sine(f32 x) {
+  if (!(absolute(x) <= TURNED_END)) return far_sine(x);
+  return absolute(x) < 0x1p-13f ? x : sine_of_turned(x, 0);
+}
+__device__ inline f32 cosine(f32 x) { return absolute(x) <= TURNED_END ? sine_of_turned(x, 1) : far_cosine(x); }
 __device__ inline f32 tangent(f32 x) {
   if (!is_finite(x)) return f32(not_a_number());
   const Angle angle = angle_of(fabs(f64(x)));

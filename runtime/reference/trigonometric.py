@@ -13,6 +13,7 @@ from skuda.reference.double_double import (
     fast_two_sum,
     hexadecimal,
     horner,
+    in_f32,
     pair_quotient,
     pair_root,
     spread,
@@ -20,6 +21,7 @@ from skuda.reference.double_double import (
     two_product,
     two_sum,
 )
+from skuda.reference.elementary import F32, fma32, integer, polynomial
 
 _QUARTER = hexadecimal("0x1.921fb54442d18p+0", "0x1.1a62633145c07p-54")  # pi / 2
 _PARTS = hexadecimal("0x1.921fb544p+0", "0x1.0b4611a6p-34", "0x1.3198a2ep-69", "0x1.b839a252049c1p-104")  # 33 bits each
@@ -40,6 +42,13 @@ _COSINE = hexadecimal(
     "-0x1.8ff91c6f1d7d2p-37", "0x1.1eea850bdc83ep-29", "-0x1.27e4f8fb2b255p-22", "0x1.a01a019e19deap-16",
     "-0x1.6c16c16c1612ap-10", "0x1.5555555555554p-5",
 )  # fmt: skip
+# Of f32: (sin(r) - r) / r^3 and (cos(r) - 1 + r^2 / 2) / r^4; pi / 2 in three parts, the first and the last with other
+# signs; 2 / pi; and up to where that is enough.
+SINE_F32 = hexadecimal("0x1.6cd828p-19", "-0x1.a00f9cp-13", "0x1.111108p-7", "-0x1.555556p-3")
+COSINE_F32 = hexadecimal("-0x1.242ab2p-22", "0x1.a0112p-16", "-0x1.6c16b8p-10", "0x1.555556p-5")
+_HALF_PI_F32 = tuple(map(np.float32, hexadecimal("-0x1.921fb6p+0", "-0x1.777a5cp-25", "0x1.ee59dap-50")))
+_TWO_OVER_PI_F32 = np.float32(float.fromhex("0x1.45f306p-1"))
+_TURNED_END = np.float32(float.fromhex("0x1p+17"))
 _ARCTANGENT = hexadecimal(
     "0x1.3a1c7ffb92d73p-4", "-0x1.745cc0149fa83p-4", "0x1.c71c71b817039p-4", "-0x1.2492492491a3dp-3",
     "0x1.9999999999999p-3", "-0x1.5555555555555p-2",
@@ -135,17 +144,44 @@ def _turned_sine(high, low, quadrant):
     return np.where(quadrant & 2, -value, value)
 
 
+@in_f32(lambda x: np.where(np.abs(x) < np.float32(2.0**-13), x, _sine_of_turned(x, 0, sin)))
 @elementary
 def sin(x, single):
     """The sine of f32 or f64, within 1 unit in the last place; infinities give NaN, zeros keep their sign."""
     return np.where(np.isfinite(x), _turned_sine(*_angle(x)) * np.copysign(1.0, x), np.nan)
 
 
+@in_f32(lambda x: _sine_of_turned(x, 1, cos))
 @elementary
 def cos(x, single):
     """The cosine of f32 or f64, within 1 unit in the last place; infinities give NaN."""
     high, low, quadrant = _angle(x)
     return np.where(np.isfinite(x), _turned_sine(high, low, quadrant + 1), np.nan)
+
+
+def _sine_of_turned(x, quarters: int, wide):
+    """The sine of x + quarters pi / 2, of f32, in sums of two f32; of a large x by `wide`, in f64."""
+    C = np.float32
+    a, b, c = _HALF_PI_F32
+    usual = np.where(np.abs(x) <= _TURNED_END, x, C(0))
+    k = fma32(usual, _TWO_OVER_PI_F32, C(F32.integer)) - C(F32.integer)
+    large, taken = fma32(k, a, usual), k * b
+    r = large - taken
+    other = r - large
+    lost = (large - (r - other)) - (taken + other)
+    rest = fma32(k, c, lost - fma32(k, b, -taken))
+    z = r * r
+    sine = r + fma32(z * r, polynomial(SINE_F32, z), rest)
+    half = C(0.5) * z
+    near = C(1) - half
+    small = fma32(C(-0.5), fma32(r, r, -z), fma32(-r, rest, (C(1) - near) - half))
+    cosine = near + fma32(z * z, polynomial(COSINE_F32, z), small)
+    quadrant = integer(k) + quarters
+    value = np.where(quadrant & 1, cosine, sine)
+    value = np.where(quadrant & 2, -value, value)
+    far = ~(np.abs(x) <= _TURNED_END)
+    value[far] = wide(x[far].astype(np.float64)).astype(C)
+    return value
 
 
 @elementary

@@ -14,7 +14,7 @@ from gpu import sweep_elementary as sweep
 
 import skuda
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.reference import elementary, error_functions, powers
+from skuda.reference import elementary, error_functions, powers, trigonometric
 from skuda.reference.elementary import exp, fma32, log, product_rest, remainder, sigmoid, sum_rest, tanh
 from skuda.reference.error_functions import erf, erfc, gelu_slope, ndtr
 
@@ -317,6 +317,7 @@ POLYNOMIALS = {
     "ndtr_near(f64 h)": error_functions._NDTR_NEAR[np.float64][:-1],
     "power_of_two_polynomial(f32 f)": powers.EXP2_F32, "less_one_polynomial(f32 r)": powers.EXPM1_F32,
     "one_plus_polynomial(f32 g)": powers.LOG_F32,
+    "sine_polynomial(f32 z)": trigonometric.SINE_F32, "cosine_polynomial(f32 z)": trigonometric.COSINE_F32,
     "slope_polynomial(f32 q)": error_functions._SLOPE[np.float32][:-1],
     "slope_polynomial(f64 q)": error_functions._SLOPE[np.float64][:-2],
 }  # fmt: skip
@@ -325,6 +326,7 @@ POLYNOMIALS = {
 @pytest.mark.parametrize("head", POLYNOMIALS)
 def test_cuda_has_the_polynomials(head):
     headers = {"elementary.cuh": ("exp", "log"), "powers.cuh": ("power", "less", "one_plus")}
+    headers["trigonometric.cuh"] = "sine", "cosine"
     header = next((name for name, heads in headers.items() if head.startswith(heads)), "erf.cuh")
     word = head.partition("(")[2][:3]
     found = [float.fromhex(each) if "0x" in each else float(each) for each in _NUMBER.findall(

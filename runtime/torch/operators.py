@@ -6,11 +6,12 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
 from torch.utils._pytree import _register_namedtuple
 
 from skuda.arrays.libraries import CPU, PLAIN, library_named, torch_dtypes
-from skuda.errors import InvalidProblem, Unsupported, shown
+from skuda.errors import InvalidProblem, NotAnArray, Unsupported, shown
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.operation import FORM, Operation
@@ -166,12 +167,14 @@ class Operator:
         dtype = real if self.operation.is_float(element) else whole
         if self.operation.is_mixed(element):  # as the other one
             dtype = tensor.dtype
+        where = f"skuda.{self.operation.function}: {operand.name}"
+        if not isinstance(number, (int, float, np.number, np.bool_)):
+            raise NotAnArray(f"{where} is {shown(number)}, expected a number or a tensor")
         try:
             return torch.full((), number, dtype=dtype, device=tensor.device)
         except (OverflowError, RuntimeError) as error:
             if not isinstance(error, OverflowError) and "overflow" not in str(error):
                 raise  # an error of the device
-            where = f"skuda.{self.operation.function}: {operand.name}"
             raise InvalidProblem(f"{where} is {shown(number)}, which {dtype} cannot hold") from error
 
     def compute(self, *values):

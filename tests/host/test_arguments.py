@@ -43,6 +43,10 @@ template <typename V> const auto& pointer_of(const V& item) {
   if constexpr (requires { item.data; }) return item.data;
   else return item.array;
 }
+template <typename A> const auto& workspace_of(const A& args) {
+  if constexpr (requires { args.accumulators; }) return args.accumulators;
+  else return args.table;
+}
 template <typename A, typename B> constexpr bool same_type = false;
 template <typename A> constexpr bool same_type<A, A> = true;
 template <typename S, typename V> constexpr bool points_to = same_type<V, S* const&> || same_type<V, const S* const&>;
@@ -216,7 +220,7 @@ def as_compiled(kernel: Kernel) -> tuple[str, dict[str, str]]:
             )
     values["items of the argument are all"] = f"items_of(args).size == {len([*operands(kernel)])}"
     if kernel.declared.workspace:
-        values["workspace"] = "at(args, args.accumulators)"
+        values["workspace"] = "at(args, workspace_of(args))"
     # What programs call the items, in structs that kernels fill in the order of arguments.
     reduces = kernel.declared in (abi.ROW_ARGUMENTS, abi.FEW_ROWS_ARGUMENTS, abi.SPLIT_ARGUMENTS)
     columns = [each for each in order.shared if reduces and operation.runs_along(each)]

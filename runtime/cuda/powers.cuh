@@ -321,9 +321,13 @@ __device__ inline f32 one_plus_polynomial(f32 g) {
   p = fused(p, g, -0x1.ffffeep-3f);
   return fused(p, g, 0x1.555546p-2f);
 }
+// A logarithm where its argument is not above 0 and finite; a quotient by 0 would be computed, slowly.
+__device__ inline f32 logarithm_end(f32 x) {
+  return x == 0.0f ? -f32(infinity()) : x < 0.0f ? f32(not_a_number()) : x;
+}
 // k unit + log(1 + g) scale of x = 2^k (1 + g); unit and scale in two parts each, the first of unit with few digits.
 __device__ inline f32 scaled_logarithm(f32 x, f32 unit, f32 unit_rest, f32 scale, f32 scale_rest) {
-  if (!(x > 0.0f) || is_inf(x)) return x == 0.0f ? -1.0f / 0.0f : x < 0.0f ? 0.0f / 0.0f : x;
+  if (!(x > 0.0f) || is_inf(x)) return logarithm_end(x);
   f32 k;
   const f32 g = mantissa(x, k) - 1.0f, square = g * g, bent = fused(square * g, one_plus_polynomial(g), -0.5f * square);
   const f32 near = g * scale, near_rest = fused(-0.5f * scale, fused(g, g, -square), fused(g, scale, -near));
@@ -337,7 +341,7 @@ __device__ inline f32 logarithm10(f32 x) {
 }
 // 1 + x = 2^k (1 + g), with what that sum lost.
 __device__ inline f32 logarithm_one_plus(f32 x) {
-  if (!(x > -1.0f) || is_inf(x)) return x == -1.0f ? -1.0f / 0.0f : x < -1.0f ? 0.0f / 0.0f : x;
+  if (!(x > -1.0f) || is_inf(x)) return logarithm_end(x + 1.0f);
   const f32 sum = 1.0f + x, lost = minimum(x, 1.0f) - (sum - maximum(x, 1.0f));
   const i32 above = __float_as_int(sum) - 0x3f3504f3, power = above >> 23;
   const f32 k = f32(power), from = __int_as_float((above & 0x7fffff) + 0x3f3504f3) - 1.0f;

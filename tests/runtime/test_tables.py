@@ -1,0 +1,64 @@
+"""Which calls look results up: long formulas of one operand of 16 bits, of many elements that lie in vectors."""
+
+from __future__ import annotations
+
+import pytest
+
+import skuda
+from skuda.arrays.views import CPU, View
+from skuda.launch import registry
+from skuda.model.dtypes import DTYPES
+from skuda.model.sku import BackendKind
+from skuda.schedules.variant import TABULATE, TUNED
+
+MANY = TUNED.tabled_elements
+
+
+def kernel_of(name: str, element: str, elements: int, start: int = 0, cluster_shared: int = TUNED.shared_bytes):
+    """The plan and the geometry of a call on contiguous arrays, from an element on."""
+    plan_class = getattr(skuda, f"{name}Plan")
+    descriptor = plan_class.descriptor_type(shape=(elements,), element=element)
+    plan = plan_class.select(descriptor, preference=BackendKind.REFERENCE)
+    plan._kernels.cluster_shared = cluster_shared
+    storage = DTYPES[element].storage
+    view = View(256 + start * storage.itemsize, (elements,), (1,), storage, CPU, False, False, None)
+    return plan, plan._geometry([view] * len(plan.operation.operands))
+
+
+@pytest.mark.parametrize("element", ["f16", "bf16"])
+@pytest.mark.parametrize("elements", [MANY, MANY + 5, 3 * MANY + 1])
+def test_many_results_are_looked_up(element, elements):
+    plan, geometry = kernel_of("Log", element, elements)
+    blocks, threads = geometry.finish
+    assert geometry.variant is TABULATE
+    assert plan._kernels.workspace == geometry.workspace == geometry.finish_shared == 2 * 2**16
+    assert geometry.grid * geometry.block * 2 == 2**16  # a thread makes two entries
+    assert (blocks, threads) == (TUNED.multiprocessors, TUNED.look_up_threads)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        ("Log", "f32", MANY),
+        ("Log", "f16", MANY - 1),
+        ("Log", "f16", MANY, 1),  # from any element on
+        ("Log", "f16", MANY, 0, 100_000),  # no clusters, or less shared memory than a table takes
+        ("Gelu", "f16", MANY),  # short enough
+        ("Pow", "f16", MANY),  # of two operands
+    ],
+)
+def test_other_results_are_computed(case):
+    plan, geometry = kernel_of(*case)
+    assert geometry.variant.kernel == "vec" and geometry.workspace == 0
+    assert plan._kernels.workspace == 0 or case[3:] == (1,)  # at most, however the arrays lie
+
+
+def test_long_formulas_of_one_operand_have_tables():
+    tabled = {each.function for each in registry.catalogs()[0].operations if each.analysis.tabled}
+    assert {"lgamma", "sin", "log", "softplus", "silu", "powi", "rsqrt"} <= tabled
+    assert not tabled & {"exp", "gelu", "tanh", "sqrt", "abs", "add", "pow", "softmax", "log_backward", "fill"}
+
+
+def test_a_row_of_ones_own_has_a_table_too():
+    own = skuda.define("own_sine: {inputs: {x: 'T[*s]'}, attrs: {a: C = 2}, outputs: {y: 'T[*s] = sin(a * x)'}}")
+    assert own.plan_class.operation.analysis.tabled

@@ -1,6 +1,6 @@
-// The schedules tabulate and look_up: a function of one element of 16 bits, of many elements. The first writes its results
-// for all 65,536 numbers to the workspace, by the program. The second keeps these in shared memory and finds the results of
-// the elements there, so that a long formula costs no more than a short one, and gives the same bits.
+// The schedules tabulate and look_up: a function of one element of 16 bits, of many elements. The first writes the
+// program's results for all 65,536 numbers to the workspace. The second keeps these in shared memory and finds the
+// results of the elements there: the same bits, and a long formula costs no more than a short one.
 #pragma once
 #include "dependent_launch.cuh"
 #include "elementwise_program.cuh"

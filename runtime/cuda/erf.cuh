@@ -295,8 +295,8 @@ __device__ inline f32 ndtr_polynomial(f32 q) {
   return fused(p, q, -0x1.fa69bp-1f);
 }
 
-// The normal distribution below x. With s = x + c and y = 1 / s it is y e^(-x^2 / 2 + p q). The sum has no constant: nothing
-// but its square is rounded before k ln 2 is taken off. The power of two is added to the exponent, raised.
+// The normal distribution below x: y e^(-x^2 / 2 + p q) with s = x + c, y = 1 / s. That sum has no constant: nothing but
+// its square is rounded before k ln 2 is taken off. The power of two is added to the exponent, raised.
 __device__ inline f32 normal_below(f32 x) {
   const f32 t = at_most(absolute(x), 14.5f), back = -0.5f * t, minus = back * t;
   const f32 s = t + 4.171875f, y = inverse(s), q = fused(-8.0f, y, 0x1.426098p+0f), p = ndtr_polynomial(q);

@@ -295,7 +295,7 @@ __device__ inline f32 ndtr_polynomial(f32 q) {
   return fused(p, q, -0x1.fa69bp-1f);
 }
 
-// The normal distribution below x: y e^(-x^2 / 2 + p q) with s = x + c, y = 1 / s. That sum has no constant: nothing but
+// The normal distribution below x: y e^(-x^2 / 2 + p q) with s = x + c, y = 1 / s. That sum has no constant: only
 // its square is rounded before k ln 2 is taken off. The power of two is added to the exponent, raised.
 __device__ inline f32 normal_below(f32 x) {
   const f32 t = at_most(absolute(x), 14.5f), back = -0.5f * t, minus = back * t;

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skuda.codegen.intrinsics import INTRINSICS
-from skuda.codegen.nodes import Node
 from skuda.codegen.program import Program, Row, analysed
 
 
@@ -35,9 +34,5 @@ def _is_long(program: Program) -> bool:
     division: then a GPU's memory waits for its arithmetic."""
     parts = {part for node in program.formulas.values() for part in node.parts()}
     functions = [part for part in parts if part.op in INTRINSICS and INTRINSICS[part.op].common]
-    divided = any(part.op == "/" and not _is_constant(part.args[1]) for part in parts)
+    divided = any(part.op == "/" and part.args[1].names() for part in parts)
     return bool(functions) and (divided or any(not part.precise_as for part in functions))
-
-
-def _is_constant(node: Node) -> bool:
-    return not node.names()

@@ -179,8 +179,9 @@ def _followers(torch) -> dict[str, Any]:
 def _alike_of(tensors: tuple) -> Callable[..., bool]:
     """What tells in one step whether other tensors are like these: TorchDynamo's guard of a compiled call.
 
-    They then have the same types, element types, shapes, strides, devices, `requires_grad` and dispatch keys. Modes,
-    transforms and autocast change those keys. It takes a quarter of the time of reading all of these in Python.
+    They then have the same types, element types, shapes, strides, devices, `requires_grad` and dispatch keys.
+    Transforms, inference mode and autocast change those keys. Not each mode does, so modes are asked in every call. It
+    takes a quarter of the time of reading all of these in Python.
     """
     import torch
 

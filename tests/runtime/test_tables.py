@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 import skuda
@@ -9,6 +12,7 @@ from skuda.arrays.views import CPU, View
 from skuda.launch import registry
 from skuda.model.dtypes import DTYPES
 from skuda.model.sku import BackendKind
+from skuda.schedules import elementwise
 from skuda.schedules.variant import TABULATE, TUNED
 
 MANY = TUNED.tabled_elements
@@ -57,6 +61,15 @@ def test_long_formulas_of_one_operand_have_tables():
     tabled = {each.function for each in registry.catalogs()[0].operations if each.analysis.tabled}
     assert {"lgamma", "sin", "log", "softplus", "silu", "powi", "rsqrt"} <= tabled
     assert not tabled & {"exp", "gelu", "tanh", "sqrt", "abs", "add", "pow", "softmax", "log_backward", "fill"}
+
+
+def test_host_and_kernels_agree_on_sizes():
+    """The header's constants and those that the host launches by."""
+    text = (Path(skuda.__file__).parent / "cuda" / "tabulate.cuh").read_text(encoding="utf-8")
+    sizes = dict(re.findall(r"constexpr int (\w+) = ([^;]+);", text))
+    assert sizes["TABLE_BYTES"] == "2 << 16" and elementwise._TABLE_BYTES == 2 << 16
+    assert int(sizes["TABULATED"]) == elementwise._TABULATED
+    assert int(sizes["TABLED_LANES"]) == elementwise._TABLED_LANES
 
 
 def test_a_row_of_ones_own_has_a_table_too():

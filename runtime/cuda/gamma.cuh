@@ -1,6 +1,7 @@
 // The logarithm of the gamma function and its derivative in steps that CPU and GPU have in common:
 // `reference.gamma` has the same text in NumPy.
 #pragma once
+#include "gamma_zeros.cuh"
 #include "powers.cuh"
 #include "trigonometric.cuh"
 
@@ -84,10 +85,6 @@ template <i32 COUNT> __device__ inline DoubleDouble on_piece(const f64 (&row)[CO
   const DoubleDouble sum = fast_two_sum(row[COUNT - 2], p * t);
   return {sum.high, sum.low + row[COUNT - 1]};
 }
-__device__ inline DoubleDouble pair_product(DoubleDouble a, DoubleDouble b) {
-  const DoubleDouble product = two_product(a.high, b.high);
-  return {product.high, product.low + (a.high * b.low + a.low * b.high)};
-}
 
 // log gamma(1 + u) for u from 0 to 9, and its derivative.
 __device__ inline DoubleDouble gamma_logarithm_one_plus(f64 u) {
@@ -110,7 +107,7 @@ __device__ inline DoubleDouble gamma_logarithm_beyond(f64 x, f64 scaled) {
   const f64 inverse = divided(1.0, x), square = inverse * inverse;
   const DoubleDouble log = logarithm_pair(x, 0.0, 0), less = two_sum(log.high, -1.0);
   const DoubleDouble product = pair_product(two_sum(scaled, -0.5), {less.high, less.low + log.low});
-  const DoubleDouble sum = two_sum(product.high, 0x1.acfe390c97d69p-2);
+  const DoubleDouble sum = two_sum(product.high, stirling_pair().high);
   f64 p = 0x1.5bf021843d989p-8;
   p = p * square + -0x1.f201587f8597cp-10;
   p = p * square + 0x1.b93e423d82af7p-11;
@@ -118,7 +115,7 @@ __device__ inline DoubleDouble gamma_logarithm_beyond(f64 x, f64 scaled) {
   p = p * square + 0x1.a01a0194e5371p-11;
   p = p * square + -0x1.6c16c16c16344p-9;
   p = p * square + 0x1.5555555555555p-4;
-  return {sum.high, sum.low + (product.low + (inverse * p + 0x1.3494bc9001442p-56))};
+  return {sum.high, sum.low + (product.low + (inverse * p + stirling_pair().low))};
 }
 __device__ inline DoubleDouble gamma_derivative_beyond(f64 x) {
   const f64 inverse = divided(1.0, x), square = inverse * inverse;
@@ -142,19 +139,30 @@ __device__ inline SineAndCosine sine_and_cosine(f64 size) {
   const f64 turn = fabs(size - rint(size));
   const bool beyond = turn > 0.25;
   const f64 angle = beyond ? 0.5 - turn : turn;
-  const DoubleDouble product = two_product(angle, 0x1.921fb54442d18p+1);
-  const f64 low = product.low + angle * 0x1.1a62633145c07p-53;
+  const DoubleDouble product = two_product(angle, pair_pi().high);
+  const f64 low = product.low + angle * pair_pi().low;
   DoubleDouble s = sine_near(product.high, low), c = cosine_near(product.high, low);
   s = fast_two_sum(s.high, s.low), c = fast_two_sum(c.high, c.low);
   return {beyond ? c : s, beyond ? s : c};
 }
-__device__ inline DoubleDouble pair_pi() { return {0x1.921fb54442d18p+1, 0x1.1a62633145c07p-53}; }
 __device__ inline bool is_gamma_pole(f64 x) { return x <= 0.0 && rint(x) == x; }
 __device__ inline DoubleDouble pair_log(f64 x) {
   const bool subnormal = x < 0x1p-1022;
   return logarithm_pair(subnormal ? x * 0x1p54 : x, 0.0, subnormal ? -54 : 0);
 }
 
+// Where terms cancel below -2: up to -3 log gamma(x + 4) less log |x (x + 1) (x + 2) (x + 3)|, neither of them large.
+__device__ __noinline__ f64 gamma_logarithm_cancelled(f64 x) {
+  const f64 u = x + 3.0;
+  if (u > 0.0) {
+    const DoubleDouble product = pair_product(two_product(x, x + 1.0), two_product(-2.0 - x, u));
+    const DoubleDouble log = logarithm_pair(product.high, product.low, 0), value = gamma_logarithm_one_plus(u);
+    const DoubleDouble sum = two_sum(value.high, -log.high);
+    const f64 result = sum.high + (sum.low + (value.low - log.low));
+    if (fabs(result) >= 0x1p-4) return result;
+  }
+  return gamma_logarithm_near_zeros(x);
+}
 __device__ inline f64 gamma_logarithm(f64 x) {
   if (x != x) return x;
   if (is_gamma_pole(x) || is_inf(x)) return infinity();
@@ -184,7 +192,8 @@ __device__ inline f64 gamma_logarithm(f64 x) {
     value = {-value.high, -value.low};
   }
   const DoubleDouble sum = two_sum(value.high, log.high);
-  return sum.high + (sum.low + (value.low + log.low));
+  const f64 result = sum.high + (sum.low + (value.low + log.low));
+  return x < -2.0 && has_cancelled(result, value.high, 0.75) ? gamma_logarithm_cancelled(x) : result;
 }
 
 __device__ inline f64 gamma_derivative(f64 x) {
@@ -209,7 +218,8 @@ __device__ inline f64 gamma_derivative(f64 x) {
   const DoubleDouble cotangent = pair_product(pair_pi(), pair_quotient(turn.cosine, turn.sine));
   const f64 sign = size - rint(size) < 0.0 ? -1.0 : 1.0;
   const DoubleDouble sum = two_sum(value.high, sign * cotangent.high);
-  return sum.high + (sum.low + (value.low + sign * cotangent.low));
+  const f64 result = sum.high + (sum.low + (value.low + sign * cotangent.low));
+  return has_cancelled(result, value.high, 0.1875) ? gamma_derivative_near_zeros(x) : result;
 }
 
 // f32 by way of f64.

@@ -19,6 +19,15 @@ from skuda.reference.double_double import (
     two_product,
     two_sum,
 )
+from skuda.reference.gamma_zeros import (
+    PI,
+    STIRLING,
+    derivative_near_zeros,
+    has_cancelled,
+    logarithm_near_zeros,
+    pair_product,
+    replaced,
+)
 from skuda.reference.powers import logarithm_pair
 from skuda.reference.trigonometric import cosine_near, sine_near
 
@@ -116,8 +125,6 @@ _DERIVATIVE = np.array([
     ),
 ]).T.copy()  # fmt: skip
 _ZERO = hexadecimal("0x1.d8b618d5af8fep-2", "-0x1.1e563779a1f5bp-56")
-_PI = hexadecimal("0x1.921fb54442d18p+1", "0x1.1a62633145c07p-53")
-_STIRLING = hexadecimal("0x1.acfe390c97d69p-2", "0x1.3494bc9001442p-56")  # (log(2 pi) - 1) / 2
 # By powers of 1 / x^2, from 9 on.
 _LOGARITHM_SERIES = hexadecimal(
     "0x1.5bf021843d989p-8", "-0x1.f201587f8597cp-10", "0x1.b93e423d82af7p-11", "-0x1.38136bc9c521p-11",
@@ -139,23 +146,18 @@ def _on_pieces(coefficients: np.ndarray, u) -> Pair:
     return high, low + coefficients[-1][piece]
 
 
-def _times(a: Pair, b: Pair) -> Pair:
-    product = two_product(a[0], b[0])
-    return product[0], product[1] + (a[0] * b[1] + a[1] * b[0])
-
-
 def _logarithm_one_plus(u) -> Pair:
     """log gamma(1 + u) for u from 0 to 9."""
     value, less = _on_pieces(_LOGARITHM, u), two_sum(u, -1.0)
     zeros = two_product(u, less[0])
-    factored = _times((zeros[0], zeros[1] + u * less[1]), value)
+    factored = pair_product((zeros[0], zeros[1] + u * less[1]), value)
     return np.where(u < 2, factored[0], value[0]), np.where(u < 2, factored[1], value[1])
 
 
 def _derivative_one_plus(u) -> Pair:
     """Its derivative."""
     value, less = _on_pieces(_DERIVATIVE, u), two_sum(u, -_ZERO[0])
-    factored = _times((less[0], less[1] - _ZERO[1]), value)
+    factored = pair_product((less[0], less[1] - _ZERO[1]), value)
     return np.where(u < 1, factored[0], value[0]), np.where(u < 1, factored[1], value[1])
 
 
@@ -163,9 +165,9 @@ def _logarithm_beyond(x, scaled) -> Pair:
     """log gamma(x) for x from 9 on; x is scaled, and so is the result, where it is very large."""
     log, inverse = logarithm_pair(x), 1.0 / x
     less, half = two_sum(log[0], -1.0), two_sum(scaled, -0.5)
-    product = _times(half, (less[0], less[1] + log[1]))
-    total = two_sum(product[0], _STIRLING[0])
-    rest = inverse * horner(_LOGARITHM_SERIES, inverse * inverse) + _STIRLING[1]
+    product = pair_product(half, (less[0], less[1] + log[1]))
+    total = two_sum(product[0], STIRLING[0])
+    rest = inverse * horner(_LOGARITHM_SERIES, inverse * inverse) + STIRLING[1]
     return total[0], total[1] + (product[1] + rest)
 
 
@@ -181,11 +183,22 @@ def _sine_and_cosine(size) -> tuple[Pair, Pair]:
     turn = np.abs(size - np.rint(size))
     beyond = turn > 0.25
     short = np.where(beyond, 0.5 - turn, turn)
-    angle = two_product(short, _PI[0])
-    high, low = angle[0], angle[1] + short * _PI[1]
+    angle = two_product(short, PI[0])
+    high, low = angle[0], angle[1] + short * PI[1]
     s, c = fast_two_sum(*sine_near(high, low)), fast_two_sum(*cosine_near(high, low))
     sine = np.where(beyond, c[0], s[0]), np.where(beyond, c[1], s[1])
     return sine, (np.where(beyond, s[0], c[0]), np.where(beyond, s[1], c[1]))
+
+
+def _logarithm_cancelled(x):
+    """Where terms cancel below -2: up to -3 log gamma(x + 4) less log |x (x + 1) (x + 2) (x + 3)|, neither large."""
+    u = np.where(x > -3, x + 3.0, 0.5)
+    t = u - 3.0
+    product = pair_product(two_product(t, t + 1.0), two_product(-2.0 - t, u))
+    log, value = logarithm_pair(*product), _logarithm_one_plus(u)
+    total = two_sum(value[0], -log[0])
+    result = total[0] + (total[1] + (value[1] - log[1]))
+    return replaced(result, ~((x > -3) & (np.abs(result) >= 2.0**-4)), logarithm_near_zeros, x)
 
 
 def _is_pole(x):
@@ -196,7 +209,7 @@ def _is_pole(x):
 def lgamma(x, single):
     """The logarithm of the gamma function's magnitude, of f32 or f64; poles and infinities give inf.
 
-    Within 2 units in the last place; of f64 next to a zero below -2 within 2^-51 times the logarithm at 1 + |x|.
+    Within 2 units in the last place.
     """
     size = np.abs(x)
     usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
@@ -210,7 +223,7 @@ def lgamma(x, single):
     value = np.where(beyond, far[0], near[0]), np.where(beyond, far[1], near[1])
     # Below 1 less the logarithm of x; below 0 the logarithm of pi / sin(pi |x|), over |x| from 9 on, less the value.
     sine, _ = _sine_and_cosine(np.where(negative, a, 0.25))
-    quotient = pair_quotient(_PI, _times(sine, (np.where(beyond, a, 1.0), 0.0)))
+    quotient = pair_quotient(PI, pair_product(sine, (np.where(beyond, a, 1.0), 0.0)))
     tiny = a < 2.0**-60
     reflected = negative & ~tiny
     subnormal = a < 2.0**-1022
@@ -223,6 +236,8 @@ def lgamma(x, single):
     value = np.where(reflected, -value[0], value[0]), np.where(reflected, -value[1], value[1])
     total = two_sum(value[0], log[0])
     stepped = total[0] + (total[1] + (value[1] + log[1]))
+    cancelled = (usual < -2) & has_cancelled(stepped, value[0], 0.75)
+    stepped = replaced(stepped, cancelled, _logarithm_cancelled, usual)
     result = np.where(negative | (usual < 1), stepped, value[0] + value[1])
     result = np.where(tiny, log[0] + log[1], result)
     result = np.where(large & ~negative, result * 2.0**200, result)
@@ -233,7 +248,7 @@ def lgamma(x, single):
 def digamma(x, single):
     """The derivative of log gamma, of f32 or f64; 0 gives the infinity of the other sign, other poles and -inf NaN.
 
-    Within 2 units in the last place; of f64 next to a zero below 0 within 2^-51 times the derivative at 1 + |x|.
+    Within 2 units in the last place.
     """
     usual = np.where(_is_pole(x) | ~np.isfinite(x), 1.5, x)
     a, negative = np.abs(usual), usual < 0
@@ -245,13 +260,15 @@ def digamma(x, single):
     tiny = a < 2.0**-60
     inverse = pair_quotient((1.0, 0.0), (np.where(tiny, 1.0, a), 0.0))
     sine, cosine = _sine_and_cosine(np.where(negative & ~tiny, a, 0.25))
-    cotangent = _times(_PI, pair_quotient(cosine, sine))
+    cotangent = pair_product(PI, pair_quotient(cosine, sine))
     sign = np.where(a - np.rint(a) < 0, -1.0, 1.0)
     share = np.where(negative, 0.0, -1.0) + np.where(negative & beyond, 1.0, 0.0)
     more = two_sum(value[0], np.where(usual < 1, share * inverse[0], 0.0))
     low = more[1] + (value[1] + np.where(usual < 1, share * inverse[1], 0.0))
     turned = two_sum(more[0], np.where(negative, sign * cotangent[0], 0.0))
     result = turned[0] + (turned[1] + (low + np.where(negative, sign * cotangent[1], 0.0)))
+    cancelled = negative & ~tiny & has_cancelled(result, more[0], 0.1875)
+    result = replaced(result, cancelled, derivative_near_zeros, usual)
     result = np.where(tiny, -1.0 / usual, result)
     at_poles = np.where(x == 0, -np.copysign(np.inf, x), np.where(x == np.inf, np.inf, np.nan))
     return np.where(_is_pole(x) | ~np.isfinite(x), at_poles, result)

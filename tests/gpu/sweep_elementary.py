@@ -57,13 +57,6 @@ def _bounded(x, most: int):
     return max(min(x, most), -most)
 
 
-def _apart_from_zeros(x, value, term):
-    """A value, but next to the zeros below 0, where the promise for f64 is relative to a term."""
-    if x < 0 and abs(value) < (1 + abs(term)) / 16:
-        raise ValueError("next to a zero")
-    return value
-
-
 EXACT: dict[str, Callable] = {
     **{name: getattr(mpmath, name) for name in (
         "exp", "log", "erf", "expm1", "log1p", "log10", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh",
@@ -78,8 +71,8 @@ EXACT: dict[str, Callable] = {
     "cbrt": lambda x: mpmath.sign(x) * mpmath.cbrt(abs(x)),
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "pow": mpmath.power,
-    "lgamma": lambda x: _apart_from_zeros(x, mpmath.re(mpmath.loggamma(x)), mpmath.re(mpmath.loggamma(1 + abs(x)))),
-    "digamma": lambda x: _apart_from_zeros(x, mpmath.digamma(x), mpmath.digamma(1 + abs(x))),
+    "lgamma": lambda x: mpmath.re(mpmath.loggamma(x)),
+    "digamma": mpmath.digamma,
 }  # fmt: skip
 
 
@@ -330,6 +323,33 @@ def sweep_f32(rows: dict[str, Intrinsic]) -> dict[str, dict]:
 # ---- f64 on the CPU ----
 
 
+def zeros_below_0(name: str) -> np.ndarray:
+    """The values next to the zeros of lgamma, or to some of digamma's."""
+    slope = mpmath.digamma if name == "lgamma" else lambda x: mpmath.polygamma(1, x)
+    with mpmath.workprec(160):
+        if name == "lgamma":  # on either side of -n, |gamma| is 1 about 1 / n! away
+            starts = [mpmath.mpf("-2.457"), mpmath.mpf("-2.7476"), mpmath.mpf("-3.1436"), mpmath.mpf("-3.9553")]
+            for n in range(4, 18):
+                starts += [-n + sign / mpmath.factorial(n) for sign in ((1, -1) if n > 4 else (-1,))]
+        else:
+            whole = [*range(1, 20), *(2**k + 1 for k in range(5, 12))]
+            turns = [mpmath.acot(mpmath.log(n + 1.5) / mpmath.pi) / mpmath.pi for n in whole]
+            starts = [mpmath.mpf("-0.504"), *(turn - n - 1 for n, turn in zip(whole, turns, strict=True))]
+        for _ in range(8):
+            starts = [x - EXACT[name](x) / slope(x) for x in starts]
+        return np.array([float(x) for x in starts])
+
+
+def beside_zeros(name: str, count: int) -> np.ndarray:
+    """Seeded arguments at all distances from zeros below 0, and the nearest ones; none of other functions."""
+    if name not in ("lgamma", "digamma"):
+        return np.empty(0)
+    rng, zeros = np.random.default_rng(14), zeros_below_0(name)
+    apart = rng.choice([-1, 1], count) * np.exp2(-rng.uniform(1, 50, count))
+    nearest = zeros[:, None] + np.arange(-2, 3) * np.spacing(np.abs(zeros))[:, None]
+    return np.concatenate([rng.choice(zeros, count) + apart, nearest.reshape(-1)])
+
+
 def points_f64(count: int) -> np.ndarray:
     """Seeded arguments of one function: every exponent, usual sizes, and dense around `POINTS`."""
     rng = np.random.default_rng(12)
@@ -346,7 +366,7 @@ def sweep_f64(rows: dict[str, Intrinsic], count: int = 80_000) -> dict[str, dict
     """What the CPU finds of each function, as the record has it."""
     result = {}
     for name, row in rows.items():
-        arguments = [points_f64(count)]
+        arguments = [np.concatenate([points_f64(count), beside_zeros(name, count // 8)])]
         if row.arguments == "rr":
             arguments.append(np.random.default_rng(13).permutation(arguments[0]))
         worst, position = worst_f64(name, arguments)

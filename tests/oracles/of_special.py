@@ -45,7 +45,7 @@ def _lgamma(x: Value, form: Format) -> Span:
         return point(_INFINITE)
     if x.signed in (1, 2):
         return point(Value("finite"))
-    return _beside_zeros(x, lambda size: mpmath.re(mpmath.loggamma(size)), form)
+    return _near(x, lambda size: mpmath.re(mpmath.loggamma(size)), form, 2)
 
 
 def _digamma(x: Value, form: Format) -> Span:
@@ -55,23 +55,7 @@ def _digamma(x: Value, form: Format) -> Span:
         return point(Value("inf", not x.negative) if x.zero else NAN)
     if x.magnitude < power_of_two(-200):  # at 0 it is -1 / x
         return _near(x, lambda size: -1 / size, form, 2)
-    return _beside_zeros(x, mpmath.digamma, form)
-
-
-def _beside_zeros(x: Value, function: Callable, form: Format) -> Span:
-    """Within 2 units in the last place; of f64 below 0 also within 2^-51 of what cancels there."""
-    near = _near(x, function, form, 2)
-    if not x.negative or form.word != "f64":
-        return near
-    with mpmath.workprec(_PRECISION):
-        size = mpmath.mpf(x.signed.numerator) / x.signed.denominator
-        exact, term = (spans._fraction(function(each)._mpf_) for each in (size, 1 - size))
-    slack = max(abs(term), 1) * power_of_two(-51)
-    return spans.hull([near.low, near.high, *_ends(spans.within(exact - slack, exact + slack, form))])
-
-
-def _ends(span: Span) -> tuple[Value, Value]:
-    return span.low, span.high
+    return _near(x, mpmath.digamma, form, 2)
 
 
 @oracle

@@ -52,12 +52,29 @@ def quarters(C, count: int, rng: np.random.Generator) -> np.ndarray:
     return np.concatenate([rng.integers(-(2**21), 2**21, count) * (np.pi / 2), far, hardest])
 
 
-def far_from_zeros(name: str, count: int, rng: np.random.Generator) -> np.ndarray:
-    """Values below 0 where the functions of `gamma` are not next to 0: between -2 and 0, and in a part of each unit."""
+def zeros(name: str) -> np.ndarray:
+    """The values next to the first zeros of the functions of `gamma` below 0."""
+    if name == "lgamma":
+        slope, most = mpmath.digamma, 17
+        starts = ["-2.457", "-2.7476", "-3.1436", "-3.9553", "-4.0394"]
+        starts += [-n + sign / mpmath.factorial(n) for n in range(5, most) for sign in (1, -1)]
+    else:
+        slope = lambda x: mpmath.polygamma(1, x)  # noqa: E731
+        starts = ["-0.504", *(-n - 1 + mpmath.acot(mpmath.log(n + 1.5) / mpmath.pi) / mpmath.pi for n in range(1, 30))]
+    with mpmath.workprec(150):
+        found = [mpf(start) for start in starts]
+        for _ in range(8):
+            found = [x - EXACT[name](x) / slope(x) for x in found]
+        return np.array([float(x) for x in found])
+
+
+def below_zero(name: str, C, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Values below 0, those next to zeros too."""
+    at = zeros(name).astype(C)
+    nearest = at[:, None] + np.arange(-1, 2, dtype=C) * np.spacing(np.abs(at))[:, None]
+    apart = rng.choice(at, count) + rng.choice([-1, 1], count) * 2.0 ** -rng.uniform(1, 50, count)
     whole = -np.floor(np.exp2(rng.uniform(0, 20, count)))
-    if name == "digamma":
-        return whole - rng.uniform(-0.1, 0.4, count)
-    return np.concatenate([rng.uniform(-2, 0, count), whole - 4 - rng.uniform(0.15, 0.85, count)])
+    return np.concatenate([rng.uniform(-12, 0, count), whole - rng.uniform(0, 1, count), apart, nearest.reshape(-1)])
 
 
 def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
@@ -81,7 +98,7 @@ def points(name: str, C, count: int, seed: int = 1) -> tuple[np.ndarray, ...]:
         if name in ("log2", "log10", "rsqrt", "acosh", "pow"):
             x = np.abs(x)
         if name in ("lgamma", "digamma"):
-            more = rng.uniform(0, 12, count), beside(2, count, rng), far_from_zeros(name, count, rng)
+            more = rng.uniform(0, 12, count), beside(2, count, rng), below_zero(name, C, count, rng)
             x = np.concatenate([np.abs(x), *more]).astype(C)
         if name == "acosh":
             x = np.concatenate([x[x >= 1], C(1) + x[x < 1]])

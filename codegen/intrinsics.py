@@ -210,11 +210,9 @@ INTRINSICS: dict[str, Intrinsic] = _table(
     _elementary("inverse_erf", "erfinv", "inverse_error", r"\operatorname{{erf}}^{{-1}}({0})",
                 "1 and -1 give infinities, beyond them NaN; zeros keep their sign"),
     _elementary("gamma", "lgamma", "gamma_logarithm", r"\ln\left|\Gamma({0})\right|",
-                "0, negative integers and infinities give inf; next to its zeros below -2, f64 is within 2^-51 of the "
-                "value at 1 + |x|", ulp=(2, 2)),
+                "0, negative integers and infinities give inf", ulp=(2, 2)),
     _elementary("gamma", "digamma", "gamma_derivative", r"\psi({0})",
-                "0 gives the infinity of the other sign, negative integers and -inf NaN; next to its zeros below 0, "
-                "f64 is within 2^-51 of the value at 1 + |x|", ulp=(2, 2)),
+                "0 gives the infinity of the other sign, negative integers and -inf NaN", ulp=(2, 2)),
     Intrinsic("nextafter", "rr", "r", "next_after({0}, {1})", "np.nextafter({0}, {1})",
               r"\operatorname{{nextafter}}({0}, {1})",
               "the next value of C after the first in the direction of the second; the second of equals; NaN if either "

@@ -157,10 +157,10 @@ INTRINSICS: dict[str, Intrinsic] = _table(
               r"\operatorname{{isfinite}}({0})", "", exact=True),
     # Arithmetic that is correctly rounded everywhere.
     _real("sqrt", "sqrt", "np.sqrt", r"\sqrt{{{0}}}", "correctly rounded; negative gives NaN", True),
-    _real("fmod", "fmod", "np.fmod", r"\operatorname{{fmod}}({0}, {1})",
-          "exact; sign of the dividend", True, 2),
+    _real("fmod", "remainder_toward_zero", "np.fmod", r"\operatorname{{fmod}}({0}, {1})",
+          "exact; sign of the dividend", True, 2, header="remainders.cuh"),
     _real("remainder", "remainder_floor", "remainder", r"\operatorname{{remainder}}({0}, {1})",
-          "sign of the divisor, as NumPy and PyTorch", True, 2),
+          "sign of the divisor, as NumPy and PyTorch", True, 2, header="remainders.cuh"),
     # In the same steps on CPU and GPU (runtime/reference/elementary.py, runtime/reference/error_functions.py).
     _real("exp", "exponential", "exp", r"e^{{{0}}}", "NaN gives NaN", common=True, ulp=(1, 1), halved=True,
           quick=True),

@@ -11,23 +11,25 @@ from collections import ChainMap
 from skuda.codegen.intrinsics import CONVERSIONS, INTRINSICS, Intrinsic
 
 HEADER = "data.cuh"  # what sources include that read or compute integers and booleans as data
+_OF_REALS_TOO = "remainders.cuh"  # includes it
 WRAPS = "(wraps)"  # no name; the text of a sum, difference, product or negative in 64 bits of two's complement
 WRAPPING = {"+": "::plus", "-": "::minus", "*": "::times", "neg": "::negated", "abs": "::magnitude"}  # in C++
 
 
-def _operator(sign: str, name: str, latex: str, rule: str, arity: int = 2) -> Intrinsic:
+def _operator(sign: str, name: str, latex: str, rule: str, arity: int = 2, header: str = HEADER) -> Intrinsic:
     arguments = ", ".join(f"{{{index}}}" for index in range(arity))
     return Intrinsic(sign, "n" * arity, "n", f"::{name}({arguments})", f"{name}({arguments})", latex, rule,
-                     exact=True, header=HEADER)  # fmt: skip
+                     exact=True, header=header)  # fmt: skip
 
 
 OPERATORS: dict[str, Intrinsic] = {
     row.name: row
     for row in (
         _operator("//", "floor_quotient", r"\left\lfloor \frac{{{0}}}{{{1}}} \right\rfloor",
-                  "toward minus infinity, as Python's; of integers by zero 0, of reals the infinity or NaN of `/`"),
+                  "toward minus infinity, as Python's; of integers by zero 0, of reals the infinity or NaN of `/`",
+                  header=_OF_REALS_TOO),
         _operator("%", "modulo", r"{0} \operatorname{{mod}} {1}",
-                  "the divisor's sign, as Python's; of integers by zero 0"),
+                  "the divisor's sign, as Python's; of integers by zero 0", header=_OF_REALS_TOO),
         _operator("<<", "shifted_left", r"{0} \ll {1}", "by the width of the type or more, or by less than none: 0"),
         _operator(">>", "shifted_right", r"{0} \gg {1}",
                   "toward minus infinity; by the width of the type or more, or by less than none: 0, or -1 below 0"),

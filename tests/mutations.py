@@ -450,6 +450,20 @@ MUTATIONS = (
         "a remainder has the sign of the dividend",
     ),
     Mutation(
+        CUDA + "remainders.cuh",
+        "return absolute(a) < absolute(b) ? absolute(a) : Counted<C>",
+        "return Counted<C>",
+        where("tests/host/test_remainders_on_the_host.py"),
+        "a remainder depends on the estimate that it starts from",
+    ),
+    Mutation(
+        CUDA + "remainders.cuh",
+        "(absolute(found.rest) < size)",
+        "(absolute(found.rest) <= size)",
+        where("tests/host/test_remainders_on_the_host.py"),
+        "a quotient toward minus infinity is one too small",
+    ),
+    Mutation(
         CUDA + "quotient.cuh",
         "return absolute(r) > C(0) ? fused(r, y, q0) : q0;",
         "return fused(r, y, q0);",

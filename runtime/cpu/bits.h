@@ -19,9 +19,9 @@ extern Dim threadIdx, blockIdx, blockDim, gridDim;
 
 // The overloads for float of what C has for double alone.
 using std::acos, std::acosh, std::asin, std::asinh, std::atan, std::atan2, std::atanh, std::cbrt, std::ceil,
-    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::fmod,
-    std::hypot, std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan,
-    std::tanh, std::trunc;
+    std::copysign, std::cos, std::cosh, std::exp2, std::expm1, std::floor, std::fmax, std::fmin, std::hypot,
+    std::log10, std::log1p, std::log2, std::pow, std::rint, std::sin, std::sinh, std::sqrt, std::tan, std::tanh,
+    std::trunc;
 inline float rsqrt(float x) { return float(1 / std::sqrt(double(x))); }
 inline double rsqrt(double x) { return 1 / std::sqrt(x); }
 template <typename T> inline T min(T a, T b) { return b < a ? b : a; }
@@ -44,6 +44,7 @@ inline float __fdiv_rn(float a, float b) { return a / b; }
 inline double __ddiv_rn(double a, double b) { return a / b; }
 inline double __drcp_rn(double a) { return 1 / a; }
 inline float rcp_approx_ftz_f32(float s) { return 1 / s; }
+inline double rcp_approx_ftz_f64(double s) { return 1 / s; }
 
 inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned n) {
   return unsigned(((unsigned long long)high << 32 | low) >> (n & 31));

@@ -53,6 +53,18 @@ inline float __double2float_rz(double x) {
   return same_bits<float>(same_bits<unsigned>(near) - unsigned(above));
 }
 
+// By integers near the quotient, in double: what each step leaves is exact, and smaller by 2^-52 or than the divisor.
+inline double fmod_step(double rest, double by, double inverse) {
+  return __builtin_fma(-__builtin_rint(rest * inverse), by, rest);
+}
+inline float fmod(float a, float b) {
+  const double size = std::fabs(a), by = std::fabs(b), inverse = 1 / by;
+  double rest = fmod_step(fmod_step(fmod_step(size, by, inverse), by, inverse), by, inverse);
+  rest = fmod_step(fmod_step(fmod_step(rest, by, inverse), by, inverse), by, inverse);  // the largest quotient is 2^277
+  rest += rest < 0 ? by : 0;
+  return std::copysign(float(size < by ? size : rest), a);
+}
+
 // ---- PTX ----
 
 // NaN if either is; +0 is above -0. One condition a step: compilers make no vectors of several where one is the same

@@ -9,6 +9,8 @@
 #define __cluster_dims__(...)
 #define __forceinline__ inline
 
+using std::fmod;
+
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline double __fma_rn(double a, double b, double c) { return std::fma(a, b, c); }
 float __fmaf_rd(float a, float b, float c);
